@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from db.rows.judging import LabelledVoteRow
-from db.statistics.intervals import MeanInterval, interval_text, mean_interval
+from db.statistics import MeanInterval, mean_interval
 from jobs.analysis.case_text import Excerpt, as_latex, as_markdown, cases_as_json, excerpts_of
 from jobs.analysis.code_detection import RuleTable, tabulate_counts
 from jobs.analysis.validity import ReadAnswer, ValidityLine, read_wrong_answers, tabulate_validity
@@ -11,7 +11,15 @@ from jobs.evaluation.protocols import load_protocols
 from jobs.judging import calibration
 from jobs.judging.calibration import Calibration, CorrectedRate, cohen_kappa, correct_rate
 from jobs.judging.verdicts import JudgePrompt, load_judge_prompt
-from jobs.studies.comparison import ComparedRow, compare, coverage, differences_sentence, is_by_column, reading
+from jobs.studies.comparison import (
+    ComparedRow,
+    compare,
+    coverage,
+    differences_sentence,
+    interval_text,
+    is_by_column,
+    reading,
+)
 from jobs.studies.definition import PaperTable, Scale, Study, load_study, number_of, study_names
 from jobs.studies.matrix import RunKey, wanted_keys
 from jobs.studies.measures import AVERAGES, BENCHMARK_COLUMNS

@@ -29,7 +29,7 @@ if importlib.util.find_spec("verl") is not None:  # whose processes load `tests.
 
 
 SLOW_ROOMS = (
-    "app/app_pages", "app/components", "bench", "db/statistics", "jobs/alerts", "jobs/engines", "jobs/grading",
+    "app/app_pages", "app/components", "bench", "jobs/alerts", "jobs/engines", "jobs/grading",
     "jobs/machine", "jobs/playground", "jobs/pretrained", "jobs/supervisor", "jobs/training", "security",
 )  # fmt: skip
 """Folders whose tests load models or start processes: all but `make test-quick` runs them."""

@@ -11,7 +11,7 @@ import numpy as np
 from sqlalchemy import RowMapping, Table
 
 from db.ingest import conversations
-from db.statistics.intervals import standard_error
+from db.statistics import standard_error
 from db.tables import models
 from db.tables.column_types import storable_text
 from db.tables.correctness import VERDICTS, is_correct

@@ -13,7 +13,7 @@ from db.connections.session import Database
 from db.queries.run_values import method_name
 from db.rows.scores import BenchmarkScoreRow, ComparisonRow, ItemRow, ScoredRuns
 from db.rows.spec_fields import is_unreadable
-from db.statistics.differences import holm, score_difference
+from db.statistics import holm, paired_difference
 from db.tables import models
 from db.tables.column_types import one_of
 
@@ -151,8 +151,7 @@ def differing_parts(first: Mapping[str, Any], second: Mapping[str, Any]) -> tupl
 
 
 def _compare(name: str, pairs: list[_Pair]) -> ComparisonRow:
-    gap = score_difference([(pair.first, pair.second) for pair in pairs], is_paired=pairs[0].is_paired)
-    low, high = gap.interval
+    gap = paired_difference([(pair.first, pair.second) for pair in pairs], is_paired=pairs[0].is_paired)
     gaps = [
         after - before for pair in pairs for before, after in zip(_means(pair.first), _means(pair.second), strict=True)
     ]
@@ -161,9 +160,9 @@ def _compare(name: str, pairs: list[_Pair]) -> ComparisonRow:
         num_questions=len(gaps),
         first=float(np.mean([pair.first.mean() for pair in pairs])),
         second=float(np.mean([pair.second.mean() for pair in pairs])),
-        difference=gap.difference,
-        low=low,
-        high=high,
+        difference=gap.value,
+        low=gap.low,
+        high=gap.high,
         p_value=gap.p_value,
         num_won=sum(value > 0 for value in gaps),
         num_lost=sum(value < 0 for value in gaps),

@@ -19,7 +19,7 @@ from db.rows.chains_of_thought import (
     RuleCount,
     ShareLine,
 )
-from db.statistics.intervals import mean_of_sums
+from db.statistics import mean_of_sums
 from db.tables import models
 from db.tables.correctness import is_correct_column
 

@@ -16,7 +16,7 @@ from db.rows.trajectories import (
     QuestionRow,
     ReplayCountRow,
 )
-from db.statistics.intervals import mean_of_sums
+from db.statistics import mean_of_sums
 from db.tables import models
 from db.tables.correctness import is_correct_column
 from db.tables.shared_reads import find_run_key

@@ -1,8 +1,6 @@
 """Curves: metrics by step, thinned with their extremes kept, evaluations, training time, ratios, counts of rewards."""
 
-import math
 from collections.abc import Sequence
-from statistics import fmean
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +8,7 @@ from sqlalchemy import Double, Text, cast, func, or_, select, type_coerce
 
 from db.connections.session import Database
 from db.rows.runs import EvaluationRow, GainRow, MetricPoint, RewardCountRow, StepNotice
-from db.statistics.differences import gain_reach
+from db.statistics import paired_difference
 from db.tables import models
 from db.tables.shared_reads import Curve, Steps, Values, find_run_key, read_curves, read_newest
 from exgrpo_core.types import PART_PREFIX
@@ -121,7 +119,7 @@ def training_seconds(database: Database, run_id: str, max_points: int = 1000) ->
 
 
 def held_out_gain(database: Database, run_id: str) -> GainRow | None:
-    """Return what a run gained on held-out questions since its first evaluation; None of fewer than two."""
+    """Return the gain on held-out questions since the first evaluation; None of fewer than two or no common ones."""
     table, runs = models.evaluations, models.runs
     query = (
         select(table.c.step, table.c.question_ids, table.c.num_correct, table.c.samples_per_question)
@@ -137,9 +135,11 @@ def held_out_gain(database: Database, run_id: str) -> GainRow | None:
     if len(rates) < 2:
         return None
     first, *_, last = rates.values()
-    gaps = [last[question] - first[question] for question in first if question in last]
-    value, (below, above) = fmean(gaps) if gaps else math.nan, gain_reach(gaps)
-    return GainRow(len(gaps), value, value - below, value + above)
+    both = [question for question in first if question in last]
+    if not both:
+        return None
+    gain = paired_difference([([first[question] for question in both], [last[question] for question in both])])
+    return GainRow(len(both), gain.value, gain.low, gain.high)
 
 
 def mean_step_seconds(database: Database, run_id: str) -> float | None:

@@ -13,7 +13,7 @@ from sqlalchemy import Integer, Row, Table, and_, case, cast, func, or_, select
 
 from db.connections.session import Database
 from db.rows.replays import ReplayedGroupRow, SelectionRow, TrajectoryWeights, WeightLine, WrongChoiceRow
-from db.statistics.intervals import mean_of_sums
+from db.statistics import mean_of_sums
 from db.tables import models
 from db.tables.column_types import Number
 from db.tables.shared_reads import find_run_key

@@ -22,7 +22,7 @@ from db.connections.session import Database
 from db.queries.trajectories import IS_ITS_QUESTION
 from db.rows.chains_of_thought import EASY_ABOVE, HARD_UP_TO, Difficulty, OutcomeCell, WrongAnswer
 from db.rows.judging import JudgedOrder, JudgedSortKey
-from db.statistics.intervals import deviation_of_sums
+from db.statistics import deviation_of_sums
 from db.tables import models
 from db.tables.correctness import is_correct_column
 from db.tables.shared_reads import require_run_key

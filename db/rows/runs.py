@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from db.statistics.intervals import score_interval
+from db.statistics import score_interval
 from exgrpo_core.errors import UserError
 
 LIVE_STATES = ("queued", "starting", "running", "stopping")

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from db.rows.chains_of_thought import EASY_ABOVE, HARD_UP_TO, Difficulty
-from db.statistics.intervals import score_interval, standard_error
+from db.statistics import score_interval, standard_error
 from exgrpo_core import faults
 from jobs.evaluation import recorded_answers
 from jobs.evaluation.recorded_answers import QuestionSummary, RecordedAnswer, RecordedQuestion, iterate_answers

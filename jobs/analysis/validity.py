@@ -7,9 +7,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from db.rows.chains_of_thought import ALL, Difficulty, EntropyPoint, WrongAnswer
-from db.statistics.differences import area_under_curve
-from db.statistics.intervals import MeanInterval, mean_interval
+from db.statistics import MeanInterval, mean_interval
 from jobs.specs.train import WORD_PROBLEMS_SOURCE
 from jobs.tasks.chains import oracle as chains
 from jobs.tasks.chains.question_set import ChainProblem
@@ -68,6 +69,17 @@ def _validity_line(group: str, rows: Sequence[EntropyPoint]) -> ValidityLine:
         perplexity_auc=area_under_curve(values["perplexity_invalid"], values["perplexity_valid"]),
         half_intervals={name: interval.half for name, interval in means.items()},
     )
+
+
+def area_under_curve(positives: Sequence[float], negatives: Sequence[float]) -> float:
+    """Return the chance that a positive's score is above a negative's, ties counted half; NaN without both."""
+    if not len(positives) or not len(negatives):
+        return float("nan")
+    below = np.sort(np.asarray(negatives, dtype=np.float64))
+    scores = np.asarray(positives, dtype=np.float64)
+    num_less = np.searchsorted(below, scores, side="left")
+    num_less_or_equal = np.searchsorted(below, scores, side="right")
+    return float((num_less + num_less_or_equal).mean() / (2 * below.size))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """The commands that score models on benchmarks and judge chains of thought."""
 
+import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -77,9 +78,9 @@ def _print_scores(runs_root: Path, database_url: str | None, run_id: str, as_jso
         print_json({"run_id": run_id, "scores": scores, "reward_parts": means})
         return
     for row in rows:
+        half = "" if math.isnan(row.half_interval) else f" ± {row.half_interval:.4f}"
         print_result(
-            f"{row.title:<14} {row.metric:<7} {row.scheme:<9} "
-            f"{row.score:.4f} ± {row.half_interval:.4f}  ({row.num_questions} questions)"
+            f"{row.title:<14} {row.metric:<7} {row.scheme:<9} {row.score:.4f}{half}  ({row.num_questions} questions)"
         )
     for benchmark, parts in means.items():
         for part, mean in parts.items():

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from db.statistics.intervals import MeanInterval, interval_text
+from db.statistics import MeanInterval
 from jobs.cli.following import follow, leave_to_supervisor
 from jobs.cli.options import (
     DEFAULT_RUNS_ROOT,
@@ -24,7 +24,7 @@ from jobs.cli.options import (
 from jobs.runs.control import RunStatus
 from jobs.runs.lookup import CommandError
 from jobs.specs.train import SpecError
-from jobs.studies.comparison import compare, reading
+from jobs.studies.comparison import compare, interval_text, reading
 from jobs.studies.definition import Scale, Study
 from jobs.studies.matrix import RunKey, wanted_keys
 from jobs.studies.running import PendingRun, pending_runs, start

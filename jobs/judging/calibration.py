@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from db.statistics.intervals import Z_95, Rate, wilson
+from db.statistics import Z_95, Rate, wilson
 from jobs.judging.verdicts import decide, has_flipped
 
 

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from db.statistics.differences import holm
-from db.statistics.intervals import CONFIDENCE, MeanInterval
+from db.statistics import CONFIDENCE, MeanInterval, holm
 from jobs.studies.definition import PaperRow, PaperTable, Study, number_of
 from jobs.studies.numbers import printed
 from jobs.studies.study_results import CellResult, StudyResults
 
+DASH = "-"
+"""What a table holds where there is no number."""
 _MAX_NAMED = 10
 
 
@@ -252,3 +253,24 @@ def _flat(content: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
         else:
             fields[prefix + name] = "none" if value is None else str(value)
     return fields
+
+
+def interval_text(interval: MeanInterval | None, is_difference: bool = False) -> str:
+    """Return mean and half interval, the latter left out of a single seed and of equal values."""
+    if interval is None:
+        return DASH
+    sign = "+" if is_difference and interval.mean > 0 else ""
+    decimals = 1 if max(abs(interval.mean), 0.0 if math.isnan(interval.half) else interval.half) >= 10 else 2
+    if abs(interval.mean) < 1 and not is_difference:
+        decimals = 3
+    end = "" if math.isnan(interval.half) else f" ± {interval.half:.{decimals}f}"
+    return f"{sign}{interval.mean:z.{decimals}f}{end}"
+
+
+def number_text(value: float | None) -> str:
+    """Return a number with as many decimals as its size calls for, a dash for none."""
+    if value is None or math.isnan(value):
+        return DASH
+    if value.is_integer() and abs(value) >= 1000:
+        return f"{value:z,.0f}"
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:z.3f}"

@@ -17,12 +17,15 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from plotly.offline import get_plotlyjs
 from plotly.subplots import make_subplots
 
-from db.statistics.intervals import DASH, MeanInterval, interval_text, number_text
+from db.statistics import MeanInterval
 from jobs.studies.comparison import (
+    DASH,
     compare,
     coverage,
     differences_sentence,
+    interval_text,
     is_by_column,
+    number_text,
     read_configuration,
     read_versions,
     reading,

@@ -11,7 +11,7 @@ from db.connections.session import Database
 from db.queries.run_filter import RunFilter
 from db.queries.runs import list_runs, run_spec
 from db.rows.runs import RunRow
-from db.statistics.intervals import CONFIDENCE, MeanInterval, mean_interval, t_quantile
+from db.statistics import CONFIDENCE, MeanInterval, mean_interval, t_quantile
 from jobs.runs.control import RunStatus
 from jobs.studies.definition import Cell, Scale, Study
 from jobs.studies.matrix import RunKey, key_from_tags, study_tag

@@ -4,31 +4,6 @@ from db.rows.display_names import distinct_names
 from db.rows.replays import age
 from db.rows.scores import ComparisonRow, describe_intervals
 from db.rows.spec_fields import algorithm_settings, experience_ratio
-from db.statistics.intervals import half_interval_95, score_interval
-
-
-def test_half_an_interval_is_1_96_standard_errors():
-    # 400 of 1,000 answers correct: sqrt(0.4 * 0.6 / 1000) = 0.01549, times 1.96.
-    assert half_interval_95((0.4 * 0.6 / 1000) ** 0.5) == pytest.approx(0.030364, abs=1e-6)
-
-
-def test_the_interval_of_a_score_is_not_zero_where_all_questions_came_out_alike():
-    # Of 40 right answers Wilson's interval begins at 40 / (40 + 1.96^2).
-    assert score_interval(1.0, 0.0, 40) == pytest.approx((40 / (40 + 1.959964**2), 1.0))
-    assert score_interval(0.0, 0.0, 40) == pytest.approx((0.0, 1 - 40 / (40 + 1.959964**2)))
-
-
-def test_the_interval_of_a_score_ends_within_0_and_1_and_is_nearly_normal_in_between():
-    # 39 of 40 right: the normal interval would end at 1.024, Wilson's of 40 x 39/40 items is 86.9% to 99.6%.
-    assert score_interval(0.975, 0.025, 40) == pytest.approx((0.8688, 0.9956), abs=1e-3)
-    assert score_interval(0.5, 0.01, 2500) == pytest.approx((0.4804, 0.5196), abs=1e-4)
-    assert score_interval(0.75, float("nan"), 1) == pytest.approx(wilson_by_hand(0.75, 1))
-
-
-def wilson_by_hand(share, num):
-    square = 1.959964**2
-    reach = 1.959964 * (share * (1 - share) / num + square / (4 * num**2)) ** 0.5
-    return tuple((share + square / (2 * num) + sign * reach) / (1 + square / num) for sign in (-1, 1))
 
 
 def row(benchmark, num_seeds, is_paired=False):

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from scipy import stats
-from scipy.optimize import brentq, minimize_scalar
 
 Z = 1.959964
 
@@ -39,40 +38,25 @@ class Score:
         self.num_questions, self.num_samples, self.shares = len(shares), num_samples, shares
         self.mean = float(shares.mean())
         self.error = float(shares.std(ddof=1) / np.sqrt(len(shares)))
-        is_alike = self.error == 0 or self.mean in {0.0, 1.0}
-        num = len(shares) if is_alike else self.mean * (1 - self.mean) / self.error**2
-        self.low, self.high = wilson(self.mean, num)
+        added = np.concatenate([shares, [0.0, 0.0, 1.0, 1.0]])
+        reach = Z * added.std() / np.sqrt(len(added))
+        self.low, self.high = max(0.0, added.mean() - reach), min(1.0, added.mean() + reach)
 
     @property
     def half(self) -> float:
         return max(self.high - self.mean, self.mean - self.low)
 
 
-def gain_ends(first: Score, last: Score) -> tuple[float, float, float]:
-    """Return the mean change of the same questions and where Tango's score statistic of it is 1.96.
-
-    The items are as many as the scatter of the changes stands for.
-    """
+def gain_ends(first: Score, last: Score) -> tuple[float, float, float, float]:
+    """Return the mean change of the same questions, both ends of 95% of its means over questions drawn anew, and p."""
     gaps = last.shares - first.shares
-    mean, won, lost = gaps.mean(), gaps.clip(0).mean(), -gaps.clip(None, 0).mean()
-    scatter = gaps.var(ddof=1)
-    num_items = len(gaps) * ((won + lost - mean**2) / scatter if scatter else 1.0)
-
-    def variance(change: float) -> float:
-        def unlikelihood(losses: float) -> float:
-            chances = np.array([losses + change, losses, 1 - 2 * losses - change]).clip(1e-300)
-            return -float(np.array([won, lost, 1 - won - lost]) @ np.log(chances))
-
-        ends = max(0.0, -change), (1 - change) / 2
-        losses = minimize_scalar(unlikelihood, bounds=ends, method="bounded", options={"xatol": 1e-10}).x
-        return float(2 * losses + change - change**2)
-
-    def excess(change: float) -> float:
-        return float((mean - change) ** 2 * num_items - Z * Z * variance(change))
-
-    low = brentq(excess, -1 + 1e-9, mean) if excess(-1 + 1e-9) > 0 else -1.0
-    high = brentq(excess, mean, 1 - 1e-9) if excess(1 - 1e-9) > 0 else 1.0
-    return float(mean), float(low), float(high)
+    generator = np.random.default_rng(0)
+    means = [gaps[generator.integers(0, len(gaps), len(gaps))].mean() for _ in range(2000)]
+    if np.ptp(means) < 1e-9:
+        return float(gaps.mean()), np.nan, np.nan, 1.0
+    low, high = np.percentile(means, [2.5, 97.5])
+    rarer = min(np.mean(np.array(means) < 1e-9), np.mean(np.array(means) > -1e-9))
+    return float(gaps.mean()), float(low), float(high), float(np.clip(2 * rarer, 0.001, 1))
 
 
 class Recorded:

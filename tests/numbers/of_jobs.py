@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import norm
 
 from tests.numbers import record
 from tests.numbers.checking import Columns, Expected, quoted
@@ -140,15 +139,14 @@ def comparison(first: Recorded, second: Recorded) -> Expected:
     rates = [dict(zip(event["question_ids"], np.array(event["num_correct"]["paper"]) / num_samples, strict=True))
              for event in (before, after)]  # fmt: skip
     gaps = np.array([rates[1][question] - rates[0][question] for question in before["question_ids"]])
-    mean, low, high = gain_ends(*(Score(event["num_correct"]["paper"], num_samples) for event in (before, after)))
-    size, scatter = np.abs(gaps).mean(), gaps.var(ddof=1)
-    # At no difference the statistic is McNemar's.
-    z = abs(mean) / np.sqrt(size / len(gaps) / ((size - mean**2) / scatter))
+    mean, low, high, p_value = gain_ends(
+        *(Score(event["num_correct"]["paper"], num_samples) for event in (before, after))
+    )
     table = pd.DataFrame({
         "Benchmark": [before["benchmark"]], "Questions": [len(gaps)],
         "First": [100 * np.mean(list(rates[0].values()))], "Second": [100 * np.mean(list(rates[1].values()))],
         "Difference": [100 * gaps.mean()], "From": [100 * low], "To": [100 * high],
-        "p": [NearText(2 * norm.sf(z), 0.001)],
+        "p": [NearText(p_value, 0.001)],
         "Won": [int((gaps > 0).sum())], "Lost": [int((gaps < 0).sum())],
     })  # fmt: skip
     items = [(question, rates[0][question], rates[1][question]) for question in before["question_ids"]]

@@ -1,6 +1,7 @@
 """What Runs, a run's page and Compare should show."""
 
 import json
+import math
 import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -125,8 +126,9 @@ def run_page(run: Recorded) -> Expected:
         tiles["Replay buffer"] = number(last["buffer/num_questions"]), stored
     if of_last is not None and first is not None:
         interval = f"{100 * of_last.low:.0f} to {100 * of_last.high:.0f}% of {of_last.num_questions}"
-        gain, low, high = gain_ends(first, of_last)
-        below = f"{100 * gain:+z.1f} ± {100 * max(high - gain, gain - low):.1f} · {interval}"
+        gain, low, high, _ = gain_ends(first, of_last)
+        reach = "" if math.isnan(low) else f" ± {100 * max(high - gain, gain - low):.1f}"
+        below = f"{100 * gain:+z.1f}{reach} · {interval}"
         tiles[f"Held-out Avg@{of_last.num_samples}"] = share(of_last.mean), below
     figures = curves_of(run)
     if "reward/pass_at_1" in last:
@@ -252,7 +254,7 @@ def compare_page(runs: list[Recorded]) -> Expected:
 
 def _final(run: Recorded) -> dict[str, object]:
     last, scores = run.derived_metrics.iloc[-1], list(run.scores().values())
-    gain, low, high = gain_ends(scores[0], scores[-1])
+    gain, low, high, _ = gain_ends(scores[0], scores[-1])
     return {
         "Steps": run.last_step, "Fresh Pass@1": 100 * last["reward/pass_at_1_fresh"],
         "Held-out Avg@n": 100 * scores[-1].mean, "± 95%": 100 * scores[-1].half,

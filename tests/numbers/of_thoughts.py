@@ -3,19 +3,17 @@
 import json
 import operator
 import re
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.optimize import brentq
-from scipy.stats import gaussian_kde, mannwhitneyu
+from scipy.stats import mannwhitneyu
 
 from jobs.tasks.word_problems.oracle import judge_response
 from jobs.tasks.word_problems.story import Story
-from tests.numbers.checking import Columns, Expected, Near, quoted
-from tests.numbers.derived import Recorded, Root, Z, half_of_mean, wilson
+from tests.numbers.checking import Columns, Expected, quoted
+from tests.numbers.derived import Recorded, Root, half_of_mean, wilson
 from tests.numbers.of_runs import line
 from tests.numbers.words import NONE, nats, share
 
@@ -56,11 +54,7 @@ def entropy_page(root: Root, run: Recorded) -> Expected:
         "Perplexity by validity": _densities({"valid": valid, "not valid": invalid}, "perplexity"),
         "Entropy of valid chains": _densities(levels, "mean_entropy"),
         "Signal strength": {
-            name: {
-                "x": both["Questions"].tolist(), "y": both[f"{name} area"].tolist(),
-                "error_y.array": (both[f"{name} high"] - both[f"{name} area"]).tolist(),
-                "error_y.arrayminus": (both[f"{name} area"] - both[f"{name} low"]).tolist(),
-            }
+            name: {"x": both["Questions"].tolist(), "y": both[f"{name} area"].tolist()}
             for name in ("entropy", "perplexity")
         },
         "Policy entropy": {run.name: line(run, "policy/entropy")},
@@ -97,12 +91,10 @@ def _validity(name: str, part: pd.DataFrame) -> dict[str, object]:
         for kind, values in (("valid", valid[column]), ("not valid", invalid[column])):
             row[f"{title} mean, {kind}"], row[f"{title} half, {kind}"] = values.mean(), half_of_mean(values)
             row[f"{title}, {kind}"] = MeanText(values) if len(values) else ""
-        row[f"{title} AUC"] = ""
+        row[f"{title} AUC"] = None
         if len(valid) and len(invalid):
             area = mannwhitneyu(invalid[column], valid[column]).statistic / len(valid) / len(invalid)
-            low, high = area_ends(area, len(invalid), len(valid))
-            row[f"{title} AUC"] = f"{area:.2f} ({low:.2f} to {high:.2f})"
-            row |= {f"{title.lower()} area": area, f"{title.lower()} low": low, f"{title.lower()} high": high}
+            row |= {f"{title} AUC": area, f"{title.lower()} area": area}
     return row
 
 
@@ -117,47 +109,23 @@ class MeanText:
         return len(parts) == len(self.parts) and np.allclose(parts, self.parts, rtol=2e-4, atol=6e-5)
 
 
-def area_ends(area: float, num_invalid: int, num_valid: int) -> tuple[float, float]:
-    """Return where the observed area is 1.96 standard errors away, by Hanley and McNeil's variance there."""
-
-    def excess(true: float) -> float:
-        others = (num_invalid + num_valid) / 2 - 1
-        variance = true * (1 - true) * (1 + others * ((1 - true) / (2 - true) + true / (1 + true)))
-        return float((area - true) ** 2 - Z * Z * variance / (num_invalid * num_valid))
-
-    low = 0.0 if excess(1e-12) < 0 or area == 0 else brentq(excess, 1e-12, area - 1e-12)
-    high = 1.0 if excess(1 - 1e-12) < 0 or area == 1 else brentq(excess, area + 1e-12, 1 - 1e-12)
-    return float(low), float(high)
-
-
 def _densities(parts: dict[str, pd.DataFrame], column: str) -> dict[str, Columns]:
-    return {f"{name} ({len(part)})": _drawn(part[column].to_numpy(float)) for name, part in parts.items()}
+    """Return the shares of values in forty bins up to the 98th percentile, by the width of a bin."""
+    samples = {name: part[column].to_numpy(float) for name, part in parts.items()}
+    values = np.concatenate(list(samples.values()))
+    edges = np.linspace(values.min(), np.percentile(values, 98), 41) if len(values) else np.zeros(41)
+    middles = (edges[1:] + edges[:-1]) / 2
+    return {
+        f"{name} ({len(sample)})": {"x": middles, "y": _shares(sample, edges) / np.diff(edges)}
+        for name, sample in samples.items()
+        if len(sample)
+    }
 
 
-def _drawn(values: np.ndarray) -> Columns:
-    """Return a density, or of fewer than 30 values the values themselves, in any order."""
-    if len(values) >= 30:
-        return {"y": _density(values)}
-
-    def points(columns: Columns) -> list[float]:
-        is_same = np.allclose(np.sort(columns["x"]), np.sort(values), rtol=1e-4)
-        return list(columns["x"]) if is_same else values.tolist()
-
-    return {"x": points, "y": lambda columns: columns["y"]}
-
-
-def _density(values: np.ndarray) -> Callable[[Columns], list[Near]]:
-    """Return what gives a Gaussian density of Silverman's width at the drawn positions, mirrored at 0."""
-
-    def at(columns: Columns) -> list[Near]:
-        quarters = np.percentile(values, [25, 75])
-        width = 0.9 * min(values.std(), (quarters[1] - quarters[0]) / 1.349) * len(values) ** -0.2
-        kernel = gaussian_kde(values, width / values.std(ddof=1))
-        x = np.asarray(columns["x"], float)
-        y = kernel(x) + kernel(-x)
-        return [Near(value, _DENSITY_TOLERANCE, _DENSITY_TOLERANCE * y.max()) for value in y]
-
-    return at
+def _shares(sample: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    places = np.clip(np.searchsorted(edges, sample, side="right"), 0, len(edges))
+    places[sample == edges[-1]] = len(edges) - 1
+    return np.array([(places == place).sum() for place in range(1, len(edges))]) / len(sample)
 
 
 def _cells(run: Recorded) -> pd.DataFrame:
@@ -303,7 +271,7 @@ def snowball_page(run: Recorded) -> Expected:
 
 def _code_row(level: str, off: pd.DataFrame, on: pd.DataFrame) -> dict[str, object]:
     row: dict[str, object] = {"Questions": level}
-    rates, ends = [], []
+    rates = []
     for name, part in (("no code", off), ("code", on)):
         judged = part["is_valid"].dropna()
         rate = float(judged.eq(True).mean()) if len(judged) else np.nan
@@ -318,14 +286,7 @@ def _code_row(level: str, off: pd.DataFrame, on: pd.DataFrame) -> dict[str, obje
         if len(judged):
             low, high = wilson(rate, len(judged))
             row[f"Interval, {name}"] = f"{100 * low:.1f} {NONE} {100 * high:.1f} of {len(judged):,}"
-            ends.append((low, high))
-    change, row["Interval, difference"] = rates[1] - rates[0], None
-    if len(ends) == 2:
-        (first_low, first_high), (second_low, second_high) = ends
-        low = change - np.hypot(rates[1] - second_low, first_high - rates[0])
-        high = change + np.hypot(second_high - rates[1], rates[0] - first_low)
-        row["Interval, difference"] = f"{100 * low:+z.1f} to {100 * high:+z.1f}"
-    return row | {"Difference": 100 * change}
+    return row | {"Difference": 100 * (rates[1] - rates[0])}
 
 
 def _spreading(run: Recorded, column: str, wanted: bool) -> dict[str, Columns]:

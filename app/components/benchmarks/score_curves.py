@@ -1,5 +1,6 @@
 """Scores over the number of answers k, a card for each way to choose one of them, a curve for each model."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from html import escape
@@ -115,7 +116,9 @@ def _legend(colour_of: Mapping[str, str]) -> None:
 
 def _axis_range(curves: Sequence[ScoreCurve]) -> tuple[float, float]:
     """Return the range of the y axis of all cards, so that curves can be compared between them."""
-    shares = [share for curve in curves for share in (*curve.values, *curve.low, *curve.high)] or [0.0, 1.0]
+    shares = [
+        share for curve in curves for share in (*curve.values, *curve.low, *curve.high) if math.isfinite(share)
+    ] or [0.0, 1.0]
     low, high = min(shares), max(shares)
     margin = max(_LEAST_MARGIN, (high - low) / 20)
     return max(0.0, low - margin), min(1 + _LEAST_MARGIN, high + margin)

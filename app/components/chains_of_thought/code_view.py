@@ -11,8 +11,7 @@ from app.analyses import Calibration, RuleTable
 from app.components.widgets import data_table
 from app.formats import known, share
 from db.rows.chains_of_thought import CodeLine
-from db.statistics.differences import independent_difference
-from db.statistics.intervals import Rate, wilson
+from db.statistics import Rate, wilson
 
 _PERCENT = 100.0
 PARSER = "parser"
@@ -70,15 +69,13 @@ def _corrected_row(group: str, off: CodeLine, on: CodeLine, calibration: Calibra
 
 
 def _shares(off: Rate, on: Rate) -> dict[str, object]:
-    """Return the shares of valid chains without and with code and their difference, with intervals."""
-    low, high = (_PERCENT * end for end in independent_difference(off, on))
+    """Return the shares of valid chains without and with code with intervals, and their difference."""
     return {
         "CoT %, no code": known(_PERCENT * off.value),
         "CoT %, code": known(_PERCENT * on.value),
         "Difference": known(_PERCENT * (on.value - off.value)),
         "Interval, no code": _interval(off),
         "Interval, code": _interval(on),
-        "Interval, difference": f"{low:+z.1f} to {high:+z.1f}" if off.num_items and on.num_items else None,
     }
 
 
@@ -105,7 +102,6 @@ def _note(lines: Sequence[CodeLine], calibration: Calibration | None) -> str:
     num_judged = sum(line.num_judged for line in lines if line.group == "all")
     num_all = sum(line.num_trajectories for line in lines if line.group == "all")
     note = f"{num_judged:,} of {num_all:,} correct answers have a verdict; intervals are of 95%, Wilson's of shares, "
-    note += "Newcombe's of their differences, "
     note += (
         "and take answers to one question as independent. The paper's rows are on-policy rollouts judged by Qwen3-32B."
     )

@@ -14,7 +14,7 @@ from db.queries import judging
 from db.rows.chains_of_thought import AgreementRow
 from db.rows.display_names import id_end
 from db.rows.judging import JudgeJobRow, JudgeRow
-from db.statistics.intervals import Rate, wilson
+from db.statistics import Rate, wilson
 
 _COUNTS = {
     "Responses": "num_responses", "Valid": "num_valid", "Not valid": "num_invalid", "Unjudged": "num_unjudged",

@@ -1,4 +1,4 @@
-"""Charts of chains of thought: densities of entropy, entropy against perplexity, and curves over steps."""
+"""Charts of chains of thought: histograms of entropy, entropy against perplexity, and curves over steps."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,12 +16,10 @@ from app.queries.runs import metric_series
 from app.theme import Look, Palette
 from db.rows.chains_of_thought import Difficulty, EntropyPoint, EntropyPoints, ShareLine
 from db.rows.runs import MetricPoint, RunRow
-from db.statistics.densities import densities
-from db.statistics.differences import area_interval
 
 _NARROW_LEGEND = 3
-_LANE = 0.07
-"""Height, of the tallest density's, at which each group's points are drawn below 0."""
+_NUM_BINS = 40
+_DRAWN_PERCENT = 98.0
 _SIGNALS = {"mean_entropy": "entropy, nats per token", "perplexity": "perplexity"}
 KEY = "policy/entropy"
 
@@ -72,31 +70,24 @@ def show_sampling(sample: EntropyPoints) -> None:
 
 
 def densities_of(points: Sequence[EntropyPoint], groups: Sequence[Group], signal: str) -> go.Figure | None:
-    """Return a density of a signal, `mean_entropy` or `perplexity`, for each group, points of those with few values.
+    """Return a histogram of a signal, `mean_entropy` or `perplexity`, for each group, as densities over the same bins.
 
-    None where no group has any.
+    They end above 98% of the values. None where no group has any.
     """
     samples = {group.name: [getattr(point, signal) for point in points if group.holds(point)] for group in groups}
-    grid, curves = densities(samples)
-    if not any(samples.values()):
+    values = np.array([value for sample in samples.values() for value in sample if np.isfinite(value)])
+    if not values.size:
         return None
+    edges = np.linspace(values.min(), max(np.percentile(values, _DRAWN_PERCENT), values.min() + 1e-9), _NUM_BINS + 1)
+    middles = ((edges[:-1] + edges[1:]) / 2).astype(np.float32)
     colours = theme.palette()
     figure = figures.new_figure()
-    lane = -_LANE * max((float(curve.max()) for curve in curves.values()), default=1.0)
-    for number, group in enumerate(groups, start=1):
-        values = samples[group.name]
-        name = f"{group.name} ({len(values):,})"
-        if group.name not in curves and values:
-            figure.add_trace(
-                go.Scatter(
-                    x=np.array(values, dtype=np.float32), y=np.full(len(values), number * lane), name=name,
-                    mode="markers", marker={"color": group.colour(colours), "size": 7, "opacity": 0.7},
-                    hovertemplate="%{x:.4~g}",
-                )
-            )  # fmt: skip
-        if group.name in curves:
-            line = Line(grid.astype(np.float32), curves[group.name].astype(np.float32))
-            figures.add_line(figure, name, line, Look(group.colour(colours), group.dash))
+    for group in groups:
+        sample = samples[group.name]
+        heights = np.histogram(sample, edges)[0] / (len(sample) * np.diff(edges)) if sample else np.zeros(0)
+        if heights.any():
+            line = Line(middles, heights.astype(np.float32))
+            figures.add_line(figure, f"{group.name} ({len(sample):,})", line, Look(group.colour(colours), group.dash))
     # Room for a second row of the legend, which plotly leaves to the curves.
     figure.update_layout(showlegend=True, margin={"t": 44 if len(figure.data) > _NARROW_LEGEND else 8})
     figure.update_xaxes(title={"text": _SIGNALS[signal]}, hoverformat=".4~g")
@@ -112,12 +103,6 @@ def signal_strength(lines: Sequence[ValidityLine]) -> go.Figure | None:
     colours = theme.palette()
     figure = _pairs(known, {"entropy": ("entropy_auc", colours.fresh), "perplexity": ("perplexity_auc", colours.muted)})
     figure.update_traces(hovertemplate="%{y:.3f}")
-    for trace in figure.data:
-        rows = [
-            (float(area), *area_interval(float(area), line.num_invalid, line.num_valid))
-            for line, area in zip(known, trace.y, strict=True)
-        ]
-        trace.error_y = figures.reaches(rows, color=colours.text, thickness=1)
     figure.add_hline(y=0.5, line={"color": colours.text, "width": 1, "dash": "dot"})
     figure.update_yaxes(range=[0, 1.12], tickvals=[0, 0.25, 0.5, 0.75, 1.0])
     return figure

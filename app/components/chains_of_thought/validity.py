@@ -10,10 +10,9 @@ from app.analyses import ReadAnswer, ValidityLine
 from app.components.widgets import data_table
 from app.formats import escape_control_characters, known, share
 from db.rows.chains_of_thought import OutcomeCell
-from db.statistics.differences import area_interval
-from db.statistics.intervals import half_of_mean
+from db.statistics import half_of_mean
 
-_AREA, _MEAN = "area", "mean"
+_AREA, _MEAN = "%.2f", "mean"
 _FIELDS = {
     "Valid": ("num_valid", "localized"),
     "Not valid": ("num_invalid", "localized"),
@@ -42,17 +41,9 @@ def show_validity(lines: Sequence[ValidityLine]) -> None:
         "Entropy and perplexity of valid and invalid chains with the AUC of each, by difficulty",
         {name: st.column_config.NumberColumn(format=text) for name, (_, text) in _FIELDS.items() if text not in _TEXTS},
         "Correct answers with a verdict; all of them, with those of groups without a wrong answer, which are neither "
-        "easy nor hard. Intervals are of 95%. An AUC is the chance that a chain that is not valid scores higher than a "
-        "valid one: 1 = perfect separation.",
+        "easy nor hard. Intervals of means are of 95%. An AUC is the chance that a chain that is not valid "
+        "scores higher than a valid one: 1 = perfect separation.",
     )  # fmt: skip
-
-
-def _area(line: ValidityLine, field: str) -> str:
-    area = float(getattr(line, field))
-    if math.isnan(area):
-        return ""
-    low, high = area_interval(area, line.num_invalid, line.num_valid)
-    return f"{area:.2f} ({low:.2f} to {high:.2f})"
 
 
 def _mean(line: ValidityLine, field: str) -> str:
@@ -62,7 +53,7 @@ def _mean(line: ValidityLine, field: str) -> str:
     return f"{value:z.4f}" if math.isnan(half) else f"{value:z.4f} ± {half:.4f}"
 
 
-_TEXTS = {_AREA: _area, _MEAN: _mean}
+_TEXTS = {_MEAN: _mean}
 
 
 def show_cells(cells: Sequence[OutcomeCell]) -> None:

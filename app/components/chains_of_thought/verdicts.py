@@ -16,7 +16,7 @@ from db.rows.chains_of_thought import ALL, CodeLine
 from db.rows.display_names import id_end
 from db.rows.judging import JudgedRow, JudgedSortKey, JudgeJobRow, VerdictFilter, VoteRow
 from db.rows.runs import RunRow
-from db.statistics.intervals import wilson
+from db.statistics import wilson
 
 ORACLE = "oracle"
 MAX_COUNT = 10_000

@@ -10,7 +10,7 @@ from app import requests, theme
 from app.components.widgets import figures, notice
 from app.formats import escape_control_characters, literal, with_code
 from app.requests import DataError, DataPreview, FirstLook, ProbeProcess, ProbeReport, TrainSpec
-from db.statistics.intervals import half_of_mean, wilson
+from db.statistics import half_of_mean, wilson
 
 _SECONDS = 60
 _LOOK_SECONDS = 600

@@ -12,7 +12,9 @@ from app.components.widgets.curve_view import CurveView
 from app.formats import escape_control_characters
 from db.queries.metrics import WHOLE_REWARD
 from db.rows.runs import MetricPoint, RewardCountRow
-from db.statistics.densities import MIN_SAMPLES
+
+MIN_SAMPLES = 30
+"""Fewer rewards are drawn as points."""
 
 
 def show(part: str, counts: Sequence[RewardCountRow], view: CurveView) -> None:

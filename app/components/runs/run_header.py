@@ -177,11 +177,13 @@ def _held_out_tile(tile: st.delta_generator.DeltaGenerator, row: RunRow, evaluat
     held_out = [evaluation for evaluation in evaluations if evaluation.question_set == "held_out"]
     below = []
     gain = ask(metrics.held_out_gain, row.run_id) if len(held_out) > 1 else None
-    if gain is not None and gain.num_questions:
-        below.append(f"{100 * gain.value:+z.1f} ± {100 * gain.half_interval:.1f}")
+    if gain is not None:
+        reach = "" if math.isnan(gain.half_interval) else f" ± {100 * gain.half_interval:.1f}"
+        below.append(f"{100 * gain.value:+z.1f}{reach}")
     if held_out:
         low, high = held_out[-1].interval
-        below.append(f"{100 * low:.0f} to {100 * high:.0f}% of {held_out[-1].num_questions:,}")
+        interval = "" if math.isnan(low) else f"{100 * low:.0f} to {100 * high:.0f}% "
+        below.append(f"{interval}of {held_out[-1].num_questions:,}")
     tile.metric(
         held_out_score(held_out[-1].samples_per_question if held_out else None),
         share(held_out[-1].avg_at_n if held_out else row.last_avg_at_n),

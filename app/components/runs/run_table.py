@@ -1,5 +1,6 @@
 """The list of runs as a table, whose columns the user chooses; a click opens a run, several can be ticked."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -104,7 +105,8 @@ def _scores(rows: Sequence[RunRow]) -> list[str]:
     texts: dict[str, list[str]] = {}
     if any(row.kind == "eval" for row in rows):
         for score in list_scores("paper"):
-            text = f"{score.title} {in_percent(score.score):.1f} ± {in_percent(score.half_interval):.1f}"
+            half = "" if math.isnan(score.half_interval) else f" ± {in_percent(score.half_interval):.1f}"
+            text = f"{score.title} {in_percent(score.score):.1f}{half}"
             texts.setdefault(score.run_id, []).append(text)
     return [escape_control_characters(" · ".join(texts.get(row.run_id, ()))) for row in rows]
 

@@ -65,7 +65,7 @@ def beside_table(rows: Sequence[ComparedRow], *, by_column: bool) -> pd.DataFram
         frame["Paper, difference"] = gains
         frame["Yours"] = [_text(row.own) for row in rows]
         frame["Yours, difference"] = [_text(row.difference, is_difference=True) for row in rows]
-        frame["Lowest seed"] = [None if row.own is None else f"{row.own.worst:.1f}" for row in rows]
+        frame["Lowest seed"] = [None if row.own is None else f"{min(row.own.values):.1f}" for row in rows]
     frame["Seeds"] = [row.num_seeds for row in rows]
     return _without_empty_differences(pd.DataFrame(frame))
 

@@ -18,7 +18,7 @@ from db.queries import lineage
 from db.rows.display_names import distinct_names, model_name
 from db.rows.runs import TrajectoryRow
 from db.rows.trajectories import MAX_MEMBERS, AttemptedRow, GroupMemberRow, LineageRow
-from db.statistics.intervals import wilson
+from db.statistics import wilson
 
 NUM_COLUMNS = 2
 MAX_COMPARED_CHARACTERS = 12_000

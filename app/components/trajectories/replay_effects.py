@@ -12,7 +12,7 @@ from app import theme
 from app.components.widgets import data_table, figures, notice
 from app.formats import NONE_SHOWN, known
 from db.rows.replays import Difference, DrawEffect, TrajectoryWeights
-from db.statistics.intervals import half_interval_95
+from db.statistics import Z_95
 
 EXPLANATION = (
     "Within a bucket, chance decides which questions a step replays. **Drawn** questions were trained on once more, "
@@ -93,7 +93,7 @@ def _chart(effects: Sequence[DrawEffect]) -> go.Figure:
         ("next attempts only", [row.difference for row in effects], colours.replay),
         ("retired counted as solved", [row.difference_with_retired for row in effects], colours.retired),
     ):
-        errors = np.array([100 * half_interval_95(item.standard_error) for item in differences], dtype=np.float32)
+        errors = np.array([100 * Z_95 * item.standard_error for item in differences], dtype=np.float32)
         figure.add_trace(
             go.Scatter(
                 x=np.array([100 * item.value for item in differences], dtype=np.float32), y=groups, name=name,
@@ -112,8 +112,8 @@ def _chart(effects: Sequence[DrawEffect]) -> go.Figure:
 def _text(difference: Difference) -> str:
     if math.isnan(difference.value):
         return NONE_SHOWN
-    half = half_interval_95(difference.standard_error)
-    return f"{100 * difference.value:+z.1f}" + ("" if math.isnan(half) else f" ± {100 * half:.1f}")
+    half = Z_95 * difference.standard_error
+    return f"{100 * difference.value:+z.1f}" + ("" if not half > 0 else f" ± {100 * half:.1f}")
 
 
 def show_weights(weights: TrajectoryWeights) -> None:

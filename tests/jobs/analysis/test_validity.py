@@ -3,8 +3,7 @@ import math
 import pytest
 
 from db.rows.chains_of_thought import Difficulty, EntropyPoint, WrongAnswer
-from db.statistics.differences import area_under_curve
-from jobs.analysis.validity import read_wrong_answers, tabulate_validity
+from jobs.analysis.validity import area_under_curve, read_wrong_answers, tabulate_validity
 from jobs.tasks.word_problems.question_set import make_stories
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from db.rows.runs import RunRow
-from db.statistics.intervals import MeanInterval, mean_interval
+from db.statistics import MeanInterval, mean_interval
 from jobs.actions import run_actions
 from jobs.runs.attempts import write_outcome
 from jobs.runs.control import RunStatus

@@ -16,6 +16,7 @@ from app.components.benchmarks.score_table import (
 )
 from app.components.benchmarks.score_table_view import as_latex, as_markdown, as_rows
 from db.rows.scores import BenchmarkScoreRow
+from db.statistics import score_interval
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -58,17 +59,16 @@ def test_other_settings_and_steps_are_lines_of_their_own():
     assert [line.name for line in measured_lines(rows)] == expected
 
 
-def half_interval(share, standard_error):
-    """Return, in points, how far Wilson's interval of as many items as the error stands for reaches up."""
-    num, square = share * (1 - share) / standard_error**2, 1.959964**2
-    reach = 1.959964 * (share * (1 - share) / num + square / (4 * num**2)) ** 0.5
-    return 100 * ((share + square / (2 * num) + reach) / (1 + square / num) - share)
+def half_interval(share, standard_error, num_questions):
+    """Return, in points, how far the interval reaches to its farther end."""
+    low, high = score_interval(share, standard_error, num_questions)
+    return 100 * max(high - share, share - low)
 
 
 def test_benchmark_of_ones_own_has_a_column_beside_the_papers():
     rows = [row("aime24", 0.5), replace(row("aime24", 0.25), benchmark="sums", title="My sums")]
     lines = measured_lines(rows)
-    assert lines[0].scores["sums"] == Score(25.0, pytest.approx(half_interval(0.25, 0.03)))
+    assert lines[0].scores["sums"] == Score(25.0, pytest.approx(half_interval(0.25, 0.03, 30)))
     assert score_table.user_columns(rows) == {"sums": "My sums"}
     assert [{*line.scores} for line in score_table.with_columns(lines, COLUMNS)] == [{"AIME24"}]
     (ranked,) = rank(score_table.with_columns(lines, {"sums"}), {"sums"})
@@ -81,8 +81,9 @@ def test_average_needs_all_of_its_benchmarks_and_carries_their_error():
     assert "OOD Avg." not in measured_lines(rows[:2])[0].scores
     average = measured_lines(rows)[0].scores["OOD Avg."]
     assert average.value == pytest.approx(30.0)
-    # Three independent errors of 6 points: that of their mean is theirs by sqrt(3).
-    assert average.half_interval == pytest.approx(half_interval(0.3, 0.06) / 3**0.5)
+    assert average.half_interval == pytest.approx(
+        sum(half_interval(0.3, 0.06, item.num_questions) ** 2 for item in rows) ** 0.5 / 3
+    )
 
 
 def test_score_off_the_protocol_says_how_and_takes_no_rank():

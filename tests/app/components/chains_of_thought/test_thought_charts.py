@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 
 from app.components.chains_of_thought import thought_charts
@@ -18,17 +19,16 @@ def test_shares_are_means_of_the_last_steps_and_gaps_are_left_out():
     assert thought_charts.shares([]) is None
 
 
-def test_densities_tell_groups_apart_and_fewer_than_thirty_values_are_points():
-    points = [EntropyPoint(Difficulty.EASY, False, True, 0.1 + 0.01 * index, -0.1) for index in range(30)]
+def test_histograms_tell_groups_apart_over_the_same_bins_with_an_area_of_one():
+    points = [EntropyPoint(Difficulty.EASY, False, True, 0.1 + 0.01 * index, -0.1) for index in range(100)]
     points += [EntropyPoint(Difficulty.EASY, False, False, 0.5, -0.1)]
     figure = thought_charts.densities_of(points, thought_charts.VALIDITY, "mean_entropy")
-    assert [(trace.name, trace.mode) for trace in figure.data] == [
-        ("valid (30)", "lines"),
-        ("not valid (1)", "markers"),
-    ]
-    assert list(figure.data[1].x) == [0.5]
-    few = thought_charts.densities_of(points[1:], thought_charts.VALIDITY, "mean_entropy")
-    assert [trace.mode for trace in few.data] == ["markers", "markers"]
+    assert [trace.name for trace in figure.data] == ["valid (100)", "not valid (1)"]
+    assert list(figure.data[0].x) == list(figure.data[1].x)
+    width = figure.data[0].x[1] - figure.data[0].x[0]
+    # Bins end above 98% of all values.
+    assert [sum(trace.y) * width for trace in figure.data] == pytest.approx([0.98, 1.0], abs=0.011)
+    assert figure.data[1].x[np.argmax(figure.data[1].y)] == pytest.approx(0.5, abs=float(width))
     assert thought_charts.densities_of([], thought_charts.VALIDITY, "mean_entropy") is None
 
 

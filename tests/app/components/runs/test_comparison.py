@@ -47,9 +47,9 @@ def test_a_held_out_score_of_one_run_is_drawn_within_its_interval_at_its_own_ste
     rows = [EvaluationRow(10, "held_out", 40, 1, 1.0, 0.0, 1.0), EvaluationRow(20, "held_out", 40, 1, 0.5, 0.05, 0.5)]
     line = comparison.with_intervals(WHOLE, rows)
     assert line.x.tolist() == [10, 20]
-    # An error of .05 at .5 is that of 100 items, whose interval is 40.4% to 59.6%.
-    np.testing.assert_allclose(line.low, [40 / (40 + 1.959964**2), 0.40383], rtol=1e-4)
-    np.testing.assert_allclose(line.high, [1.0, 0.59617], rtol=1e-4)
+    # With 0, 0, 1, 1 added: 42/44 - z sqrt(42 * 2 / 44^3) of 40 right, .5 -+ z sqrt(40 * 39 * .05^2 + 1) / 44 at .5.
+    np.testing.assert_allclose(line.low, [0.892998, 0.401396], rtol=1e-4)
+    np.testing.assert_allclose(line.high, [1.0, 0.598604], rtol=1e-4)
 
 
 def test_mean_goes_as_far_as_all_runs_do_and_holds_their_range():
