@@ -10,8 +10,9 @@ A part is loaded when verl imports what it extends: few processes need verl's tr
 from importlib import import_module
 from typing import Any
 
-from wrapt import register_post_import_hook
+from wrapt import register_post_import_hook, wrap_function_wrapper
 
+from exgrpo_core.errors import InputError
 from exgrpo_core.verl_plugin.settings import TRAINER_MODE
 
 
@@ -27,7 +28,22 @@ def _register_trainer(trainer_base: Any) -> None:
     trainer_base.register_trainer(TRAINER_MODE)(RegisteredTrainer)
 
 
+def _refuse_older_trainer(main: Any) -> None:
+    """Have the older trainer of verl's command say that it does not replay: its loop is one function."""
+
+    def create(method: Any, _trainer: Any, arguments: Any, options: Any) -> None:
+        if (options.get("config") or arguments[0]).trainer.v1.trainer_mode == TRAINER_MODE:
+            raise InputError(
+                f"trainer.use_v1: expected True where trainer.v1.trainer_mode is {TRAINER_MODE}, got False; set it, or "
+                "start the run from the workbench, which replays on this trainer too."
+            )
+        method(*arguments, **options)
+
+    wrap_function_wrapper(main, "RayPPOTrainer.__init__", create)
+
+
 register_post_import_hook(_register_trainer, "verl.trainer.ppo.v1.trainer_base")
+register_post_import_hook(_refuse_older_trainer, "verl.trainer.main_ppo_v0")
 register_post_import_hook(
     lambda tracking: import_module(f"{__package__}.logger").offer_logger(tracking), "verl.utils.tracking"
 )

@@ -1,4 +1,4 @@
-"""verl's older trainer, of which no other module knows: `trainer.use_v1=False`, and all that verl's branch `neo` has.
+"""verl's older trainer, of which no other module knows: `trainer.use_v1=False`.
 
 Agent loops answer into TransferQueue here too. Servers are on the GPUs of training.
 """

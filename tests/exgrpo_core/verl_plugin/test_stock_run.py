@@ -1,5 +1,8 @@
 """A user of stock verl installs `exgrpo-core` and turns replay on with three lines of configuration."""
 
+import sys
+from pathlib import Path
+
 import pytest
 
 from jobs.rollout_formats import verl_dumps
@@ -22,6 +25,15 @@ AHEAD = (
     "actor_rollout_ref.rollout.nnodes=1",
     "actor_rollout_ref.rollout.checkpoint_engine.backend=nccl",
 )
+
+
+def test_the_command_refuses_to_replay_on_the_older_trainer(tmp_path):
+    run = launch(
+        Path(sys.executable), tmp_path, stock_verl.write_inputs(tmp_path), [*THREE_LINES, "trainer.use_v1=False"]
+    )
+    assert run.returncode != 0
+    assert "trainer.use_v1: expected True where trainer.v1.trainer_mode is exgrpo" in run.stdout
+    assert not (tmp_path / "metrics.jsonl").exists()
 
 
 def test_replayed_trajectories_enter_the_updates_of_stock_verl_and_its_checkpoints_keep_the_buffer(tmp_path):

@@ -1,4 +1,4 @@
-"""The step on verl's older trainer, `RayPPOTrainer`: the one that verl's branch `neo` keeps."""
+"""The step on verl's older trainer, `RayPPOTrainer`."""
 
 import dataclasses
 
