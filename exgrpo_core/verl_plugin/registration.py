@@ -10,7 +10,7 @@ A part is loaded when verl imports what it extends: few processes need verl's tr
 from importlib import import_module
 from typing import Any
 
-from wrapt import register_post_import_hook, wrap_function_wrapper
+from wrapt import register_post_import_hook
 
 from exgrpo_core.errors import InputError
 from exgrpo_core.verl_plugin.settings import TRAINER_MODE
@@ -30,16 +30,17 @@ def _register_trainer(trainer_base: Any) -> None:
 
 def _refuse_older_trainer(main: Any) -> None:
     """Have the older trainer of verl's command say that it does not replay: its loop is one function."""
+    create = main.RayPPOTrainer.__init__
 
-    def create(method: Any, _trainer: Any, arguments: Any, options: Any) -> None:
-        if (options.get("config") or arguments[0]).trainer.v1.trainer_mode == TRAINER_MODE:
+    def create_or_refuse(trainer: Any, config: Any, *most_of_it: Any, **options: Any) -> None:
+        if config.trainer.v1.trainer_mode == TRAINER_MODE:
             raise InputError(
                 f"trainer.use_v1: expected True where trainer.v1.trainer_mode is {TRAINER_MODE}, got False; set it, or "
                 "start the run from the workbench, which replays on this trainer too."
             )
-        method(*arguments, **options)
+        create(trainer, config, *most_of_it, **options)
 
-    wrap_function_wrapper(main, "RayPPOTrainer.__init__", create)
+    main.RayPPOTrainer.__init__ = create_or_refuse
 
 
 register_post_import_hook(_register_trainer, "verl.trainer.ppo.v1.trainer_base")

@@ -22,7 +22,7 @@ def test_its_members_stand_in_the_source(use):
 def test_each_assignment_to_what_is_verls_is_called_a_patch():
     patched = {member for use in table() if use.how == "patches" for member in use.members}
     text = "\n".join(path.read_text() for path in FOLDER.glob("*.py"))
-    verls = r"verl_queue|tracking|trainer_base|bucketed_weight_transfer"
+    verls = r"main|verl_queue|tracking|trainer_base|bucketed_weight_transfer"
     assert {*re.findall(rf"^ *(?:{verls})\.(\w+)[.\w]* = ", text, re.MULTILINE)} == patched
 
 
