@@ -19,7 +19,7 @@ from typing import Annotated, Any
 import typer
 from sqlalchemy import Connection, insert, text
 
-from bench.synthetic_trajectories import Copy, bulk_load, copy_trajectories, make_blocks, plan_copies, sentences
+from bench.synthetic_trajectories import Copy, bulk_load, copy_trajectories, plan_copies, sentences
 from db.connections.opening import open_database
 from db.connections.session import Database, DatabaseError
 from db.queries.run_filter import RunFilter
@@ -86,8 +86,6 @@ def add_synthetic_runs(
             _add_evaluations(connection, template, keys)
         copy_trajectories(load, template, copies, size.num_steps, has_texts=size.has_texts)
         report("Trajectories.")
-        with load.filling([models.trajectory_blocks]):
-            make_blocks(connection, sorted({copy.run_key for copy in copies}))
         with load.filling(()):
             connection.exec_driver_sql("PRAGMA analysis_limit = 1000" if load.is_sqlite else "SELECT 1")
             connection.exec_driver_sql("ANALYZE")

@@ -6,10 +6,9 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import product
 
-from sqlalchemy import Connection, Engine, RowMapping, Table, insert, select, text
+from sqlalchemy import Connection, Engine, Table, text
 
 from db.connections.session import Database
-from db.ingest.event_rows import INSERTED, pack_facts, pack_ids
 from db.tables import models
 
 FIRST_SHARE = 0.7
@@ -57,16 +56,6 @@ _CONSTRAINTS = text(
 _INDEXES = text(
     "SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = current_schema() AND tablename = :name"
     " AND indexname NOT IN (SELECT conname FROM pg_constraint WHERE conrelid = CAST(:name AS regclass))"
-)
-_BLOCK_COLUMNS = (
-    "trajectory_id",
-    "question_index",
-    "num_tokens",
-    "mean_entropy",
-    "verdict",
-    "reward",
-    "is_valid",
-    "has_code",
 )
 
 
@@ -250,36 +239,3 @@ def _drop_keys_and_indexes(connection: Connection, name: str) -> list[str]:
         connection.exec_driver_sql(f"DROP INDEX {index.indexname}")
     recreate = [f"ALTER TABLE {name} ADD CONSTRAINT {row.conname} {row.definition}" for row in reversed(constraints)]
     return recreate + [index.indexdef for index in indexes]
-
-
-def make_blocks(connection: Connection, run_keys: Sequence[int]) -> None:
-    """Pack the facts of these runs, which have no blocks yet, from the other tables."""
-    steps = models.steps
-    step_keys = select(steps.c.run_key, steps.c.step, steps.c.attempt)
-    for run_key in run_keys:
-        for row in connection.execute(step_keys.where(steps.c.run_key == run_key)).mappings().all():
-            packed = _pack_step(connection, row)
-            if any(packed.values()):
-                connection.execute(insert(models.trajectory_blocks).values(dict(row) | packed))
-
-
-def _pack_step(connection: Connection, step_key: RowMapping) -> dict[str, bytes]:
-    trajectories, changes, replays = models.trajectories, models.buffer_changes, models.replays
-    keys = ("run_key", "step", "attempt")
-    is_trajectory, is_change, is_replay = (
-        [table.c[key] == step_key[key] for key in keys] for table in (trajectories, changes, replays)
-    )
-    stored = select(changes.c.trajectory_id, changes.c.bucket_to).where(*is_change, changes.c.kind == INSERTED)
-    rows = (
-        select(*(trajectories.c[name] for name in _BLOCK_COLUMNS))
-        .where(*is_trajectory)
-        .order_by(trajectories.c.trajectory_key)
-    )
-    replayed = select(replays.c.trajectory_id).where(*is_replay, ~replays.c.is_external)
-    replayed = replayed.order_by(replays.c.group_position)
-    return {
-        "facts": pack_facts(
-            connection.execute(rows).mappings().all(), {row[0]: row[1] for row in connection.execute(stored)}
-        ),
-        "replayed": pack_ids(connection.scalars(replayed)),
-    }

@@ -66,8 +66,6 @@ _OF_ONE_DIALECT = {
             "CREATE INDEX runs_by_kind ON runs"
             " ((coalesce(CAST((spec ->> 'kind') AS VARCHAR), 'train')), created_at DESC, run_id DESC)"
         ),
-        # Packed facts hardly shrink, and unpacking them would take longer than reading them.
-        "trajectory_blocks.facts": "ALTER TABLE trajectory_blocks ALTER COLUMN facts SET STORAGE EXTERNAL",
     },
 }
 _NAMES_OF = {

@@ -1,20 +1,16 @@
 """From the messages of a trajectory to what its rows hold: counts, the messages themselves, words by role."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
-
-import numpy as np
 
 from db.rows.role_words import CONVERSATION, TOOL, labelled, words_of
 from db.tables.column_types import storable_text
 from exgrpo_core.recording.conversations import as_document, from_document, is_plain, speaker, tokens_by_role, turns
 from exgrpo_core.recording.rows import Message
 
-COUNTS = np.dtype([("num_turns", "<i4"), ("num_tool_calls", "<i4"), ("num_tool_errors", "<i4")])
-"""Of one trajectory, in the order of its facts; all 0 where it is no conversation."""
 MAX_ROLE_CHARACTERS = 100_000
 """Words by role beyond are left out: PostgreSQL indexes no more than 1 MB of a row."""
-_NAMES = COUNTS.names or ()
+_NAMES = ("num_turns", "num_tool_calls", "num_tool_errors", "tokens_by_role", "tools")
 
 
 def messages_of(trajectory: Mapping[str, Any]) -> tuple[Message, ...]:
@@ -26,12 +22,13 @@ def messages_of(trajectory: Mapping[str, Any]) -> tuple[Message, ...]:
 def count_columns(messages: Sequence[Message]) -> dict[str, Any]:
     """Return a trajectory's counts, all None without messages."""
     if not messages:
-        return dict.fromkeys((*_NAMES, "tokens_by_role"))
+        return dict.fromkeys(_NAMES)
     return {
         "num_turns": max(turns(messages)),
         "num_tool_calls": sum(message.kind == "tool_call" for message in messages),
         "num_tool_errors": sum(message.is_error for message in messages),
         "tokens_by_role": tokens_by_role(messages),
+        "tools": sorted({storable_text(message.tool) for message in messages if message.tool}),
     }
 
 
@@ -40,16 +37,6 @@ def text_columns(messages: Sequence[Message]) -> dict[str, Any]:
     if not messages:
         return {"messages": None, "role_words": None}
     return {"messages": as_document(messages), "role_words": _role_words(messages)}
-
-
-def block_columns(rows: Iterable[Mapping[str, Any]], messages: Iterable[Sequence[Message]]) -> dict[str, Any]:
-    """Return the packed counts and the tools of a step, by the ids of its trajectories; None without conversations."""
-    ordered = sorted(zip((row["trajectory_id"] for row in rows), messages, strict=True), key=lambda pair: pair[0])
-    if not any(of_one for _, of_one in ordered):
-        return {"conversations": None, "tools": None}
-    counts = [tuple(count_columns(of_one)[name] or 0 for name in _NAMES) for _, of_one in ordered]
-    tools = {storable_text(message.tool) for _, of_one in ordered for message in of_one if message.tool}
-    return {"conversations": np.array(counts, dtype=COUNTS).tobytes(), "tools": sorted(tools)}
 
 
 def _role_words(messages: Sequence[Message]) -> str:

@@ -3,72 +3,21 @@
 import itertools
 import math
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-import numpy as np
-from sqlalchemy import RowMapping, Table
+from sqlalchemy import Table
 
 from db.ingest import conversations
 from db.statistics import standard_error
 from db.tables import models
 from db.tables.column_types import storable_text
-from db.tables.correctness import VERDICTS, is_correct
+from db.tables.correctness import is_correct
 from exgrpo_core.recording.rows import Message
 
 INSERTED = "inserted"
 """The kind of buffer change by which a trajectory is stored."""
-NONE = -1
-"""A fact that is not known: no verdict on validity, never stored."""
-FACTS = np.dtype(
-    [
-        ("trajectory_id", "<u4"),
-        ("question_index", "<i4"),
-        ("num_tokens", "<i4"),
-        ("mean_entropy", "<f8"),
-        ("reward", "<f8"),
-        ("bucket", "<i2"),
-        ("verdict", "i1"),
-        ("is_correct", "i1"),
-        ("is_valid", "i1"),
-        ("has_code", "i1"),
-    ]
-)
-"""One trajectory; `bucket` is its question's when it was stored, `verdict` an index of `VERDICTS`, flags are 0 or 1.
-
-Lists filter by any combination of these facts and count each value. No index serves that; a scan of a million does,
-where they are packed step by step. A block never changes: later replays are kept with the step of the replay.
-"""
-IDS = np.dtype("<u4")
-_CODES = {verdict: code for code, verdict in enumerate(VERDICTS)}
-
-
-def pack_facts(rows: Iterable[Mapping[str, Any] | RowMapping], buckets: Mapping[int, int]) -> bytes:
-    """Return the facts of trajectories, given as in their table; `buckets` has the bucket of stored ones."""
-    return np.array(sorted(_facts(row, buckets) for row in rows), dtype=FACTS).tobytes()
-
-
-def pack_ids(trajectory_ids: Iterable[int]) -> bytes:
-    """Return packed ids of trajectories of the run; external ones have ids below 0 and are left out."""
-    return np.fromiter(trajectory_ids, dtype=IDS).tobytes()
-
-
-def _facts(row: Mapping[str, Any] | RowMapping, buckets: Mapping[int, int]) -> tuple[Any, ...]:
-    entropy, correct = row["mean_entropy"], is_correct(row)
-    return (
-        row["trajectory_id"],
-        row["question_index"],
-        NONE if row["num_tokens"] is None else row["num_tokens"],
-        np.nan if entropy is None else entropy,
-        np.nan if row["reward"] is None else row["reward"],
-        buckets.get(row["trajectory_id"], NONE),
-        _CODES.get(row["verdict"], NONE),
-        NONE if correct is None else correct,
-        NONE if row["is_valid"] is None else row["is_valid"],
-        NONE if row["has_code"] is None else row["has_code"],
-    )
-
 
 Row = dict[str, Any]
 
@@ -153,23 +102,16 @@ class RowCollector:
         for selection in event["selections"]:
             self._add_selection(selection)
         messages = [conversations.messages_of(trajectory) for trajectory in event["trajectories"]]
-        if event["trajectories"] or event["replays"]:
-            self._add_block(event, messages)
+        stored = [change for change in event["buffer_events"] if change[0] == INSERTED]
+        buckets = {trajectory_id: bucket for _, _, trajectory_id, _, bucket in stored}
         rates = _group_rates(event["trajectories"])
         for trajectory, of_one in zip(event["trajectories"], messages, strict=True):
             file = trajectory.get("file", event["file"])
             row = {"correctness_rate": rates[trajectory["group_position"]], "file": file}
+            row["bucket"] = buckets.get(trajectory["trajectory_id"])
             self._add_trajectory(trajectory, of_one, row)
         for replay in _with_positions_of_their_own(event["replays"], event["trajectories"]):
             self._add_replay(replay, event["file"])
-
-    def _add_block(self, event: Mapping[str, Any], messages: Sequence[Sequence[Message]]) -> None:
-        stored = [change for change in event["buffer_events"] if change[0] == INSERTED]
-        buckets = {trajectory_id: bucket for _, _, trajectory_id, _, bucket in stored}
-        replayed_ids = (replay["trajectory_id"] for replay in event["replays"] if not replay["is_external"])
-        row = {"facts": pack_facts(event["trajectories"], buckets), "replayed": pack_ids(replayed_ids)}
-        row |= conversations.block_columns(event["trajectories"], messages)
-        self._put(models.trajectory_blocks, self._step_key | row | {"part": event.get("part", 0)})
 
     def _add_buffer(self, event: Mapping[str, Any]) -> None:
         for bucket, num_questions, probability, num_drawn, overflow in event["buckets"]:

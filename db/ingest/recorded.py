@@ -12,10 +12,8 @@ from datetime import datetime
 from typing import Any
 from zlib import crc32
 
-import numpy as np
 from sqlalchemy import ColumnElement, Connection, Table, and_, case, delete, func, select, update
 
-from db.ingest.event_rows import FACTS, pack_facts
 from db.ingest.run_summary import add_faults
 from db.ingest.step_sums import FOLLOWING, PASS_RATE, StepSums
 from db.ingest.upsert import insert_new
@@ -54,7 +52,7 @@ def _empty_step(event: Event) -> dict[str, Any]:
     lists: dict[str, Any] = {name: [] for name in ("buckets", "buffer_events", "selections", "trajectories", "replays")}
     fields = {name: event[name] for name in ("attempt", "step", "at", "seq")}
     constants = {"kind": "step", "is_replay_open": False, "metrics": {}, "notices": [], "file": ""}
-    return lists | fields | constants | {"part": event["seq"]}
+    return lists | fields | constants | {"is_part": True}
 
 
 def _number_questions(connection: Connection, run_key: int, rollouts: Iterable[Event]) -> list[dict[str, Any]]:
@@ -100,7 +98,7 @@ def complete(
     if has_left_steps:
         _put_all_metrics(connection, run_key)
     for step in steps:
-        if "part" in step:
+        if "is_part" in step:
             _complete_step(connection, run_key, step)
     annotations = [event for event in events if event["kind"] == "annotation"]
     changed = [_annotate(connection, run_key, event) for event in annotations]
@@ -197,16 +195,10 @@ def _annotate(connection: Connection, run_key: int, event: Event) -> tuple[int, 
 
 def _sum_again(connection: Connection, run_key: int, attempt: int, step: int) -> None:
     """Compute what follows from a step's trajectories from their rows, since some were annotated."""
-    table, blocks, steps = models.trajectories, models.trajectory_blocks, models.steps
+    table, steps = models.trajectories, models.steps
     is_step = _is_step(table, run_key, attempt, step)
     rows = [dict(row) for row in connection.execute(select(table).where(is_step)).mappings()]
     _rate_groups(connection, run_key, {"attempt": attempt, "step": step, "trajectories": rows})
-    by_id = {row["trajectory_id"]: row for row in rows}
-    for block in connection.execute(select(blocks).where(_is_step(blocks, run_key, attempt, step))).all():
-        facts = np.frombuffer(block.facts, dtype=FACTS)
-        packed = pack_facts([by_id[number] for number in facts["trajectory_id"].tolist()], {})
-        is_it = and_(_is_step(blocks, run_key, attempt, step), blocks.c.part == block.part)
-        connection.execute(update(blocks).where(is_it).values(facts=packed, num_changes=block.num_changes + 1))
     before = connection.scalar(select(steps.c.sums).where(_is_step(steps, run_key, attempt, step)))
     sums = StepSums(logged=StepSums.of_record(before).logged)
     sums.add(rows, {})

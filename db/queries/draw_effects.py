@@ -128,7 +128,7 @@ def _within(part: Observations, values: Numbers, is_used: Mask) -> tuple[float, 
 def _observations(connection: Connection, run_id: str) -> Observations:
     run_key = require_run_key(connection, run_id)
     drawn = _drawn(connection, run_key)
-    attempts = _Attempts(connection, run_id, run_key)
+    attempts = _Attempts(connection, run_key)
     blocks = [_of_step(*state, drawn, attempts) for state in _states(connection, run_id, run_key, sorted(drawn))]
     return np.concatenate(blocks) if blocks else np.empty(0, dtype=OBSERVATION)
 
@@ -199,8 +199,8 @@ def _states(
 class _Attempts:
     """The attempts at every question of a run: their steps, and the share of correct rollouts."""
 
-    def __init__(self, connection: Connection, run_id: str, run_key: int) -> None:
-        self._keys, self._span, num_rollouts, num_correct = question_attempts(connection, run_id, run_key)
+    def __init__(self, connection: Connection, run_key: int) -> None:
+        self._keys, self._span, num_rollouts, num_correct = question_attempts(connection, run_key)
         self._rates = num_correct / np.maximum(1, num_rollouts)
 
     def around(self, questions: Integers, step: int) -> tuple[Numbers, Numbers, Numbers, Mask]:

@@ -5,12 +5,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, func, select
 
 from db.connections.session import Database
-from db.queries.trajectory_columns import columns_of_run
 from db.rows.replays import RetirementLine
 from db.tables import models
+from db.tables.correctness import is_correct_column
 from db.tables.shared_reads import require_run_key
 
 BUILT_IN_TASKS = frozenset({"chains", "word_problems"})
@@ -31,18 +31,15 @@ class QuestionAttempts(NamedTuple):
     num_correct: Integers
 
 
-def question_attempts(connection: Connection, run_id: str, run_key: int, last_step: int = 0) -> QuestionAttempts:
+def question_attempts(connection: Connection, run_key: int, last_step: int = 0) -> QuestionAttempts:
     """Return a run's attempts; keys may also be made for steps up to `last_step`, if that is later than any attempt."""
-    columns = columns_of_run(connection, run_id, run_key).columns
-    span = 2 + max(int(columns["step"].max(initial=0)), last_step)
-    keys, inverse = np.unique(columns["question_index"].astype(np.int64) * span + columns["step"], return_inverse=True)
-    inverse = inverse.reshape(-1)
-    return QuestionAttempts(
-        keys,
-        span,
-        np.bincount(inverse, minlength=keys.size),
-        np.bincount(inverse, columns["is_correct"] == 1, keys.size).astype(np.int64),
-    )
+    table = models.trajectories
+    place = (table.c.question_index, table.c.step)
+    query = select(*place, func.count(), func.count().filter(is_correct_column())).where(table.c.run_key == run_key)
+    rows = [tuple(row) for row in connection.execute(query.group_by(*place).order_by(*place))]
+    questions, steps, num_rollouts, num_correct = np.array(rows, dtype=np.int64).reshape(-1, 4).T
+    span = 2 + max(int(steps.max(initial=0)), last_step)
+    return QuestionAttempts(questions * span + steps, span, num_rollouts, num_correct)
 
 
 class Attempts(NamedTuple):
@@ -60,7 +57,7 @@ class Attempts(NamedTuple):
 def retirement_lines(database: Database, run_id: str, rollouts_per_question: int) -> list[RetirementLine]:
     """Return attempts and later attempts by bucket, those in no bucket first; a branch's parent does not count."""
     with database.read() as connection:
-        attempts = _attempts(connection, run_id, require_run_key(connection, run_id))
+        attempts = _attempts(connection, require_run_key(connection, run_id))
     buckets = sorted({*attempts.buckets.tolist(), *attempts.retired_from.tolist()} - {_NEVER})
     return [retirement_line(attempts, bucket, rollouts_per_question) for bucket in buckets]
 
@@ -107,7 +104,7 @@ def _question_text(prompt_text: str, details: Mapping[str, Any]) -> str:
     return str(details.get("question") or prompt_text)
 
 
-def _attempts(connection: Connection, run_id: str, run_key: int) -> Attempts:
+def _attempts(connection: Connection, run_key: int) -> Attempts:
     changes = models.buffer_changes
     query = (
         select(changes.c.question_index, changes.c.step, changes.c.kind, changes.c.bucket_from, changes.c.bucket_to)
@@ -116,7 +113,7 @@ def _attempts(connection: Connection, run_id: str, run_key: int) -> Attempts:
     )
     rows = connection.execute(query).all()
     last_step = max((row.step for row in rows), default=0)
-    keys, span, num_rollouts, num_correct = question_attempts(connection, run_id, run_key, last_step)
+    keys, span, num_rollouts, num_correct = question_attempts(connection, run_key, last_step)
     moves = [(row.question_index * span + row.step, row.bucket_to) for row in rows if row.kind == "moved"]
     retirements = [
         (row.question_index * span + row.step, _NO_BUCKET if row.bucket_from is None else row.bucket_from)

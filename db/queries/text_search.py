@@ -3,20 +3,15 @@
 `db.rows.role_words` has the syntax of a search by role.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, TextualSelect, column, text
 
 from db.ingest.event_rows import trajectory_key
 from db.rows.role_words import CONVERSATION, searched
+from db.tables.column_types import LargeInteger
 from exgrpo_core.errors import FieldError
 
-Keys = npt.NDArray[np.int64]
-"""Trajectory keys."""
 _LAST_KEY = 2**63 - 1
 MAX_WORDS, MAX_CHARACTERS = 30, 400
 """Of a search, of which each word costs a condition in SQL."""
@@ -30,27 +25,17 @@ _MATCHING = {
         " WHERE search @@ to_tsquery('simple', :pattern) AND trajectory_key >= :first AND trajectory_key < :end"
     ),
 }
-# One long text is several times faster than a row per trajectory. PostgreSQL must not use the index of keys: it would
-# unpack and search every text.
+# PostgreSQL must not use the index of keys: it would unpack and search every text.
 _ALL = {
-    "sqlite": f"SELECT group_concat(hit - :first) FROM ({_MATCHING['sqlite']} LIMIT :limit)",
+    "sqlite": _MATCHING["sqlite"],
     "postgresql": (
-        "SELECT string_agg(CAST(hit - :first AS text), ',') FROM"
-        " (SELECT trajectory_key AS hit FROM trajectory_texts"
-        " WHERE search @@ to_tsquery('simple', :pattern)"
-        " AND trajectory_key + 0 >= :first AND trajectory_key + 0 < :end LIMIT :limit) AS hits"
+        "SELECT trajectory_key AS hit FROM trajectory_texts WHERE search @@ to_tsquery('simple', :pattern)"
+        " AND trajectory_key + 0 >= :first AND trajectory_key + 0 < :end"
     ),
 }
 _SYNTAX = {"sqlite": ('"', " OR ", " NOT "), "postgresql": ("'", " | ", " & !")}
 """Quotation mark, or, and not."""
 _AND = {"sqlite": " AND ", "postgresql": " & "}
-_WORD_INDEX_SETTINGS = {
-    "enable_seqscan": "off",
-    "enable_indexscan": "off",
-    "jit": "off",
-    "work_mem": "'64MB'",
-    "max_parallel_workers_per_gather": "0",
-}
 
 
 class SearchError(FieldError):
@@ -82,37 +67,24 @@ def split_words(words: str) -> list[str]:
     return [written for _, written, _ in searched(words) if written]
 
 
-def newest_matching(connection: Connection, words: str, run_key: int | None, *, before: int | None, limit: int) -> Keys:
+def newest_matching(
+    connection: Connection, words: str, run_key: int | None, *, before: int | None, limit: int
+) -> list[int]:
     """Return the keys of the newest trajectories below `before` whose text contains every word, newest first."""
     values = _values(connection, words, run_key)
     if not values:
-        return np.empty(0, dtype=np.int64)
+        return []
     if before is not None:
         values["end"] = min(before, values["end"])
     query = f"{_MATCHING[connection.dialect.name]} ORDER BY hit DESC LIMIT :limit"
-    return np.array(connection.scalars(text(query), values | {"limit": limit}).all(), dtype=np.int64)
+    return [*connection.scalars(text(query), values | {"limit": limit})]
 
 
-def all_matching(connection: Connection, words: str, run_key: int | None, limit: int = 2**62) -> Keys:
-    """Return the keys of all trajectories whose text contains every word, or of any `limit` of them."""
+def all_matching(connection: Connection, words: str, run_key: int | None) -> TextualSelect | None:
+    """Return what selects the keys of all trajectories whose text contains every word; None without a word."""
     values = _values(connection, words, run_key)
-    if not values:
-        return np.empty(0, dtype=np.int64)
-    with _by_word_index(connection):
-        offsets_text = connection.scalar(text(_ALL[connection.dialect.name]), values | {"limit": limit}) or ""
-    offsets: Keys = np.fromstring(offsets_text, dtype=np.int64, sep=",")
-    return offsets + np.int64(values["first"])
-
-
-@contextmanager
-def _by_word_index(connection: Connection) -> Iterator[None]:
-    """Make PostgreSQL use the index of words, however common they are."""
-    settings = {} if connection.dialect.name == "sqlite" else _WORD_INDEX_SETTINGS
-    for name, value in settings.items():
-        connection.exec_driver_sql(f"SET LOCAL {name} = {value}")
-    yield
-    for name in settings:
-        connection.exec_driver_sql(f"SET LOCAL {name} TO DEFAULT")
+    query = text(_ALL[connection.dialect.name])
+    return query.bindparams(**values).columns(column("hit", LargeInteger)) if values else None
 
 
 def _condition(word: str, written: str, may_be_plain: bool, quote: str, either: str, without: str) -> str:

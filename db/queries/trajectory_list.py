@@ -3,18 +3,15 @@
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-from sqlalchemy import Connection, func, select
+from sqlalchemy import ColumnElement, Connection, case, false, func, null, select, tuple_
 
 from db.connections.session import Database
-from db.ingest.event_rows import NONE
-from db.queries.text_search import Keys, all_matching, newest_matching, split_words
+from db.queries.text_search import all_matching, newest_matching, split_words
 from db.queries.trajectories import IS_ITS_QUESTION, replay_count
-from db.queries.trajectory_columns import FLAGS, TrajectoryColumns, code_of, columns_of_run, read_columns, read_rewards
 from db.rows.trajectories import SnippetRow, TrajectoryFacets, TrajectoryOrder, TrajectorySortKey
 from db.tables import models
-from db.tables.correctness import VERDICTS
+from db.tables.column_types import one_of
+from db.tables.correctness import VERDICTS, is_correct_column
 from db.tables.shared_reads import find_run_key
 
 MAX_COUNT = 10_000
@@ -29,17 +26,41 @@ SNIPPET_CHARACTERS = 160
 SEARCHED_CHARACTERS = 20_000
 """Snippets come from this beginning of a text, so that a list reads no long texts."""
 _BATCH = 150
-_FACET_VALUES: dict[str, tuple[Any, ...]] = {**dict.fromkeys(FLAGS, (True, False)), "verdict": VERDICTS}
-
-_SORTED_BY = {
-    TrajectorySortKey.STEP: "step",
-    TrajectorySortKey.QUESTION: "question_index",
-    TrajectorySortKey.TOKENS: "num_tokens",
-    TrajectorySortKey.ENTROPY: "mean_entropy",
-    TrajectorySortKey.REPLAYS: "num_replays",
-    TrajectorySortKey.TURNS: "num_turns",
+_OF = models.trajectories.c
+_Condition = ColumnElement[Any]
+_REPLAYED = select(models.replays.c.run_key, models.replays.c.trajectory_id)
+_FACTS: dict[str, ColumnElement[Any]] = {
+    "question_index": _OF.question_index,
+    "bucket": _OF.bucket,
+    "verdict": _OF.verdict,
+    "is_correct": is_correct_column(),
+    "is_replayed": tuple_(_OF.run_key, _OF.trajectory_id).in_(_REPLAYED),
+    "has_code": _OF.has_code,
+    "is_valid": _OF.is_valid,
+    "has_tool_errors": case((_OF.num_tool_calls > 0, _OF.num_tool_errors > 0), else_=null()),
 }
-"""The column of each key but the reward's, which the facts lack."""
+"""What a facet has one value of. Replays of other runs have ids below 0."""
+_FACET_VALUES: dict[str, tuple[Any, ...]] = {
+    **dict.fromkeys(("is_correct", "is_replayed", "has_code", "is_valid", "has_tool_errors"), (True, False)),
+    "verdict": VERDICTS,
+}
+_TURNS = func.coalesce(_OF.num_turns, 1)
+_RANGES = {
+    "step": (_OF.step, "step_from", "step_to"),
+    "mean_entropy": (_OF.mean_entropy, "entropy_from", "entropy_to"),
+    "reward": (_OF.reward, "reward_from", "reward_to"),
+    "num_tokens": (_OF.num_tokens, "tokens_from", "tokens_to"),
+    "num_turns": (_TURNS, "turns_from", "turns_to"),
+}
+_SORTED_BY: dict[TrajectorySortKey, ColumnElement[Any]] = {
+    TrajectorySortKey.STEP: _OF.step,
+    TrajectorySortKey.QUESTION: _OF.question_index,
+    TrajectorySortKey.REWARD: _OF.reward,
+    TrajectorySortKey.TOKENS: _OF.num_tokens,
+    TrajectorySortKey.ENTROPY: _OF.mean_entropy,
+    TrajectorySortKey.REPLAYS: replay_count(),
+    TrajectorySortKey.TURNS: _TURNS,
+}
 
 FacetCounts = dict[str, dict[Any, int]]
 
@@ -56,8 +77,8 @@ def list_snippets(
         if order is None:
             keys = _page_keys(connection, facets, before, limit)
         else:
-            columns, places = _in_order(connection, facets, order)
-            keys = columns.keys[places[:limit]].tolist()
+            matching = _matching(connection, facets)
+            keys = [*connection.scalars(select(_OF.trajectory_key).where(*matching).order_by(*_by(order)).limit(limit))]
         return _snippets(connection, keys, facets.words, is_whole)
 
 
@@ -66,9 +87,9 @@ def iterate_whole(
 ) -> Iterator[list[SnippetRow]]:
     """Return all trajectories that match now, with whole texts, in batches that are read as they are asked for."""
     with database.read() as connection:
-        columns, places = _in_order(connection, facets, order)
-    starts = range(0, len(places), _BATCH)
-    return (_read_whole(database, columns.keys[places[start : start + _BATCH]].tolist()) for start in starts)
+        query = select(_OF.trajectory_key).where(*_matching(connection, facets)).order_by(*_by(order))
+        keys = connection.scalars(query).all()
+    return (_read_whole(database, [*keys[start : start + _BATCH]]) for start in range(0, len(keys), _BATCH))
 
 
 def _read_whole(database: Database, keys: list[int]) -> list[SnippetRow]:
@@ -84,16 +105,19 @@ def neighbours(
     One that does not match has neighbours by its number, in an order none.
     """
     with database.read() as connection:
-        columns, places = _in_order(connection, facets, order)
-    ids = columns.columns["trajectory_id"][places]
-    found = np.flatnonzero(ids == trajectory_id)
-    if found.size:
-        above, below = ids[: found[0]], ids[found[0] + 1 :]
-    elif order is None:
-        above, below = ids[ids > trajectory_id], ids[ids < trajectory_id]
-    else:
+        ids = select(_OF.trajectory_id).where(*_matching(connection, facets))
+        if order is not None:
+            return _around(list(connection.scalars(ids.order_by(*_by(order)))), trajectory_id)
+        above = ids.where(_OF.trajectory_id > trajectory_id).order_by(_OF.trajectory_id).limit(1)
+        below = ids.where(_OF.trajectory_id < trajectory_id).order_by(_OF.trajectory_id.desc()).limit(1)
+        return connection.scalar(above), connection.scalar(below)
+
+
+def _around(ids: list[int], trajectory_id: int) -> tuple[int | None, int | None]:
+    if trajectory_id not in ids:
         return None, None
-    return int(above[-1]) if above.size else None, int(below[0]) if below.size else None
+    place = ids.index(trajectory_id)
+    return ids[place - 1] if place else None, ids[place + 1] if place + 1 < len(ids) else None
 
 
 def _snippets(connection: Connection, keys: list[int], words: str, is_whole: bool) -> list[SnippetRow]:
@@ -124,37 +148,41 @@ def _snippets(connection: Connection, keys: list[int], words: str, is_whole: boo
 def count_trajectories(database: Database, facets: TrajectoryFacets) -> int:
     """Return how many trajectories match, with words `MAX_COUNT` + 1 for any number above."""
     with database.read() as connection:
-        if facets.searched:
-            # For a common word a part is enough to know that there are many.
-            most = MAX_COUNT + NUM_NEWEST
-            some = all_matching(connection, facets.searched, _run_key(connection, facets), most)
-            columns = _read(connection, facets)
-            count = int(np.count_nonzero(columns.fitting(facets) & columns.holding(some)))
-            if count > MAX_COUNT or len(some) < most:
-                return min(count, MAX_COUNT + 1)
-        return int(np.count_nonzero(_read_matching(connection, facets).fitting(facets)))
+        matching = _matching(connection, facets)
+        if not facets.searched:
+            return connection.scalar(select(func.count()).select_from(models.trajectories).where(*matching)) or 0
+        some = select(_OF.trajectory_key).where(*matching).limit(MAX_COUNT + 1).subquery()
+        return connection.scalar(select(func.count()).select_from(some)) or 0
 
 
 def count_facets(database: Database, facets: TrajectoryFacets) -> FacetCounts:
     """Return for each value of each facet with fixed values how many would match if it were chosen; None: unknown."""
+    chosen = [name for name in _FACET_VALUES if getattr(facets, name) is not None]
+    others = [name for name in _FACET_VALUES if name not in chosen]
+    counts: FacetCounts = {}
     with database.read() as connection:
-        columns = _read_matching(connection, facets)
-    whole, counts = columns.fitting(facets), {}
-    for name, values in _FACET_VALUES.items():
-        fits = whole if getattr(facets, name) is None else columns.fitting(facets, without=name)
-        by_code = np.bincount(columns.columns[name][fits].astype(np.int64) + 1, minlength=len(VERDICTS) + 1)
-        counts[name] = {value: int(by_code[int(code_of(name, value)) + 1]) for value in values} | {
-            None: int(by_code[0])
-        }
-    return counts
+        for without, names in [(None, others), *((name, [name]) for name in chosen)]:
+            counts |= _count_values(connection, names, _matching(connection, facets, without))
+    return {name: counts[name] for name in _FACET_VALUES}
+
+
+def _count_values(connection: Connection, names: list[str], matching: list[_Condition]) -> FacetCounts:
+    """Return the counts of some facets in one scan."""
+    values = [(name, value) for name in names for value in _FACET_VALUES[name]]
+    counted = [func.count().filter(_is(name, value)) for name, value in values]
+    query = select(func.count(), *counted).select_from(models.trajectories).where(*matching)
+    num_all, *found = connection.execute(query).one()
+    counts: FacetCounts = {name: {} for name in names}
+    for (name, value), count in zip(values, found, strict=True):
+        counts[name][value] = count
+    return {name: of_one | {None: num_all - sum(of_one.values())} for name, of_one in counts.items()}
 
 
 def list_tools(database: Database, run_id: str) -> list[str] | None:
     """Return the names of the tools in a run's conversations, in order; None if it has no conversation."""
-    blocks = models.trajectory_blocks
-    query = select(blocks.c.tools).join(models.runs).where(models.runs.c.run_id == run_id, blocks.c.tools.is_not(None))
+    query = select(_OF.tools).distinct().join_from(models.trajectories, models.runs)
     with database.read() as connection:
-        found = connection.scalars(query).all()
+        found = connection.scalars(query.where(models.runs.c.run_id == run_id, _OF.tools.is_not(None))).all()
     return sorted({name for names in found for name in names}) if found else None
 
 
@@ -169,58 +197,61 @@ def snippet_of(text: str, words: str) -> str:
 
 
 def _page_keys(connection: Connection, facets: TrajectoryFacets, before: int | None, limit: int) -> list[int]:
-    columns = _read(connection, facets)
-    fits = columns.fitting(facets)
+    conditions = _fitting(connection, facets)
     if before is not None:
-        fits &= columns.keys < before
+        conditions.append(_OF.trajectory_key < before)
+    query = select(_OF.trajectory_key).order_by(_OF.trajectory_key.desc()).limit(limit)
     if not facets.searched:
-        return _last(columns.keys[fits], limit)
+        return [*connection.scalars(query.where(*conditions))]
     run_key = _run_key(connection, facets)
     for num_newest in (FEW_NEWEST, NUM_NEWEST):
         newest = newest_matching(connection, facets.searched, run_key, before=before, limit=num_newest)
-        keys = columns.keys[fits & columns.holding(newest)]
+        keys = [*connection.scalars(query.where(*conditions, one_of(_OF.trajectory_key, newest)))]
         if len(keys) >= limit or len(newest) < num_newest:
-            return _last(keys, limit)
-    return _last(columns.keys[fits & columns.holding(_read_matching(connection, facets).keys)], limit)
+            return keys
+    return [*connection.scalars(query.where(*conditions, _has_words(connection, facets)))]
 
 
-def _in_order(
-    connection: Connection, facets: TrajectoryFacets, order: TrajectoryOrder | None
-) -> tuple[TrajectoryColumns, npt.NDArray[np.int64]]:
-    """Return facts, and the places in them of all trajectories that match: newest first, or by an order.
-
-    Facts in NumPy answer for a million, and an index would make every ingest slower.
-    """
-    columns = _read_matching(connection, facets)
-    places = np.flatnonzero(columns.fitting(facets))[::-1]
+def _by(order: TrajectoryOrder | None) -> list[ColumnElement[Any]]:
+    """Return what sorts trajectories: newest first, or by an order, unknown values last."""
+    newest = _OF.trajectory_key.desc()
     if order is None:
-        return columns, places
-    if order.key is TrajectorySortKey.REWARD:
-        if "reward" not in columns.columns:  # kept with the other facts
-            columns.columns["reward"] = read_rewards(connection, columns)
-        values = columns.columns["reward"][places]
-    else:
-        numbers = columns.columns[_SORTED_BY[order.key]][places]
-        values = np.where(numbers == NONE, np.nan, numbers)
-    return columns, places[np.argsort(-values if order.is_descending else values, kind="stable")]
+        return [newest]
+    column = _SORTED_BY[order.key]
+    return [(column.desc() if order.is_descending else column.asc()).nulls_last(), newest]
 
 
-def _last(keys: Keys, limit: int) -> list[int]:
-    last: list[int] = keys[-limit:][::-1].tolist()
-    return last
+def _matching(connection: Connection, facets: TrajectoryFacets, without: str | None = None) -> list[_Condition]:
+    """Return the conditions of all facets and words; `without` leaves one facet out."""
+    words = [_has_words(connection, facets)] if facets.searched else []
+    return [*_fitting(connection, facets, without), *words]
 
 
-def _read_matching(connection: Connection, facets: TrajectoryFacets) -> TrajectoryColumns:
-    """Return the facts of the trajectories that contain the words, of all without words."""
-    return _read(connection, facets, facets.searched)
-
-
-def _read(connection: Connection, facets: TrajectoryFacets, words: str = "") -> TrajectoryColumns:
+def _fitting(connection: Connection, facets: TrajectoryFacets, without: str | None = None) -> list[_Condition]:
     run_key = _run_key(connection, facets)
-    if run_key is not None and facets.run_id is not None:
-        return columns_of_run(connection, facets.run_id, run_key, words)
-    columns = read_columns(connection, None)
-    return columns.only(columns.holding(all_matching(connection, words, None))) if words else columns
+    conditions: list[_Condition] = [] if run_key is None else [_OF.run_key == run_key]
+    for name in _FACTS:
+        value = getattr(facets, name)
+        if value is not None and name != without:
+            conditions.append(_is(name, value))
+    for column, low_name, high_name in _RANGES.values():
+        low, high = getattr(facets, low_name), getattr(facets, high_name)
+        conditions += [] if low is None else [column >= low]
+        conditions += [] if high is None else [column <= high]
+    return conditions
+
+
+def _is(name: str, value: Any) -> _Condition:  # noqa: ANN401 - any facet's value
+    fact: _Condition = _FACTS[name]
+    if isinstance(value, bool):
+        return fact if value else ~fact
+    is_equal: _Condition = fact == value
+    return is_equal
+
+
+def _has_words(connection: Connection, facets: TrajectoryFacets) -> _Condition:
+    keys = all_matching(connection, facets.searched, _run_key(connection, facets))
+    return false() if keys is None else _OF.trajectory_key.in_(keys)
 
 
 def _run_key(connection: Connection, facets: TrajectoryFacets) -> int | None:

@@ -11,7 +11,6 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
-    LargeBinary,
     MetaData,
     String,
     Table,
@@ -154,30 +153,18 @@ trajectories = Table(
     *(Column(name, Integer) for name in ("num_turns", "num_tool_calls", "num_tool_errors")),
     *(Column(name, OptionalDocument) for name in ("tokens_by_role", "extra")),
     Column("recorded_id", Text),
+    _bucket("bucket", nullable=True),
+    Column("tools", OptionalDocument),
     Index("trajectories_by_id", "run_key", "trajectory_id"),
     Index("trajectories_by_step", "run_key", "step", "trajectory_id"),
     Index("trajectories_by_question", "run_key", "question_index", "step"),
 )
 """`correctness_rate` is that of the group's fresh rollouts; `code_rules` has a bit for each rule, the first for R1.
 
-Turns, calls and tokens by role are of conversations; `extra` is what else was recorded; annotations say `recorded_id`.
+Turns, calls, tokens by role and names of tools are of conversations; `extra` is what else was recorded; annotations say
+`recorded_id`. `bucket` is the question's when the trajectory was stored. Lists filter by any mixture of columns: no
+index serves that, but a scan of a run does, since texts are in a table of their own.
 """
-
-
-trajectory_blocks = Table(
-    "trajectory_blocks",
-    metadata,
-    _run_key(),
-    _key("step"),
-    _key("attempt"),
-    Column("part", Integer, primary_key=True, autoincrement=False, server_default="0"),
-    Column("num_changes", Integer, nullable=False, server_default="0"),
-    Column("replayed", LargeBinary, nullable=False),
-    Column("facts", LargeBinary, nullable=False),
-    Column("conversations", LargeBinary),
-    Column("tools", OptionalDocument),
-)
-"""The facts that lists filter by, one packed row per part of a step; see `db.ingest.event_rows`, `conversations`."""
 
 replays = Table(
     "replays",

@@ -9,7 +9,7 @@ from sqlalchemy import MetaData, event, select
 from db.ingest import events
 from db.queries.run_filter import RunFilter
 from db.queries.runs import count_runs, get_run, list_runs
-from db.queries.text_search import SearchError, all_matching
+from db.queries.text_search import SearchError, newest_matching
 from db.queries.trajectory_list import list_snippets
 from db.rows.trajectories import TrajectoryFacets
 from jobs.launchers.ray_jobs import shell_command
@@ -62,7 +62,7 @@ def test_what_is_typed_reaches_no_statement_and_changes_no_table(filled):
         for facets in (TrajectoryFacets(words=form), TrajectoryFacets(verdict=choice), TrajectoryFacets(run_id=form)):
             assert list_snippets(database, facets) == []
         with database.read() as connection:
-            all_matching(connection, form, None)
+            newest_matching(connection, form, None, before=None, limit=9)
     statements = set(executed)
     leaked = [form for form in FORMS if len(form) > 8 and any(form in statement for statement in statements)]
     assert leaked == []
