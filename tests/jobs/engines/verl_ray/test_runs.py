@@ -10,14 +10,19 @@ from jobs.actions.evaluations import plan_evaluation
 from jobs.actions.queueing import queue_job
 from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
 from jobs.recording.event_reader import EventReader
+from jobs.runs.attempts import read_outcome
 from jobs.runs.directory import RunDirectory
 from tests.jobs.engines.verl_ray.runs import (
     NUM_STEPS,
     draws_of,
     new_run,
+    start_worker,
     steps_of,
+    wait_for,
+    wait_for_log,
     work,
 )
+from tests.verl_on_cpu import GENERATOR_VARIABLE, STUCK
 
 SNAPSHOT = "step-00000004/experience/buffer.snapshot"
 CHAINS = ("a+3", "a*2b-1", "a-4")
@@ -78,3 +83,18 @@ def test_evaluation_of_a_checkpoint_merges_its_shards_first(experiential, tmp_pa
     [scores] = [event for event in EventReader(evaluation).read(max_steps=1).events if event["kind"] == "benchmark"]
     assert {len(counts) for counts in scores["num_correct"].values()} == {4}
     assert spec.model.step == NUM_STEPS
+
+
+def test_a_stop_is_heard_while_weights_are_exchanged_and_the_run_goes_on_later(tmp_path, monkeypatch):
+    run = new_run(tmp_path, num_steps=2, checkpoint_interval=1)
+    monkeypatch.setenv(GENERATOR_VARIABLE, "hf-stuck")
+    process, mark = start_worker(run)
+    wait_for_log(process, run, STUCK)
+    run.request_stop()
+    wait_for(process, mark)
+    run.clear_stop()
+    assert read_outcome(run.attempt_path(1)).status == "stopped"
+    assert "Stopped while weights were sent to the servers." in run.log_path.read_text()
+    monkeypatch.delenv(GENERATOR_VARIABLE)
+    assert work(run) == "finished"
+    assert sorted(steps_of(run)) == [1, 2]
