@@ -1,4 +1,4 @@
-"""All that pages may ask of `jobs`: one table of requests, each with the role that it needs, and reads of files.
+"""What pages do by `jobs`: one table of requests, each with the role that it needs, and reads of files.
 
 What is called gets the runs root first; the journal records who asked.
 """
@@ -19,63 +19,34 @@ from jobs.actions.named_entries import RAY_CLUSTERS, SAVED_VIEWS
 from jobs.actions.rollout_import import skipped_rows
 from jobs.actions.token_texts import token_texts
 from jobs.analysis import score_curves as evaluated
-from jobs.analysis.score_curves import MEASURES, ScoreCurve
 from jobs.evaluation import protocols as declared_benchmarks
-from jobs.evaluation.recorded_answers import QuestionSummary, RecordedQuestion
-from jobs.launchers.ray_jobs_api import RayClusterState
 from jobs.machine import engine_environments, machine_report
-from jobs.machine.gpu_types import GPU_TYPES, GpuType, type_of
-from jobs.machine.hardware import Gpu, list_gpus
-from jobs.machine.machine_report import Finding, package_versions, read_machine
+from jobs.machine.machine_report import Finding
 from jobs.playground import process
 from jobs.playground.process import ProbeProcess
 from jobs.preflight import benchmark_look, data_preview, dry_run, launch_scripts, model_look, resolution
 from jobs.preflight.benchmark_look import BenchmarkLook
 from jobs.preflight.data_preview import DataPreview
-from jobs.preflight.disk_estimate import ResourceEstimate, estimate_resources
 from jobs.preflight.launch_scripts import LaunchScript, ScriptKind
-from jobs.preflight.model_look import FirstLook
-from jobs.preflight.resolution import Preflight, RunRefusedError
+from jobs.preflight.resolution import Preflight
 from jobs.queries import calls
 from jobs.recording import rollout_reader
 from jobs.rollout_formats.own_format import load_own_format
 from jobs.runs import directory, lookup, state
 from jobs.runs.attempts import read_outcome
-from jobs.runs.control import RESUMABLE, RunStatus
+from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory, RunDirectoryError
 from jobs.runs.journal import Journal, JournalEntry, acting_as
-from jobs.runs.lookup import CommandError, NotFoundError
+from jobs.runs.lookup import CommandError
 from jobs.specs import judging
 from jobs.specs import train as train_specs
-from jobs.specs.base import PARTS as REWARD_PARTS
-from jobs.specs.presets import load_plain_yaml
 from jobs.specs.train import (
-    ORACLE_SOURCES,
     SpecError,
     TrainSpec,
-    load_preset,
-    preset_description,
-    preset_exists,
-    preset_group,
-    preset_names,
 )
-from jobs.specs.verl import RAY_TOKEN_VARIABLE
 from jobs.studies import sweeps
-from jobs.studies.running import estimate_step_seconds
 from jobs.supervisor import instance
 from jobs.training.data_rows import DataError, DeclaredKind
-from jobs.training.probe_report import ProbeReport
-
-__all__ = [
-    "GPU_TYPES", "MEASURES", "NO_ADDRESS", "ORACLE_SOURCES", "RAY_TOKEN_VARIABLE", "RESUMABLE",
-    "REWARD_PARTS", "BenchmarkLook", "CommandError", "DataError", "DataPreview", "DeclaredKind",
-    "Finding", "FirstLook", "Gpu", "GpuType", "JournalEntry", "Mistake", "NotFoundError", "ProbeProcess", "ProbeReport",
-    "QuestionSummary",
-    "RayClusterState", "RecordedQuestion", "ResourceEstimate", "RunRefusedError", "ScoreCurve", "ScriptKind",
-    "SpecError", "TrainSpec", "UserError", "estimate_resources", "estimate_step_seconds", "list_gpus",
-    "load_plain_yaml", "load_preset", "package_versions", "preset_description", "preset_exists", "preset_group",
-    "preset_names", "read_machine", "type_of",
-]  # fmt: skip
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")

@@ -2,13 +2,14 @@
 
 import streamlit as st
 
-from app import address, analyses
+from app import address
 from app.components.chains_of_thought import judges, thought_charts, validity, verdicts
 from app.components.widgets import address_choice, figures, notice, run_choice, run_state
 from app.queries.answers import ask
 from db.queries import code_analysis, judging
 from db.queries.verdicts import outcome_cells, wrong_answers
 from db.rows.runs import RunRow
+from jobs.analysis.validity import read_wrong_answers, tabulate_validity
 
 VIEWS = ["Entropy and validity", "Failures", "Policy entropy", "Verdicts", "Judges"]
 REFRESH_SECONDS = 4
@@ -16,7 +17,7 @@ REFRESH_SECONDS = 4
 
 def _entropy(row: RunRow, judge: str | None) -> None:
     sample = ask(code_analysis.entropy_points, row.run_id, judge)
-    lines = analyses.tabulate_validity(sample.points)
+    lines = tabulate_validity(sample.points)
     if not any(line.num_valid or line.num_invalid for line in lines):
         text = "Start a judge under **Judges**; on built-in tasks the oracle judges by itself."
         notice.show_empty("gavel", "No verdict yet", text)
@@ -56,7 +57,7 @@ def _entropy(row: RunRow, judge: str | None) -> None:
 def _failures(row: RunRow, judge: str | None) -> None:
     validity.show_cells(ask(outcome_cells, row.run_id, judge))
     if judge is None:
-        validity.show_near_misses(analyses.read_wrong_answers(ask(wrong_answers, row.run_id)))
+        validity.show_near_misses(read_wrong_answers(ask(wrong_answers, row.run_id)))
 
 
 def _verdicts(row: RunRow, judge: str | None) -> None:

@@ -7,7 +7,8 @@ from app import requests
 from app.components.new_run import data_preview, form_state, spec_form, spec_summary, starting_point
 from app.components.new_run.starting_point import StartingPoint
 from app.components.widgets import notice
-from app.requests import TrainSpec, UserError
+from exgrpo_core.errors import UserError
+from jobs.specs.train import TrainSpec
 
 
 def _launch(spec: TrainSpec, start: StartingPoint, refused: DeltaGenerator) -> None:

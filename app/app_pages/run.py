@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import streamlit as st
 
-from app import requests, settings
+from app import settings
 from app.components.benchmarks import samples
 from app.components.benchmarks.score_table import line_name
 from app.components.replay_buffer import buffer_over_steps
@@ -38,6 +38,7 @@ from db.queries import benchmarks, judging, metrics, runs
 from db.queries.run_filter import RunFilter
 from db.rows.runs import RunRow
 from db.rows.spec_fields import UNREADABLE_KIND, algorithm_settings, benchmark_titles, may_replay
+from jobs.specs.train import TrainSpec, load_preset, preset_exists
 
 REFRESH_SECONDS = 2
 CHECK_SECONDS = 5
@@ -176,8 +177,8 @@ def _configuration(row: RunRow) -> None:
     parent = ask(runs.get_run, row.parent_run_id) if row.parent_run_id else None
     if parent is not None and parent.kind == TRAIN:
         run_details.show_changes(spec, ask(runs.run_spec, parent.run_id), f"its parent {parent.name}")
-    base = requests.load_preset(row.preset) if requests.preset_exists(row.preset) else requests.TrainSpec()
-    name = f"preset {row.preset}" if requests.preset_exists(row.preset) else "the defaults"
+    base = load_preset(row.preset) if preset_exists(row.preset) else TrainSpec()
+    name = f"preset {row.preset}" if preset_exists(row.preset) else "the defaults"
     run_details.show_configuration(spec, base.model_dump(mode="json"), name)
 
 

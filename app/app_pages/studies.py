@@ -4,13 +4,16 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from app import address, analyses, requests, settings
-from app.analyses import RunKey, Scale, Study
+from app import address, requests, settings
 from app.components.studies import study_matrix, study_results
 from app.components.widgets import address_choice, notice, run_choice
 from app.formats import counted, with_code
 from app.queries.benchmarks import read_study_results, study_runs
-from app.requests import UserError
+from exgrpo_core.errors import UserError
+from jobs.studies.definition import Scale, Study, load_study, study_names
+from jobs.studies.matrix import RunKey, wanted_keys
+from jobs.studies.numbers import number_rows
+from jobs.studies.sweeps import read_sweeps
 
 _EXAMPLE = """\
 base: chains-exgrpo
@@ -57,11 +60,11 @@ DEFAULT_STUDY = "main-table"
 
 
 def _choices() -> tuple[Study, Scale, int]:
-    sweeps, faults = analyses.read_sweeps(settings.current().runs_root)
+    sweeps, faults = read_sweeps(settings.current().runs_root)
     if faults:
         notice.show("warning", "Sweeps are left out", "\n".join(faults))
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-        studies = {name: analyses.load_study(name) for name in analyses.study_names()} | sweeps
+        studies = {name: load_study(name) for name in study_names()} | sweeps
         titles = {name: study.title for name, study in studies.items()}
         study = studies[address_choice.select("Study", titles, "study", DEFAULT_STUDY, ["cells"], 380)]
         scales = [scale.value for scale in study.scales]
@@ -110,7 +113,7 @@ def _paper(study: Study, _scale: Scale, _keys: Sequence[RunKey]) -> None:
 
 
 def _show(study: Study, scale: Scale, keys: Sequence[RunKey]) -> None:
-    names = VIEWS if analyses.number_rows(study) else VIEWS_WITHOUT_PAPER
+    names = VIEWS if number_rows(study) else VIEWS_WITHOUT_PAPER
     views = dict(zip(names, (_runs, _beside, _paper), strict=False))
     name, tab = address_choice.tabs(names)
     with tab:
@@ -130,4 +133,4 @@ st.markdown(f"{chosen.question} :gray[{SCALES[at]}.]")
 if chosen.notes:
     with st.expander("What to know", icon=":material/info:", key="notes"):
         st.markdown("\n".join(f"- {with_code(note)}" for note in chosen.notes))
-_show(chosen, at, analyses.wanted_keys(chosen, at, chosen.cells, num_seeds))
+_show(chosen, at, wanted_keys(chosen, at, chosen.cells, num_seeds))

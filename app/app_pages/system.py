@@ -19,6 +19,8 @@ from db.queries import runs
 from db.queries.run_filter import RunFilter
 from db.queries.runs import database_facts
 from db.rows.runs import LIVE_STATES
+from jobs.machine.hardware import list_gpus
+from jobs.machine.machine_report import Finding, package_versions
 
 REFRESH_SECONDS = 5
 CHECK_SECONDS = 600
@@ -73,7 +75,7 @@ def _queue() -> None:
 
 
 @st.cache_data(ttl=CHECK_SECONDS, show_spinner="Checking this machine and its engines")
-def _findings(runs_root: str) -> list[requests.Finding]:  # noqa: ARG001 - part of the cache key
+def _findings(runs_root: str) -> list[Finding]:  # noqa: ARG001 - part of the cache key
     return requests.examine_machine()
 
 
@@ -84,8 +86,8 @@ def _machine() -> None:
             _findings.clear()
     system_view.show_findings(_findings(current_runs_root()))
     st.subheader("GPUs", anchor=False)
-    system_view.show_gpus(requests.list_gpus())
-    system_view.show_versions(requests.package_versions())
+    system_view.show_gpus(list_gpus())
+    system_view.show_versions(package_versions())
 
 
 def _audit_log() -> None:

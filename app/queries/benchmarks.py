@@ -4,8 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import streamlit as st
 
-from app import analyses, settings
-from app.analyses import AVERAGES, RunKey, Scale, StudyResults
+from app import settings
 from app.queries.answers import ask
 from app.queries.runs import list_runs
 from app.settings import AppSettings
@@ -14,6 +13,11 @@ from db.queries import benchmarks
 from db.queries.run_filter import RunFilter
 from db.rows.runs import BROKEN_STATES, LIVE_STATES, RunRow
 from db.rows.scores import BenchmarkScoreRow, ComparisonRow, ScoredRuns
+from jobs.studies.definition import Scale
+from jobs.studies.matrix import RunKey, wanted_keys
+from jobs.studies.measures import AVERAGES
+from jobs.studies.study_results import StudyResults, find_runs, read_results
+from jobs.studies.sweeps import find_study
 
 MAX_SCORES = 5000
 MAX_UNFINISHED = 5
@@ -79,9 +83,9 @@ def _kept_results(
 
 
 def _runs(database: Database, name: str) -> dict[RunKey, RunRow]:
-    return analyses.find_runs(database, analyses.find_study(settings.current().runs_root, name))
+    return find_runs(database, find_study(settings.current().runs_root, name))
 
 
 def _results(database: Database, name: str, scale: Scale) -> StudyResults:
-    study = analyses.find_study(settings.current().runs_root, name)
-    return analyses.read_results(database, study, scale, analyses.wanted_keys(study, scale, study.cells, None))
+    study = find_study(settings.current().runs_root, name)
+    return read_results(database, study, scale, wanted_keys(study, scale, study.cells, None))

@@ -112,8 +112,8 @@ def test_the_tree_keeps_every_contract(cache):
         ("app/app_pages/runs.py", "import db.connections.session", "Reads: in the UI only app.queries"),
         ("app/requests.py", "import db.queries.runs", "Queries: in the UI only pages"),
         ("app/components/__init__.py", "import db.ingest.events", "Writes to the database"),
-        ("app/components/__init__.py", "import jobs.runs.control", "Pages reach jobs through app.requests"),
-        ("app/queries/runs.py", "import jobs.studies.definition", "Pages reach jobs through app.requests"),
+        ("app/components/__init__.py", "import jobs.actions.run_actions", "Actions: pages reach them"),
+        ("app/queries/runs.py", "import jobs.supervisor.indexing", "Actions: pages reach them"),
         ("app/queries/runs.py", "import db.tables.models", "Tables are seen only inside db"),
         (
             "exgrpo_core/experience_management/__init__.py",

@@ -5,16 +5,18 @@ from pathlib import Path
 import streamlit as st
 
 from app import requests
-from app.analyses import load_protocols
 from app.components.benchmarks.backbone_bars import STUDIES
 from app.components.benchmarks.score_table import printed_lines
 from app.components.widgets import notice
 from app.formats import counted, escape_control_characters, literal, with_code
 from app.queries.answers import ask
 from app.queries.runs import training_names
-from app.requests import BenchmarkLook, DeclaredKind
 from db.queries import runs
 from db.rows.display_names import distinct_names
+from jobs.evaluation.protocols import load_protocols
+from jobs.preflight.benchmark_look import BenchmarkLook
+from jobs.specs.base import PARTS
+from jobs.training.data_rows import DeclaredKind
 
 KINDS: tuple[DeclaredKind, ...] = ("math", "choice")
 GENERATORS = ("embedded", "vllm", "server")
@@ -171,7 +173,7 @@ def _fields() -> tuple[dict[str, int | None], dict[str, object]]:
         "Longest answer, tokens", 1, value=None, placeholder="the run's; 8,192 for other models", key="evaluate-tokens"
     )
     rewards = st.multiselect(
-        "Rewards", requests.REWARD_PARTS, key="evaluate-rewards", placeholder="the run's; none for other models",
+        "Rewards", PARTS, key="evaluate-rewards", placeholder="the run's; none for other models",
         accept_new_options=True, select_all=False, format_func=escape_control_characters,
         help="Parts of a training reward whose means are beside the scores. A part of your own is module:function, "
         "where this machine allows it",

@@ -11,8 +11,8 @@ from app.components.benchmarks.score_table import column_of, line_name
 from app.components.widgets import address_choice, data_table, grid, notice, shown_text
 from app.formats import counted, escape_control_characters, share
 from app.queries.benchmarks import list_scores
-from app.requests import QuestionSummary, RecordedQuestion
 from db.rows.display_names import distinct_names
+from jobs.evaluation.recorded_answers import QuestionSummary, RecordedQuestion
 
 ITEM = "item"
 """The parameter of the address that names the question."""

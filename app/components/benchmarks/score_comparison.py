@@ -9,7 +9,6 @@ import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
 from app import address, theme
-from app.analyses import AVERAGES
 from app.components.benchmarks import samples
 from app.components.benchmarks.samples import ITEM
 from app.components.benchmarks.score_table import ScoreLine, column_of, part_names
@@ -19,6 +18,7 @@ from app.queries.answers import ask
 from app.queries.benchmarks import compare_scores
 from db.queries import benchmarks
 from db.rows.scores import ComparisonRow, ItemRow, describe_intervals
+from jobs.studies.measures import AVERAGES
 
 FIRST, SECOND = "first", "second"
 _BAR_HEIGHT = 30

@@ -16,9 +16,9 @@ from app.components.benchmarks.score_table import ScoreLine, column_of
 from app.components.widgets import address_choice, figures, notice
 from app.components.widgets.curve_view import Line
 from app.formats import escape_control_characters, literal
-from app.requests import ScoreCurve
 from app.theme import Look
 from db.rows.chains_of_thought import ALL, EASY_ABOVE, HARD_UP_TO, Difficulty
+from jobs.analysis.score_curves import MEASURES, ScoreCurve
 
 MAX_MODELS = 4
 EXPLANATION = (
@@ -64,7 +64,7 @@ def show(
         _legend(colour_of)
     axis_range = _axis_range([curve for of_model in curves.values() for curve in of_model])
     with figures.grid("over-answers"):
-        for measure, meaning in requests.MEASURES.items():
+        for measure, meaning in MEASURES.items():
             of_measure = {
                 name: curve for name, of_model in curves.items() for curve in of_model if curve.measure == measure
             }

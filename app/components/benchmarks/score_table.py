@@ -4,19 +4,13 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from app.analyses import (
-    AVERAGES,
-    BENCHMARK_COLUMNS,
-    PaperTable,
-    disagreements,
-    load_protocols,
-    load_study,
-    number_of,
-    study_names,
-)
 from app.formats import counted
 from db.rows.display_names import model_name
 from db.rows.scores import BenchmarkScoreRow, ScoredRuns
+from jobs.evaluation.protocols import load_protocols
+from jobs.studies.definition import PaperTable, load_study, number_of, study_names
+from jobs.studies.measures import AVERAGES, BENCHMARK_COLUMNS
+from jobs.studies.numbers import disagreements
 
 BLOCKS = {
     name: (*(BENCHMARK_COLUMNS[benchmark] for benchmark in benchmarks), name) for name, benchmarks in AVERAGES.items()

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
-from app import address, analyses, requests
+from app import address, requests
 from app.components.widgets import address_choice, data_table, figures, notice, shown_text
 from app.components.widgets.run_state import Colour
 from app.formats import badge_label, counted, literal, nats
@@ -12,6 +12,7 @@ from app.queries.answers import ask
 from db.queries.cases import list_case_sets, saved_cases
 from db.rows.chains_of_thought import CaseResponse, SavedCase, SnowballCase
 from db.rows.runs import RunRow
+from jobs.analysis.case_text import as_latex, as_markdown, cases_as_json, excerpts_of
 
 _TEXT_HEIGHT = 420
 _LONG_TEXT, _LONG_LINES = 1_200, 16
@@ -21,13 +22,13 @@ _BADGES: dict[bool | None, tuple[str, str, Colour]] = {
 
 
 _FORMATS: data_table.Formats = {
-    "LaTeX": ("tex", "application/x-tex", lambda titled: analyses.as_latex(analyses.excerpts_of(titled[1]))),
+    "LaTeX": ("tex", "application/x-tex", lambda titled: as_latex(excerpts_of(titled[1]))),
     "Markdown": (
         "md",
         "text/markdown",
-        lambda titled: analyses.as_markdown(titled[0], analyses.excerpts_of(titled[1])),
+        lambda titled: as_markdown(titled[0], excerpts_of(titled[1])),
     ),
-    "JSON": ("json", "application/json", lambda titled: analyses.cases_as_json(*titled)),
+    "JSON": ("json", "application/json", lambda titled: cases_as_json(*titled)),
 }
 
 
@@ -39,7 +40,7 @@ def show(case: SnowballCase, sets: Sequence[str], key: str) -> None:
             for name in sets:
                 st.badge(badge_label(name), icon=":material/bookmark:", color="gray")
             st.space("stretch")
-            shown_text.export_for_paper("Snowball case", analyses.excerpts_of([case]), f"case-{key}")
+            shown_text.export_for_paper("Snowball case", excerpts_of([case]), f"case-{key}")
             _keep(case.saved, sets, key)
         left, right = st.columns([3, 1], gap="medium")
         with left:

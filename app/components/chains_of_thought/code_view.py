@@ -6,12 +6,13 @@ import pandas as pd
 import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
-from app import analyses
-from app.analyses import Calibration, RuleTable
 from app.components.widgets import data_table
 from app.formats import known, share
 from db.rows.chains_of_thought import CodeLine
 from db.statistics import Rate, wilson
+from jobs.analysis.code_detection import RuleTable
+from jobs.judging.calibration import Calibration, correct_rate
+from jobs.studies.definition import load_study, number_of
 
 _PERCENT = 100.0
 PARSER = "parser"
@@ -32,8 +33,8 @@ def show_code(lines: Sequence[CodeLine], calibration: Calibration | None) -> Non
 def code_frame(lines: Sequence[CodeLine], calibration: Calibration | None) -> pd.DataFrame:
     """Return the rows: this run, the paper's where it prints one (tab:code_analysis), and all questions together."""
     lines_of_run = {(line.group, line.has_code): line for line in lines}
-    [table] = analyses.load_study("code-analysis").tables
-    printed = {row.row.lower(): map(analyses.number_of, row.values) for row in table.rows}
+    [table] = load_study("code-analysis").tables
+    printed = {row.row.lower(): map(number_of, row.values) for row in table.rows}
     rows = []
     for group in dict.fromkeys(line.group for line in lines):
         off, on = lines_of_run[group, False], lines_of_run[group, True]
@@ -60,7 +61,7 @@ def _run_row(group: str, off: CodeLine, on: CodeLine) -> dict[str, object]:
 
 
 def _corrected_row(group: str, off: CodeLine, on: CodeLine, calibration: Calibration) -> dict[str, object]:
-    corrected = (analyses.correct_rate(line.num_valid_by_judge, line.num_by_judge, calibration) for line in (off, on))
+    corrected = (correct_rate(line.num_valid_by_judge, line.num_by_judge, calibration) for line in (off, on))
     rates = (
         Rate(rate.value, rate.low, rate.high, rate.observed.num_items if rate.is_informative else 0)
         for rate in corrected

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import pandas as pd
 import streamlit as st
 
-from app import analyses, requests
-from app.analyses import Calibration
+from app import requests
 from app.components.widgets import data_table, notice, run_state, shown_text
 from app.formats import ago, counted, escape_control_characters, number, share
 from app.queries.answers import ask
@@ -15,6 +14,8 @@ from db.rows.chains_of_thought import AgreementRow
 from db.rows.display_names import id_end
 from db.rows.judging import JudgeJobRow, JudgeRow
 from db.statistics import Rate, wilson
+from jobs.judging.calibration import Calibration, CorrectedRate, calibrate_rows, cohen_kappa
+from jobs.judging.verdicts import load_judge_prompt
 
 _COUNTS = {
     "Responses": "num_responses", "Valid": "num_valid", "Not valid": "num_invalid", "Unjudged": "num_unjudged",
@@ -76,7 +77,7 @@ def show_prompts(rows: Sequence[JudgeRow]) -> None:
             frame, "judge-prompts", "Judges and prompt versions with the number of jobs, responses and tokens",
             dict.fromkeys(("Jobs", *_COUNTS), st.column_config.NumberColumn(format="localized")),
         )  # fmt: skip
-    prompt = analyses.load_judge_prompt()
+    prompt = load_judge_prompt()
     with st.expander(f"Full text of {prompt.version_name}", icon=":material/description:", key="prompt-words"):
         st.caption(prompt.source)
         st.caption("The workbench puts this guard before the paper's prompt:")
@@ -172,7 +173,7 @@ def calibration_of(run_id: str, judge_run_id: str | None) -> Calibration | None:
     job = next((job for job in ask(judging.list_judge_jobs, run_id) if job.judge_run_id == judge_run_id), None)
     if job is None or not job.prompt:
         return None
-    return analyses.calibrate(ask(judging.calibration_votes, job.judge, job.prompt))
+    return calibrate_rows(ask(judging.calibration_votes, job.judge, job.prompt))
 
 
 def show_calibration(calibration: Calibration | None) -> None:
@@ -239,13 +240,13 @@ def _agreement_table(rows: Sequence[AgreementRow]) -> pd.DataFrame:
     )
 
 
-def interval(rate: Rate | analyses.CorrectedRate) -> str:
+def interval(rate: Rate | CorrectedRate) -> str:
     """Return a rate's 95% interval in percent."""
     return f"{100 * rate.low:.1f} \N{EN DASH} {100 * rate.high:.1f}%"
 
 
 def _kappa(row: AgreementRow) -> float:
-    return analyses.cohen_kappa(
+    return cohen_kappa(
         {
             (True, True): row.num_both_valid,
             (True, False): row.num_only_judge,

@@ -8,7 +8,6 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app import theme
-from app.analyses import ValidityLine
 from app.components.widgets import figures, run_choice
 from app.components.widgets.curve_view import WHOLE, Line
 from app.formats import escape_control_characters
@@ -16,6 +15,7 @@ from app.queries.runs import metric_series
 from app.theme import Look, Palette
 from db.rows.chains_of_thought import Difficulty, EntropyPoint, EntropyPoints, ShareLine
 from db.rows.runs import MetricPoint, RunRow
+from jobs.analysis.validity import ValidityLine
 
 _NARROW_LEGEND = 3
 _NUM_BINS = 40

@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 import streamlit as st
 
-from app import address, analyses, requests
-from app.analyses import Calibration
+from app import address, requests
 from app.components.chains_of_thought import case_view, judges
 from app.components.widgets import address_choice, data_table, grid, long_lists, notice, shown_text
 from app.formats import NONE_SHOWN, VALIDITY, counted, escape_control_characters, nats, share
@@ -17,6 +16,8 @@ from db.rows.display_names import id_end
 from db.rows.judging import JudgedRow, JudgedSortKey, JudgeJobRow, VerdictFilter, VoteRow
 from db.rows.runs import RunRow
 from db.statistics import wilson
+from jobs.judging.calibration import Calibration, correct_rate
+from jobs.specs.train import ORACLE_SOURCES
 
 ORACLE = "oracle"
 MAX_COUNT = 10_000
@@ -60,7 +61,7 @@ def choose_judge(row: RunRow) -> str | None:
 
 def has_oracle(run_id: str) -> bool:
     """Return whether the run's task has an oracle."""
-    return bool(ask(runs.run_spec, run_id).get("data", {}).get("source") in requests.ORACLE_SOURCES)
+    return bool(ask(runs.run_spec, run_id).get("data", {}).get("source") in ORACLE_SOURCES)
 
 
 def _label(name: str, jobs: dict[str, JudgeJobRow], run_id: str) -> str:
@@ -90,7 +91,7 @@ def _corrected(lines: Sequence[CodeLine], calibration: Calibration | None, *, is
     if calibration is None:
         return NONE_SHOWN, "judge not calibrated"
     num_valid, num_judged = sum(line.num_valid_by_judge for line in lines), sum(line.num_by_judge for line in lines)
-    rate = analyses.correct_rate(num_valid, num_judged, calibration)
+    rate = correct_rate(num_valid, num_judged, calibration)
     if not rate.is_informative:
         return NONE_SHOWN, "judge no better than chance"
     return share(rate.value), judges.interval(rate)

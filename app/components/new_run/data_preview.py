@@ -9,8 +9,13 @@ import streamlit as st
 from app import requests, theme
 from app.components.widgets import figures, notice
 from app.formats import escape_control_characters, literal, with_code
-from app.requests import DataError, DataPreview, FirstLook, ProbeProcess, ProbeReport, TrainSpec
 from db.statistics import half_of_mean, wilson
+from jobs.playground.process import ProbeProcess
+from jobs.preflight.data_preview import DataPreview
+from jobs.preflight.model_look import FirstLook
+from jobs.specs.train import TrainSpec
+from jobs.training.data_rows import DataError
+from jobs.training.probe_report import ProbeReport
 
 _SECONDS = 60
 _LOOK_SECONDS = 600

@@ -16,8 +16,8 @@ from app.components.new_run.field_shapes import FieldShape, sections
 from app.components.widgets import notice
 from app.components.widgets.spec_text import option_text
 from app.formats import literal
-from app.requests import SpecError
 from db.rows.spec_differences import differences
+from jobs.specs.train import SpecError
 
 ADDRESS = "set"
 """Changed fields in the address, each as `path=value`: JSON, or text that is not JSON."""

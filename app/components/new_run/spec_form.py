@@ -4,14 +4,16 @@ from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
-from app import address, requests
+from app import address
 from app.components.new_run import field_input, where
 from app.components.new_run.field_shapes import FieldShape, InputKind, is_about, section_of, sections
 from app.components.new_run.form_state import TABS_KEY, FormState, value_at
 from app.components.new_run.where import FIELDS, Where
 from app.components.widgets import notice
 from app.components.widgets.spec_text import as_yaml
-from app.requests import Mistake, SpecError, TrainSpec
+from exgrpo_core.errors import Mistake
+from jobs.specs.presets import load_plain_yaml
+from jobs.specs.train import SpecError, TrainSpec
 
 TITLES = {
     "run": "Run",
@@ -156,7 +158,7 @@ def _take_text(state: FormState) -> None:
 
 def _read_text(text: str) -> dict[str, object] | str:
     try:
-        content = requests.load_plain_yaml(text, "YAML")
+        content = load_plain_yaml(text, "YAML")
     except SpecError as error:
         return str(error)
     if not isinstance(content, dict):

@@ -16,10 +16,15 @@ from app.components.replay_buffer import buffer_charts
 from app.components.widgets import notice, spec_text
 from app.components.widgets.spec_text import shell_command
 from app.formats import byte_size, counted, duration, escape_control_characters, with_code
-from app.requests import Mistake, ResourceEstimate, RunRefusedError, SpecError, TrainSpec
 from db.rows.spec_differences import Difference, differences
 from db.rows.spec_fields import bucket_meaning
 from exgrpo_core.config import GAUSSIAN
+from exgrpo_core.errors import Mistake
+from jobs.machine.gpu_types import type_of
+from jobs.preflight.disk_estimate import ResourceEstimate, estimate_resources
+from jobs.preflight.resolution import RunRefusedError
+from jobs.specs.train import SpecError, TrainSpec, load_preset, preset_exists
+from jobs.studies.running import estimate_step_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +59,7 @@ def show(check: FormCheck, state: FormState, start: StartingPoint) -> tuple[Trai
         form_state.show_save_draft(state)
         if spec is not None:
             st.caption(estimate(spec))
-            needs = requests.estimate_resources(spec)
+            needs = estimate_resources(spec)
             st.caption(resources(spec, needs))
             if needs.gpu_memory is not None:
                 _memory_parts(needs.gpu_memory.parts)
@@ -154,7 +159,7 @@ def _memory_parts(parts: Sequence[tuple[str, int, str]]) -> None:
 
 def _time(spec: TrainSpec) -> str:
     """Return a sentence on the time of a step and of the run on its GPUs, nothing where it is not known."""
-    seconds, gpu = requests.estimate_step_seconds(spec), requests.type_of(spec.verl.gpu_gib)
+    seconds, gpu = estimate_step_seconds(spec), type_of(spec.verl.gpu_gib)
     if seconds is None or gpu is None:
         return ""
     each = seconds * gpu.slowness
@@ -171,9 +176,9 @@ class _Base:
 def _base(spec: TrainSpec, start: StartingPoint) -> _Base:
     if start.parent is not None:
         return _Base("the parent", start.command, start.values)
-    if spec.preset is None or not requests.preset_exists(spec.preset):
+    if spec.preset is None or not preset_exists(spec.preset):
         return _Base("the defaults", "exgrpo train", TrainSpec().model_dump(mode="json"))
-    preset = requests.load_preset(spec.preset).model_dump(mode="json")
+    preset = load_preset(spec.preset).model_dump(mode="json")
     return _Base("the preset", f"exgrpo train --preset {shlex.quote(spec.preset)}", preset)
 
 

@@ -11,8 +11,10 @@ from app.components.new_run import form_state
 from app.components.widgets import address_choice, notice
 from app.formats import literal, with_code
 from app.queries.answers import ask
-from app.requests import Mistake, UserError
 from db.queries import runs
+from exgrpo_core.errors import Mistake, UserError
+from jobs.runs.lookup import CommandError
+from jobs.specs.train import load_preset, preset_description, preset_exists, preset_group, preset_names
 
 DEFAULT_PRESET = "chains-exgrpo"
 PRESET, GROUP_KEY = "preset", "preset-group"
@@ -73,8 +75,8 @@ def choose() -> StartingPoint:
                 notice.show("error", title, str(error))
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         chosen = _choose_preset()
-    st.caption(with_code(requests.preset_description(chosen)))
-    return StartingPoint(requests.load_preset(chosen).model_dump(mode="json"), f"preset-{chosen}")
+    st.caption(with_code(preset_description(chosen)))
+    return StartingPoint(load_preset(chosen).model_dump(mode="json"), f"preset-{chosen}")
 
 
 def _read_draft(source: str) -> StartingPoint:
@@ -96,7 +98,7 @@ def _read_parent(run_id: str) -> StartingPoint:
     run = ask(runs.get_run, run_id)
     steps = {str(row.step): f"{row.step:,}" for row in reversed(ask(runs.list_checkpoints, run_id))}
     if run is None or not steps:
-        raise requests.CommandError(f"{run_id} has no checkpoint to branch from yet.")
+        raise CommandError(f"{run_id} has no checkpoint to branch from yet.")
     chosen = int(
         address_choice.select(f"Branch of {literal(run.name)}, from step", steps, STEP, next(iter(steps)), (), 520)
     )
@@ -113,9 +115,9 @@ def _choose_preset() -> str:
     """Show groups of presets and those of the group in which the chosen one is; return that one."""
     groups: dict[str, dict[str, str]] = {}
     for name, engine in _engines().items():
-        groups.setdefault(requests.preset_group(name), {})[name] = f"{name} · {engine}"
+        groups.setdefault(preset_group(name), {})[name] = f"{name} · {engine}"
     wanted = st.query_params.get(PRESET)
-    group = requests.preset_group(wanted if requests.preset_exists(wanted) else DEFAULT_PRESET)
+    group = preset_group(wanted if preset_exists(wanted) else DEFAULT_PRESET)
     st.session_state[GROUP_KEY] = group
     st.segmented_control(
         "Presets for", list(groups), format_func=str.capitalize, required=True, key=GROUP_KEY, on_change=_open_group,
@@ -128,10 +130,10 @@ def _choose_preset() -> str:
 
 def _open_group() -> None:
     group = st.session_state[GROUP_KEY]
-    first = next(name for name in requests.preset_names() if requests.preset_group(name) == group)
+    first = next(name for name in preset_names() if preset_group(name) == group)
     address.put({PRESET: first, form_state.ADDRESS: None})
 
 
 @st.cache_data(show_spinner=False)
 def _engines() -> dict[str, str]:
-    return {name: requests.load_preset(name).engine for name in requests.preset_names()}
+    return {name: load_preset(name).engine for name in preset_names()}

@@ -10,7 +10,13 @@ from app import requests
 from app.components.new_run.form_state import FormState
 from app.components.widgets import ray_cluster
 from app.formats import byte_size, counted, escape_control_characters, literal
-from app.requests import RunRefusedError, ScriptKind, SpecError, TrainSpec
+from jobs.launchers.ray_jobs_api import RayClusterState
+from jobs.machine.gpu_types import GPU_TYPES, type_of
+from jobs.machine.machine_report import read_machine
+from jobs.preflight.launch_scripts import ScriptKind
+from jobs.preflight.resolution import RunRefusedError
+from jobs.specs.train import SpecError, TrainSpec
+from jobs.specs.verl import RAY_TOKEN_VARIABLE
 
 _ENGINE, _ADDRESS, _GPU_GIB = "engine", "verl.ray.address", "verl.gpu_gib"
 
@@ -62,8 +68,8 @@ def show(state: FormState) -> Where:
 def _choose_gpu(state: FormState) -> None:
     """Show the choice of the cluster's GPU, for the estimates; its memory is written into the form."""
     key, gib = f"{state.origin}-gpu", state.value(_GPU_GIB)
-    names = [gpu.name for gpu in requests.GPU_TYPES]
-    known = requests.type_of(gib if isinstance(gib, int | float) else None)
+    names = [gpu.name for gpu in GPU_TYPES]
+    known = type_of(gib if isinstance(gib, int | float) else None)
     other = f"{gib} GiB"
     st.session_state[key] = known.name if known else other
     st.selectbox(
@@ -73,7 +79,7 @@ def _choose_gpu(state: FormState) -> None:
 
 
 def _take_gpu(state: FormState, key: str) -> None:
-    chosen = next((gpu for gpu in requests.GPU_TYPES if gpu.name == st.session_state[key]), None)
+    chosen = next((gpu for gpu in GPU_TYPES if gpu.name == st.session_state[key]), None)
     if chosen is not None:
         state.exchange(_GPU_GIB, chosen.gib)
 
@@ -105,7 +111,7 @@ def _take(state: FormState, key: str) -> None:
 
 
 def _needs(where: Where) -> str:
-    machine = requests.read_machine()
+    machine = read_machine()
     gpus = counted(len(machine.gpus), "NVIDIA GPU") if machine.gpus else "no NVIDIA GPU"
     if where is Where.MACHINE:
         return (
@@ -116,7 +122,7 @@ def _needs(where: Where) -> str:
         return f"Here: {gpus}. Needs verl's environment (`make verl-env GPU=1`) and as many GPUs as below."
     return (
         "From here: needs the address of its Jobs API; its token is read from "
-        f"`{requests.RAY_TOKEN_VARIABLE}` of the workbench. By a script: needs none. "
+        f"`{RAY_TOKEN_VARIABLE}` of the workbench. By a script: needs none. "
         "Its machines need a checkout of this project."
     )
 
@@ -138,7 +144,7 @@ def show_cluster(spec: TrainSpec) -> None:
             st.caption(f":orange[:material/warning:] {problem}")
 
 
-def _problem(spec: TrainSpec, state: requests.RayClusterState) -> str:
+def _problem(spec: TrainSpec, state: RayClusterState) -> str:
     """Return why the cluster would refuse the run at present, nothing where it would not."""
     wanted, num_nodes = spec.num_gpus // spec.verl.num_nodes, spec.verl.num_nodes
     if sum(machine.num_gpus >= wanted for machine in state.machines) < num_nodes:

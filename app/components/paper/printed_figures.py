@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 import streamlit as st
 
-from app import address, analyses, theme
-from app.analyses import PaperTable
+from app import address, theme
 from app.components.paper import method_overview
 from app.components.paper.entries import ENTRIES, PARTS, Drawing, Entry
 from app.components.paper.run_selection import RunSelection
@@ -16,6 +15,8 @@ from app.components.studies import study_results
 from app.components.widgets import data_table, figures
 from app.theme import Palette
 from db.rows.runs import MetricPoint
+from jobs.studies.definition import PaperTable, load_study, number_of
+from jobs.studies.numbers import printed as printed_of_numbers
 
 _PER_ROW = 26
 _WORDS = ("Group", "Row", "Cells here")
@@ -37,7 +38,7 @@ def tables_of(entry: Entry) -> Iterator[PaperTable]:
     """Yield the printed tables of an entry, as far as studies hold their rows."""
     for name in (entry.study, *entry.others):
         if entry.table:
-            yield from (table for table in analyses.load_study(name).tables if table.name == entry.table)
+            yield from (table for table in load_study(name).tables if table.name == entry.table)
 
 
 def rows_of(entry: Entry) -> list[PrintedRow]:
@@ -46,11 +47,11 @@ def rows_of(entry: Entry) -> list[PrintedRow]:
     for table in tables_of(entry):
         for row in table.rows:
             printed = row.values[table.columns.index(entry.column)]
-            value = analyses.number_of(printed)
-            if value is not None and not analyses.printed(printed).endswith("%"):
+            value = number_of(printed)
+            if value is not None and not printed_of_numbers(printed).endswith("%"):
                 is_ours = row.row.startswith("ExGRPO")
                 key = (row.row, value)
-                rows.setdefault(key, PrintedRow(row.group, row.row, value, analyses.printed(printed), is_ours))
+                rows.setdefault(key, PrintedRow(row.group, row.row, value, printed_of_numbers(printed), is_ours))
     return list(rows.values())
 
 
@@ -101,8 +102,8 @@ def _is_ambiguous(entry: Entry, name: str) -> bool:
 
 
 def _cases(entry: Entry) -> None:
-    claims = [claim for claim in analyses.load_study(entry.study).claims if claim.row.startswith("Case")]
-    lines = [f"- {claim.row}: {analyses.printed(claim.value)} nats per token" for claim in claims]
+    claims = [claim for claim in load_study(entry.study).claims if claim.row.startswith("Case")]
+    lines = [f"- {claim.row}: {printed_of_numbers(claim.value)} nats per token" for claim in claims]
     st.markdown("\n".join(lines))
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
-from app import analyses, theme
+from app import theme
 from app.components.benchmarks import backbone_bars, score_table, score_table_view
 from app.components.chains_of_thought import case_view, code_view, thought_charts
 from app.components.paper import method_overview
@@ -24,11 +24,13 @@ from app.formats import escape_control_characters, literal
 from app.queries.answers import ask
 from app.queries.benchmarks import list_scores
 from app.queries.runs import metric_series
-from app.requests import load_preset
 from db.queries import code_analysis, runs
 from db.queries.cases import find_cases
 from db.rows.runs import RunRow
 from db.rows.spec_differences import flatten
+from jobs.analysis.code_detection import tabulate_counts
+from jobs.analysis.validity import tabulate_validity
+from jobs.specs.train import load_preset
 
 _SCHEME = "paper"
 _PAPER_PRESET = "paper-exgrpo"
@@ -119,7 +121,7 @@ def _validity(entry: Entry, selection: RunSelection) -> None:
 
 def _signals(_entry: Entry, selection: RunSelection) -> None:
     sample = ask(code_analysis.entropy_points, _first(selection).run_id, None)
-    lines = analyses.tabulate_validity(sample.points)
+    lines = tabulate_validity(sample.points)
     with figures.grid("signals"):
         for name in ("entropy", "perplexity"):
             figures.show_card(
@@ -143,7 +145,7 @@ def _cases(_entry: Entry, selection: RunSelection) -> None:
 
 def _rules(_entry: Entry, selection: RunSelection) -> None:
     counts = ask(code_analysis.rule_counts, _first(selection).run_id) if selection.rows else ()
-    rules = code_view.rule_table(analyses.tabulate_counts(counts))
+    rules = code_view.rule_table(tabulate_counts(counts))
     columns = list(rules) if counts else ["Rule", "Kind", "Cue of the paper", "Applied as"]
     grid.draw(rules[columns], "code-rules", "The rules that detect code")
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from app.analyses import Scale
 from app.components.paper.entries import Entry
 from app.components.studies.study_matrix import FINISHED
 from app.components.widgets import run_choice
@@ -13,6 +12,7 @@ from app.queries.benchmarks import study_runs
 from app.queries.runs import TRAINING_RUNS, list_runs
 from db.rows.display_names import distinct_names
 from db.rows.runs import RunRow
+from jobs.studies.definition import Scale
 
 PRINTED, DEMO, CHOSEN, STUDY = "printed", "demo", "chosen", "study"
 _KINDS = {

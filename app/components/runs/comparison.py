@@ -12,7 +12,6 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app import address, theme
-from app.analyses import mean_interval
 from app.components.widgets import curve_view, curves, figures, own_charts
 from app.components.widgets.curve_view import TITLES, CurveView, Line, paired
 from app.components.widgets.curves import Chart, Curve
@@ -25,6 +24,7 @@ from db.rows.display_names import FRESH_PASS_RATE, held_out_score
 from db.rows.runs import EvaluationRow, MetricPoint
 from db.rows.spec_differences import flatten
 from db.rows.spec_fields import is_unreadable
+from db.statistics import mean_interval
 from exgrpo_core.step_report import METRIC_LABELS, METRICS, SHARES
 
 SEED_FIELDS = frozenset({"seed", "algorithm.seed"})

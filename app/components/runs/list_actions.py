@@ -10,6 +10,7 @@ from app.components.widgets import notice, run_choice
 from app.components.widgets.run_choice import MAX_COMPARED
 from app.formats import counted, escape_control_characters
 from db.rows.runs import RunRow
+from exgrpo_core.errors import UserError
 
 _LAST = "last-bulk-action"
 _REFUSED = "bulk-refusals"
@@ -24,7 +25,7 @@ def do(words: str, actions: Sequence[tuple[Call, Call]]) -> None:
     for action, opposite in actions:
         try:
             action()
-        except requests.UserError as error:
+        except UserError as error:
             refused.append(str(error))
         else:
             undo.append(opposite)

@@ -10,6 +10,8 @@ from app import requests
 from app.components.widgets import notice, run_state
 from app.formats import ago, escape_control_characters, exact, literal
 from db.rows.runs import CheckpointRow, RunRow
+from jobs.runs.control import RESUMABLE
+from jobs.runs.lookup import CommandError
 
 _STOPPABLE = frozenset({"queued", "starting", "running"})
 
@@ -36,7 +38,7 @@ def show(row: RunRow) -> bool:
             "Stop", icon=":material/stop_circle:", key="run-stop",
             help="Stop after the current step; Resume continues from there", on_click=_do, args=("stop", row),
         )  # fmt: skip
-    elif row.status in requests.RESUMABLE and not row.is_recorded:
+    elif row.status in RESUMABLE and not row.is_recorded:
         st.button(
             "Resume", icon=":material/play_arrow:", type="secondary" if is_broken else "primary", key="run-resume",
             help="Resume from the latest complete checkpoint", on_click=_do, args=("resume", row),
@@ -65,7 +67,7 @@ def _do(action: str, row: RunRow) -> None:
     """Stop or resume as a callback, which runs before the page, so that no refresh comes between click and action."""
     try:
         said = {"stop": requests.stop, "resume": requests.resume}[action](row.run_id)
-    except requests.CommandError as error:
+    except CommandError as error:
         st.session_state[_REFUSAL] = (f"Could not {action}", str(error))
         return
     if said:

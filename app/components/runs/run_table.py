@@ -9,7 +9,6 @@ import pandas as pd
 import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
-from app import analyses, requests
 from app.components.widgets import grid, run_state
 from app.components.widgets.spec_text import option_text
 from app.formats import NONE_SHOWN, ago, duration, escape_control_characters, in_percent
@@ -21,6 +20,8 @@ from db.rows.display_names import BATCH_PASS_RATE, distinct_names, held_out_scor
 from db.rows.runs import RunRow
 from db.rows.spec_differences import flatten
 from exgrpo_core.step_report import METRIC_LABELS, METRICS
+from jobs.evaluation.protocols import load_protocols
+from jobs.specs.train import TrainSpec
 
 DEFAULT_COLUMNS = (
     "State", "Run", "Method", "Progress", "Time left", BATCH_PASS_RATE, "Curve", held_out_score(), "Health", "Reason",
@@ -42,12 +43,12 @@ _KEY = "run-columns"
 
 def spec_fields() -> list[str]:
     """Return the paths of all fields that a training run's specification has by default."""
-    return [path for path in flatten(requests.TrainSpec().model_dump(mode="json")) if path not in {"name", "kind"}]
+    return [path for path in flatten(TrainSpec().model_dump(mode="json")) if path not in {"name", "kind"}]
 
 
 def is_measure(name: str) -> bool:
     """Whether a column has a number of each run: a metric, a score over n answers, or a benchmark."""
-    return name in METRICS or name in analyses.load_protocols() or _SCORE.fullmatch(name) is not None
+    return name in METRICS or name in load_protocols() or _SCORE.fullmatch(name) is not None
 
 
 def usual_columns(kinds: Sequence[str]) -> tuple[str, ...]:
@@ -69,7 +70,7 @@ def choose_columns(chosen: Sequence[str], usual: Sequence[str]) -> None:
     """Show the menu of columns, of which some are usual; the choice is written into the address."""
     with st.popover("Columns", icon=":material/view_column:", key="columns-menu"):
         st.session_state[_KEY] = list(chosen)
-        names = [*DEFAULT_COLUMNS, *FURTHER_COLUMNS, *METRICS, *analyses.load_protocols(), *spec_fields()]
+        names = [*DEFAULT_COLUMNS, *FURTHER_COLUMNS, *METRICS, *load_protocols(), *spec_fields()]
         st.multiselect(
             "Columns", list(dict.fromkeys([*names, *chosen])), key=_KEY, on_change=_take_columns, args=(usual,),
             select_all=False, format_func=lambda name: f"{METRIC_LABELS[name]} ({name})" if name in METRICS else name,

@@ -9,12 +9,14 @@ import pandas as pd
 import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
-from app import analyses, requests
-from app.analyses import PendingRun, RunKey, Scale, Study
+from app import requests
 from app.components.widgets import address_choice, data_table, grid, notice, run_state
 from app.formats import escape_control_characters, literal
-from app.requests import UserError
 from db.rows.runs import BROKEN_STATES, RunRow
+from exgrpo_core.errors import UserError
+from jobs.studies.definition import Scale, Study
+from jobs.studies.matrix import RunKey
+from jobs.studies.running import PendingRun, estimate_hours
 
 MISSING, FINISHED = "missing", "finished"
 LIVE = ("running", "starting", "stopping", "queued")
@@ -200,7 +202,7 @@ def _settings() -> list[str]:
 
 def _cost(study: Study, open_runs: Sequence[PendingRun], settings: Sequence[str]) -> str:
     try:
-        hours = analyses.estimate_hours(study, [pending_run.key for pending_run in open_runs], settings)
+        hours = estimate_hours(study, [pending_run.key for pending_run in open_runs], settings)
     except UserError as error:
         return f":red[{literal(str(error))}]"
     taken = "hours that depend on models not known here" if hours is None else _about(hours)

@@ -8,10 +8,24 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
-from app import analyses, theme
-from app.analyses import ComparedRow, MeanInterval, PaperTable, RunKey, Study, StudyResults
+from app import theme
 from app.components.widgets import data_table, figures, notice
 from app.formats import known
+from db.statistics import MeanInterval
+from jobs.studies.comparison import (
+    ComparedRow,
+    compare,
+    coverage,
+    differences_sentence,
+    interval_text,
+    is_by_column,
+    reading,
+)
+from jobs.studies.definition import PaperTable, Study
+from jobs.studies.matrix import RunKey
+from jobs.studies.numbers import disagreements, number_rows, printed, setting_gains
+from jobs.studies.study_report import render_report
+from jobs.studies.study_results import StudyResults
 
 _PER_CELL = 34
 _WORDS = ("Paper's row", "Cell", "Column", "Figure")
@@ -19,7 +33,7 @@ _WORDS = ("Paper's row", "Cell", "Column", "Figure")
 
 def show(results: StudyResults) -> None:
     """Show measured figures beside the paper's, what the intervals mean, and every figure of every cell."""
-    rows, by_column = analyses.compare(results), analyses.is_by_column(results.study)
+    rows, by_column = compare(results), is_by_column(results.study)
     if not any(result.seeds for result in results.cells):
         notice.show_empty("science", "No run has finished yet", "Results appear here after the first finished run.")
         return
@@ -30,10 +44,10 @@ def show(results: StudyResults) -> None:
             f"{results.study.name}-beside-the-paper",
         )  # fmt: skip
     sentences = [
-        analyses.differences_sentence(results.study, results),
-        "" if by_column else analyses.reading(results),
+        differences_sentence(results.study, results),
+        "" if by_column else reading(results),
         "Your figures are means over seeds.",
-        analyses.coverage(results),
+        coverage(results),
     ]
     st.caption(" ".join(filter(None, sentences)))
     figure = chart(results)
@@ -111,7 +125,7 @@ def report(results: StudyResults, wanted: Sequence[RunKey]) -> None:
     unfinished = tuple((key, states.get(key, "missing")) for key in wanted if (key.cell, key.seed) not in done)
     whole = replace(results, unfinished=unfinished)
     st.download_button(
-        "Report as HTML", lambda: analyses.render_report(whole, len(wanted)), icon=":material/download:",
+        "Report as HTML", lambda: render_report(whole, len(wanted)), icon=":material/download:",
         key="report",
         file_name=f"{results.study.name}-{results.scale}.html", mime="text/html", on_click="ignore",
         help="One HTML file with both sides, figures, configuration and what was not run; as `exgrpo study report`",
@@ -119,7 +133,7 @@ def report(results: StudyResults, wanted: Sequence[RunKey]) -> None:
 
 
 def _text(interval: MeanInterval | None, *, is_difference: bool = False) -> str | None:
-    return None if interval is None else analyses.interval_text(interval, is_difference)
+    return None if interval is None else interval_text(interval, is_difference)
 
 
 def _by_cell(results: StudyResults, names: Sequence[str]) -> pd.DataFrame:
@@ -157,7 +171,7 @@ def show_paper(study: Study) -> None:
         data_table.show_numbers(
             printed_table(table), _PAPER_WORDS, "The paper's table", "The paper's table", f"{study.name}-printed"
         )
-    texts = [row for row in analyses.number_rows(study) if row.table == _TEXT]
+    texts = [row for row in number_rows(study) if row.table == _TEXT]
     if texts:
         frame = pd.DataFrame(
             {"What": [row.row for row in texts], "Column": [row.column for row in texts],
@@ -172,7 +186,7 @@ def show_paper(study: Study) -> None:
         )  # fmt: skip
     if not study.tables and not texts:
         st.markdown(":gray[The paper prints no numbers for this study.]")
-    faults = analyses.disagreements(study)
+    faults = disagreements(study)
     if faults:
         st.subheader("Printed numbers that do not agree with each other", anchor=False)
         st.text("\n".join(f"{_without_label(study, fault.location)}: {fault.sentence}." for fault in faults))
@@ -180,9 +194,7 @@ def show_paper(study: Study) -> None:
 
 def printed_table(table: PaperTable) -> pd.DataFrame:
     """Return a table of the paper, each cell as printed."""
-    frame = pd.DataFrame(
-        [[analyses.printed(value) for value in row.values] for row in table.rows], columns=list(table.columns)
-    )
+    frame = pd.DataFrame([[printed(value) for value in row.values] for row in table.rows], columns=list(table.columns))
     frame.insert(0, "Cells here", [", ".join(row.cells) or "none" for row in table.rows])
     frame.insert(0, "Row", [row.row for row in table.rows])
     if any(row.group for row in table.rows):
@@ -192,7 +204,7 @@ def printed_table(table: PaperTable) -> pd.DataFrame:
 
 def gains_table(study: Study) -> pd.DataFrame:
     """Return what the method gains in each setting by the printed tables, and the mean over settings."""
-    gains, columns = analyses.setting_gains(study), list(study.gain_columns)
+    gains, columns = setting_gains(study), list(study.gain_columns)
     rows = [{"Setting": gain.setting} | {name: f"{gain.gains[name]:+z.1f}" for name in columns} for gain in gains]
     means = {name: f"{fmean(gain.gains[name] for gain in gains):+z.2f}" for name in columns}
     return pd.DataFrame([*rows, {"Setting": "Mean", **means}])

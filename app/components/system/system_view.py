@@ -7,12 +7,13 @@ from enum import StrEnum
 import pandas as pd
 import streamlit as st
 
-from app import requests
 from app.components.widgets import data_table, grid, long_lists, notice, run_state
 from app.formats import NONE_SHOWN, byte_size, escape_control_characters, literal
 from app.queries.runs import list_runs
-from app.requests import Finding, Gpu, JournalEntry
 from db.queries.run_filter import RunFilter
+from jobs.machine.hardware import Gpu, list_gpus
+from jobs.machine.machine_report import Finding
+from jobs.runs.journal import JournalEntry
 
 _RESULTS = {"ok": ("ok", "green", ""), "warning": ("note", "yellow", ""), "failure": ("not working", "red", "")}
 
@@ -92,8 +93,8 @@ def _gpu_sentence() -> str:
 
 
 @st.cache_data(ttl=_GPU_SECONDS, show_spinner=False)
-def _gpus() -> list[requests.Gpu]:
-    return requests.list_gpus()
+def _gpus() -> list[Gpu]:
+    return list_gpus()
 
 
 _LOG_ROWS = 18

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import pandas as pd
 import streamlit as st
 
-from app import address, analyses, requests
+from app import address, requests
 from app.components.trajectories import (
     conversation_view,
     difference_view,
@@ -21,6 +21,7 @@ from db.rows.display_names import shorten
 from db.rows.runs import TrajectoryRow
 from db.rows.spec_fields import UNKNOWN
 from db.rows.trajectories import LineageRow, MarkedRow, MarkedTrajectory
+from jobs.analysis.case_text import Excerpt
 
 PARTS = ["Text", "Tokens", "Lineage", "Group", "Difference", "Question"]
 _PART = "part"
@@ -59,7 +60,7 @@ def _export(row: TrajectoryRow) -> None:
     asked = [("Prompt", question.prompt_text), ("Gold answer", question.answer)] if question else []
     texts = tuple((heading, text) for heading, text in [*asked, ("Response", row.text)] if text)
     title = f"Trajectory {row.trajectory_id}"
-    shown_text.export_for_paper(title, [analyses.Excerpt(title, origin, texts)], f"trajectory-{row.trajectory_id}")
+    shown_text.export_for_paper(title, [Excerpt(title, origin, texts)], f"trajectory-{row.trajectory_id}")
 
 
 def _moves(previous: int | None, following: int | None) -> None:

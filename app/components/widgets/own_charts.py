@@ -11,6 +11,7 @@ from app.components.widgets import curve_view, figures, notice
 from app.components.widgets.curve_view import CurveView, Line
 from app.formats import literal
 from app.theme import Look
+from exgrpo_core.errors import UserError
 from exgrpo_core.step_report import METRIC_LABELS, METRICS, SHARES
 
 ADDRESS = "charts"
@@ -169,5 +170,5 @@ def _open_view(view: dict[str, str]) -> None:
 def _do(command: Callable[..., None], *arguments: object) -> None:
     try:
         command(*arguments)
-    except requests.UserError as error:
+    except UserError as error:
         st.session_state["view-refusal"] = str(error)

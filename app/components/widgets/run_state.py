@@ -10,6 +10,7 @@ from streamlit.elements.lib.column_types import ColumnConfig
 from app import requests
 from app.formats import as_utc
 from db.rows.runs import LIVE_STATES, RunRow
+from exgrpo_core.errors import UserError
 
 Colour = Literal["red", "orange", "yellow", "blue", "green", "violet", "gray"]
 FAINT = "faint"
@@ -149,7 +150,7 @@ def pending(row: RunRow) -> str | None:
         return None
     try:
         status = requests.status_by_files(row.run_id)
-    except (requests.UserError, OSError):
+    except (UserError, OSError):
         status = row.status
     if row.status == seen != status:
         return str(words)

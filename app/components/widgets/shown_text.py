@@ -9,11 +9,11 @@ from pathlib import Path
 
 import streamlit as st
 
-from app import analyses
 from app.components.widgets import data_table, notice
 from app.formats import NONE_SHOWN, byte_size, escape_control_characters
 from app.queries.runs import LogLines
 from db.rows.trajectories import MAX_CHARACTERS
+from jobs.analysis.case_text import Excerpt, as_latex, as_markdown
 
 
 def show_long(text: str) -> None:
@@ -43,13 +43,13 @@ def show_bound(num_characters: int) -> None:
 
 
 PAPER_FORMATS: data_table.Formats = {
-    "LaTeX": ("tex", "application/x-tex", lambda titled: analyses.as_latex(titled[1])),
-    "Markdown": ("md", "text/markdown", lambda titled: analyses.as_markdown(*titled)),
+    "LaTeX": ("tex", "application/x-tex", lambda titled: as_latex(titled[1])),
+    "Markdown": ("md", "text/markdown", lambda titled: as_markdown(*titled)),
 }
 """Of a title and excerpts."""
 
 
-def export_for_paper(title: str, excerpts: Sequence[analyses.Excerpt], name: str) -> None:
+def export_for_paper(title: str, excerpts: Sequence[Excerpt], name: str) -> None:
     """Show the menu of downloads of texts as a paper quotes them."""
     data_table.export(lambda: (title, [*excerpts]), name, formats=PAPER_FORMATS, label="For a paper")
 

@@ -13,10 +13,11 @@ from app.components.widgets import data_table, run_choice
 from app.formats import escape_control_characters
 from app.queries.answers import ask
 from app.queries.runs import training_names
-from app.requests import SpecError, TrainSpec, load_plain_yaml
 from db.queries import runs
 from db.rows.display_names import distinct_names
 from db.rows.spec_differences import Difference, differences
+from jobs.specs.presets import load_plain_yaml
+from jobs.specs.train import SpecError, TrainSpec
 
 MAX_OPTIONS_IN_COMMAND = 12
 

@@ -8,9 +8,11 @@ from app import requests
 from app.components.new_run.where import Where
 from app.formats import with_code
 from app.settings import Person, Role
-from jobs.launchers.ray_jobs_api import RayMachine
+from jobs.launchers.ray_jobs_api import RayClusterState, RayMachine
 from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
 from jobs.preflight.model_look import FirstLook
+from jobs.runs.lookup import CommandError
+from jobs.specs.train import load_preset, preset_description, preset_group, preset_names
 from tests.app.charts import figures
 from tests.app.page_texts import field, has_text, tables, texts
 
@@ -53,9 +55,9 @@ def test_presets_are_in_groups_with_a_description_and_the_first_of_all_is_the_de
         page.get("button_group")[0].set_value(group).run()
         chosen = page.selectbox(key="choose-preset")
         assert chosen.value == first
-        assert {requests.preset_group(name.split()[0]) for name in chosen.options} == {group}
-        assert has_text(page, with_code(requests.preset_description(first)))
-    assert requests.preset_names()[0] == "chains-exgrpo"
+        assert {preset_group(name.split()[0]) for name in chosen.options} == {group}
+        assert has_text(page, with_code(preset_description(first)))
+    assert preset_names()[0] == "chains-exgrpo"
     assert field(page, "data.source").value == ""
     assert has_text(page, "Name your questions")
 
@@ -134,7 +136,7 @@ def test_script_and_estimates_of_a_cluster_by_its_gpu_need_no_address(open_page)
 def test_the_chosen_clusters_gpus_are_beside_the_launch_button(open_page, monkeypatch, num_gpus, num_used, words):
     requests.save_cluster("ours", "http://127.0.0.1:8265")
     machines = (RayMachine("a", num_gpus, num_used), RayMachine("b", 4, 0))
-    monkeypatch.setattr(requests, "ask_cluster", lambda _name: requests.RayClusterState("2.60.0", machines, (), ()))
+    monkeypatch.setattr(requests, "ask_cluster", lambda _name: RayClusterState("2.60.0", machines, (), ()))
     page = open_page("new_run", preset="paper-exgrpo")
     assert has_text(page, "Time on H100 80 GB, coarsely: 2 min 11 s per step, 1 d 1 h in all")
     page.radio(key="preset-paper-exgrpo-where").set_value(Where.CLUSTER.value).run()
@@ -194,7 +196,7 @@ def test_a_run_for_gpus_that_this_machine_lacks_has_scripts_for_others(open_page
     labels = [element.proto.label for element in page.get("download_button")]
     assert labels == ["Shell script", "Slurm script", "Dry run", "Download run.yaml"]
     assert page.code[0].value.startswith("ray job submit --address http://HEAD:8265")
-    text = requests.dry_run_text(requests.load_preset("paper-exgrpo"))
+    text = requests.dry_run_text(load_preset("paper-exgrpo"))
     assert "Memory of each of 8 GPUs" in text
     assert "may use 0 of this machine" in text
 
@@ -290,7 +292,7 @@ def test_refused_launch_says_why_beside_the_button(open_page, monkeypatch):
     page = open_page("new_run")
 
     def refuse(*_, **__):
-        raise requests.CommandError("runs: cannot be written.")
+        raise CommandError("runs: cannot be written.")
 
     monkeypatch.setattr(requests, "submit", refuse)
     page.button(key="launch").click().run()

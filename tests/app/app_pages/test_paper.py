@@ -1,8 +1,9 @@
 import pytest
 
-from app.analyses import RunKey, Scale, load_study
 from app.components.paper.entries import ENTRIES
 from app.components.paper.run_selection import demo_rows
+from jobs.studies.definition import Scale, load_study
+from jobs.studies.matrix import RunKey
 from jobs.supervisor.open_index import open_fresh_index
 from tests.app import recorded
 from tests.app.charts import figures

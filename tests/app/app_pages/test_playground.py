@@ -1,7 +1,7 @@
 import pytest
 
 from app import requests
-from app.requests import CommandError
+from jobs.runs.lookup import CommandError
 
 ENTROPIES = {"start": 2.0, "30": 0.5}
 

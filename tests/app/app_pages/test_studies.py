@@ -5,27 +5,21 @@ from types import SimpleNamespace
 import pytest
 import streamlit as st
 
-from app.analyses import (
-    ComparedRow,
-    MeanInterval,
-    RunKey,
-    Scale,
-    StudyResults,
-    load_study,
-    reading,
-    wanted_keys,
-)
 from app.components.studies import study_matrix, study_results
 from db.connections.opening import open_database
 from db.ingest import events
 from db.queries.run_filter import RunFilter
 from db.queries.runs import list_runs
+from db.statistics import MeanInterval
 from jobs.actions import run_actions
 from jobs.runs.attempts import write_outcome
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import list_run_directories
 from jobs.runs.journal import Journal, JournalKind
-from jobs.studies.matrix import key_from_tags
+from jobs.studies.comparison import ComparedRow, reading
+from jobs.studies.definition import Scale, load_study
+from jobs.studies.matrix import RunKey, key_from_tags, wanted_keys
+from jobs.studies.study_results import StudyResults
 from jobs.supervisor.open_index import ingest_all, open_fresh_index
 from tests.app import recorded
 from tests.app.charts import figures

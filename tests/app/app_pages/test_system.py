@@ -5,10 +5,9 @@ import pytest
 from app import requests
 from app.components.system import system_view
 from app.components.widgets import long_lists
-from app.requests import RayClusterState
 from db.connections.opening import open_database
 from db.ingest.events import register_run
-from jobs.launchers.ray_jobs_api import RayMachine
+from jobs.launchers.ray_jobs_api import RayClusterState, RayMachine
 from jobs.machine.hardware import Gpu
 from jobs.machine.machine_report import Finding, package_versions
 from jobs.runs.journal import Journal, JournalKind
@@ -44,7 +43,7 @@ def test_queue_holds_what_waits_and_what_runs(open_page):
 
 def test_machine_shows_findings_gpus_and_versions(open_page, monkeypatch):
     monkeypatch.setattr(requests, "examine_machine", lambda: FINDINGS)
-    monkeypatch.setattr(requests, "list_gpus", lambda: [Gpu(0, "H200", 50.0, 10, 100)])
+    monkeypatch.setattr("jobs.machine.hardware.list_gpus", lambda: [Gpu(0, "H200", 50.0, 10, 100)])
     page = open_page("system", view="Machine")
     findings, versions = tables(page)[0].value, tables(page)[-1].value
     assert list(findings["Checked"]) == ["Python", "GPU"]

@@ -3,7 +3,6 @@ from datetime import UTC, datetime
 
 import pytest
 
-from app.analyses import load_protocols, load_study
 from app.components.benchmarks import score_table
 from app.components.benchmarks.score_table import (
     COLUMNS,
@@ -17,6 +16,8 @@ from app.components.benchmarks.score_table import (
 from app.components.benchmarks.score_table_view import as_latex, as_markdown, as_rows
 from db.rows.scores import BenchmarkScoreRow
 from db.statistics import score_interval
+from jobs.evaluation.protocols import load_protocols
+from jobs.studies.definition import load_study
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -4,8 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from app.components.new_run import field_shapes
 from app.components.new_run.field_shapes import HIDDEN, OPTIONAL_PARTS, InputKind, part_defaults, section_of, sections
-from app.requests import TrainSpec
 from db.rows.spec_differences import flatten
+from jobs.specs.train import TrainSpec
 
 SHAPES = {shape.path: shape for shapes in sections().values() for shape in shapes}
 

@@ -2,13 +2,13 @@ import re
 from pathlib import Path
 
 from app import app_pages
-from app.analyses import load_study, study_names
 from app.components.paper import method_overview
 from app.components.paper.entries import BY_KEY, ENTRIES, PARTS, Drawing
 from app.components.paper.printed_figures import rows_of, tables_of
 from app.components.paper.run_figures import _DRAWINGS
 from app.page_list import PAGES
 from exgrpo_core.step_report import METRICS
+from jobs.studies.definition import load_study, study_names
 
 NAMES = {page.name for page in PAGES}
 

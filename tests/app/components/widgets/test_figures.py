@@ -12,11 +12,11 @@ from app.components.widgets import curves, figures
 from app.components.widgets.curve_view import WHOLE, CurveView
 from app.components.widgets.run_state import HEALTH, STATES
 from app.queries.answers import UnavailableError
-from app.requests import REWARD_PARTS
 from app.serving import server
 from db.rows.runs import LIVE_STATES, BucketRow, EvaluationRow, MetricPoint
 from exgrpo_core.step_report import METRICS
 from jobs.runs.control import ENDED, RunStatus
+from jobs.specs.base import PARTS as REWARD_PARTS
 
 
 def points(*values):

@@ -7,9 +7,10 @@ import pytest
 import yaml
 
 from app.components.widgets.spec_text import as_yaml, option_text, shell_command
-from app.requests import check, load_preset, preset_names
+from app.requests import check
 from db.rows.spec_differences import differences
 from jobs.specs.settings import apply_settings
+from jobs.specs.train import load_preset, preset_names
 
 
 def test_differences_name_the_changed_fields_only():
