@@ -28,32 +28,12 @@ if importlib.util.find_spec("verl") is not None:  # whose processes load `tests.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))
 
 
-SLOW_ROOMS = (
-    "app/app_pages", "app/components", "bench", "jobs/alerts", "jobs/engines", "jobs/grading",
-    "jobs/machine", "jobs/playground", "jobs/pretrained", "jobs/supervisor", "jobs/training", "security",
-)  # fmt: skip
-"""Folders whose tests load models or start processes: all but `make test-quick` runs them."""
-SLOW_FILES = frozenset(
-    """
-    address alert_watch annotations append_file backup calibration demonstrators disk_estimate doctor dry_run evaluate
-    evaluation_fit evaluation_loop event_codec event_reader events import_rules journal judge_loop measures metrics
-    mixed_batch model_export named_entries opening query question_set question_stream queueing ray_cluster
-    recorded_answers report run_actions run_bin run_summary running server server_generator session state
-    steps streamlit_changes study_report study_results synthetic_runs trajectories verdicts
-    """.split()  # noqa: SIM905 - a list would be a screen of lines
-)
-"""The names of further files, `test_NAME.py`, that take seconds in all."""
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is slow, or needs a PostgreSQL server, and put the longest files first.
+    """Mark what needs a PostgreSQL server, and put the longest files first.
 
     All workers end together then.
     """
     for item in items:
-        room = item.path.relative_to(REPOSITORY / "tests").parent.as_posix()
-        if room in SLOW_ROOMS or str(Path(room).parent) in SLOW_ROOMS or item.path.stem[5:] in SLOW_FILES:
-            item.add_marker(pytest.mark.slow)
         variants = getattr(getattr(item, "callspec", None), "params", {}).values()
         fixtures = getattr(item, "fixturenames", ())
         if "postgresql" in map(str, variants) or any(name.startswith("postgres") for name in fixtures):

@@ -7,6 +7,8 @@ from streamlit.testing.v1 import AppTest
 
 from app import address
 
+pytestmark = pytest.mark.slow
+
 WRITTEN = "address-written"
 HERE = ""
 """The path of the page as AppTest gives it."""

@@ -4,6 +4,8 @@ from bench.grading import gold_items, time_hostile
 from jobs.grading.answer_grader import AnswerGrader, Scheme
 from jobs.grading.reward_function import Grade
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("scheme", list(Scheme))
 def test_every_provided_gold_is_a_correct_answer_to_itself(shared_dir, scheme):

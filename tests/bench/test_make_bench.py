@@ -1,6 +1,10 @@
 import re
 import subprocess
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 RULE = (
     "options: ; @echo '"
     "$(foreach program,$(BENCHMARKS),$(program) $(or $(SHORT_$(program)),--short) $(LONG_$(program));)'"

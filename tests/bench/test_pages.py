@@ -6,6 +6,8 @@ from bench.page_browser import _bursts
 from bench.pages import views
 from bench.stopwatch import Stopwatch
 
+pytestmark = pytest.mark.slow
+
 
 def test_messages_that_come_together_are_one_refresh():
     assert _bursts([]) == []

@@ -12,6 +12,8 @@ from jobs.runs.attempts import write_outcome
 from jobs.runs.control import RunStatus
 from jobs.supervisor.open_index import ingest_all
 
+pytestmark = pytest.mark.slow
+
 
 def test_made_up_steps_have_their_size_and_are_the_same_each_time():
     first, second = (list(StepMaker(StepSize(16, 200)).reports(2)) for _ in range(2))

@@ -4,6 +4,8 @@ import pytest
 
 from bench.report import meets, report
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("figure", "target", "expected"),

@@ -1,4 +1,8 @@
+import pytest
+
 from bench.weight import count_lines, find_excess
+
+pytestmark = pytest.mark.slow
 
 
 def test_a_figure_above_its_number_is_told_with_what_to_do():

@@ -7,7 +7,7 @@ from jobs.studies.study_results import read_results
 from jobs.supervisor.open_index import open_fresh_index
 from tests.jobs.studies.recorded import record_run
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.slow, pytest.mark.browser]
 
 INK = {"light": "rgb(26, 28, 32)", "dark": "rgb(230, 232, 236)"}
 

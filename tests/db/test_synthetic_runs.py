@@ -13,6 +13,8 @@ from jobs.runs.attempts import write_outcome
 from jobs.runs.control import RunStatus
 from tests.db.recorded_runs import ingest_run, new_run, record_attempt
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def template(database, tmp_path):

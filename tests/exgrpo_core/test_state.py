@@ -9,6 +9,8 @@ from exgrpo_core.state import StateError
 from tests.exgrpo_core.builders import question, small_config
 from tests.exgrpo_core.test_algorithm import NUM_QUESTIONS, new_state, run
 
+pytestmark = pytest.mark.slow
+
 
 def test_state_of_other_questions_is_refused(tmp_path):
     config = small_config()

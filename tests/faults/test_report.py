@@ -5,6 +5,8 @@ import pytest
 
 from tests.faults.report import DOCUMENT, RowResult, write_row
 
+pytestmark = pytest.mark.slow
+
 LINES = "before\n| 1 | a | b | yes | day | 2 s |\n| 11 | c | d | yes | day | 2 s |\n"
 
 

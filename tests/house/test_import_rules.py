@@ -11,6 +11,8 @@ import pytest
 
 from tests.house.tracked import PACKAGES, REPOSITORY, source_files
 
+pytestmark = pytest.mark.slow
+
 TRAINING_LIBRARIES = ("torch", "ray", "verl", "vllm", "transformers")
 TORCH_FREE_MODULES = (
     "exgrpo_core",

@@ -22,6 +22,8 @@ from jobs.runs.journal import JournalKind
 from jobs.specs.train import TrainSpec
 from jobs.supervisor.open_index import ingest_all
 
+pytestmark = pytest.mark.slow
+
 DEEP = b"[" * 200_000
 AT = "2026-01-01T00:00:00+00:00"
 CONTENTS = {

@@ -17,6 +17,8 @@ from jobs.recording.event_reader import EventReader
 from tests.db.conftest import *  # noqa: F403 - the databases' fixtures
 from tests.db.recorded_chains import Response, Step, record_steps
 
+pytestmark = pytest.mark.slow
+
 FORMS = (
     "'", '"', "';--", "' OR '1'='1", "' OR 1=1 --", "') OR ('1'='1", "1; DROP TABLE runs", "'; DROP TABLE runs; --",
     "' UNION SELECT name, sql FROM sqlite_master --", "' UNION SELECT usename, passwd FROM pg_shadow --",

@@ -5,8 +5,12 @@ import stat
 import subprocess
 import sys
 
+import pytest
+
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import TrainSpec
+
+pytestmark = pytest.mark.slow
 
 
 def test_a_command_makes_files_for_its_user_alone(tmp_path):

@@ -26,6 +26,8 @@ from jobs.training.data_rows import DataError, iterate_raw_rows
 from tests.http_server import Answer, answering
 from tests.jobs.judging.chain_runs import new_job, record_chains, run_job, server_spec
 
+pytestmark = pytest.mark.slow
+
 INSIDE = "http://169.254.169.254:8000/v1"
 
 

@@ -27,6 +27,8 @@ from jobs.specs.train import SpecError, parse_spec
 from tests.app.conftest import MAIN_SCRIPT
 from tests.security import outside
 
+pytestmark = pytest.mark.slow
+
 CLI = CliRunner(env={"NO_COLOR": "1", "COLUMNS": "200"})
 REFUSED = (lookup.CommandError, RunDirectoryError, SpecError)
 BY_ID = {

@@ -10,6 +10,8 @@ import pytest
 
 from app.formats import literal
 
+pytestmark = pytest.mark.slow
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 REPEATED = ("a", "1", " ", "\t", "\n", "{", "(", "\\boxed{", "\\text{", "1 ", "a-", "1,")
 ENDS = ("", "!", "}", ")", "\x00", "\n", "a", "1", "\\", "=", ":", "{")

@@ -23,6 +23,8 @@ from jobs.training import verl_composition
 from tests.house.tracked import read, source_files
 from tests.jobs.engines.tiny_models import qwen2_tied, tiny_tokenizer
 
+pytestmark = pytest.mark.slow
+
 FORBIDDEN_MODULES = {
     "pickle", "cPickle", "dill", "cloudpickle", "shelve", "marshal", "joblib", "jsonpickle", "commands",
 }  # fmt: skip

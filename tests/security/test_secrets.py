@@ -34,6 +34,8 @@ from tests.jobs.judging.chain_runs import record_chains, server_spec
 from tests.jobs.judging.judge_server import Reply, completion, serving
 from tests.postgres import running_server
 
+pytestmark = pytest.mark.slow
+
 CANARIES = {
     JUDGE_KEY: "canary-judge-key-3f9a51",
     EVAL_KEY: "canary-model-key-77b2c0",

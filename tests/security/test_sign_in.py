@@ -20,6 +20,8 @@ from tests.app import web_server
 from tests.security.oidc_provider import CLIENT_ID, CLIENT_SECRET, OidcProvider
 from tests.tools import free_port
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("authlib", reason="needs Authlib: the extra oidc")
 
 ROLES = {"admin": ["ana@example.org"], "operator": ["@lab.example"], "viewer": ["vic@example.org", "@example.org"]}

@@ -12,6 +12,8 @@ from db.rows.display_names import escape_control_characters
 from jobs.cli.main import app
 from tests.security import hostile
 
+pytestmark = pytest.mark.slow
+
 CLI = CliRunner(env={"NO_COLOR": "1", "COLUMNS": "200"})
 OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 COMMANDS = (

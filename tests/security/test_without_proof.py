@@ -9,6 +9,8 @@ from app.page_list import PATHS
 from app.serving.gate import HEALTH_PATH
 from tests.app import web_server
 
+pytestmark = pytest.mark.slow
+
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
 OTHER_PATHS = (
     "/_stcore/host-config", "/_stcore/stream", "/_stcore/metrics", "/_stcore/script-health-check",

@@ -15,6 +15,8 @@ from tests.app.page_texts import has_text, tables, texts
 from tests.app.recorded import HOSTILE
 from tests.jobs.analysis import recorded_samples
 
+pytestmark = pytest.mark.slow
+
 
 def table_html(page):
     (found,) = [element.proto.body for element in page.get("html") if "<table" in element.proto.body]

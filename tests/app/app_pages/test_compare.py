@@ -5,6 +5,8 @@ from tests.app import recorded, scored
 from tests.app.charts import figures
 from tests.app.page_texts import has_text, tables
 
+pytestmark = pytest.mark.slow
+
 
 def frame(page, column):
     return next(element.value for element in tables(page) if column in element.value.columns)

@@ -6,7 +6,7 @@ from tests.app.charts import figures
 
 PAGES = {"run": {"run": "run-finished"}, "compare": {"runs": "run-finished,run-running"}}
 EVERY_PAGE = pytest.mark.parametrize("page", list(PAGES))
-pytestmark = pytest.mark.usefixtures("recorded_shared")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("recorded_shared")]
 
 
 def address(page, name):

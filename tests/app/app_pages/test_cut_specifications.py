@@ -7,6 +7,8 @@ from tests.app.app_pages import test_other_jobs as other_jobs
 from tests.app.charts import figures
 from tests.app.page_texts import has_text
 
+pytestmark = pytest.mark.slow
+
 BUFFER_VIEWS = ["Buckets", "Flow", "Ages and replays", "Over time", "Concentration", "Retired"]
 CLAIMS = ("Not a training run", "This run is on-policy", "vote")
 

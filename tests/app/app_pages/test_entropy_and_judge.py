@@ -12,6 +12,8 @@ from tests.app import judged
 from tests.app.charts import figures
 from tests.app.page_texts import has_text, tables
 
+pytestmark = pytest.mark.slow
+
 VIEWS = ["Entropy and validity", "Failures", "Policy entropy", "Verdicts", "Judges"]
 
 

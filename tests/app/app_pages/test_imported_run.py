@@ -12,6 +12,8 @@ from jobs.supervisor.open_index import open_fresh_index
 from tests.app.charts import figures
 from tests.app.page_texts import has_text, tables
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def imported(tmp_path_factory):

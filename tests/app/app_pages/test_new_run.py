@@ -16,6 +16,8 @@ from jobs.specs.train import load_preset, preset_description, preset_group, pres
 from tests.app.charts import figures
 from tests.app.page_texts import field, has_text, tables, texts
 
+pytestmark = pytest.mark.slow
+
 PRESET_FORM = "preset-chains-exgrpo"
 
 

@@ -16,6 +16,8 @@ from tests.app.page_texts import has_text, tables, texts
 from tests.db.queries.test_judging import ingest_job, job_of_votes
 from tests.db.recorded_scores import event, record_scores
 
+pytestmark = pytest.mark.slow
+
 VOTES = [("a", 1, "valid", None), ("b", 2, "invalid", None), ("c", 3, "unjudged", None)]
 
 

@@ -10,6 +10,8 @@ from tests.app.charts import figures
 from tests.app.page_texts import has_text, tables, texts
 from tests.jobs.studies.recorded import record_run
 
+pytestmark = pytest.mark.slow
+
 
 def labels(page):
     return [button.label for button in page.button]

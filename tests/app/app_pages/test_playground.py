@@ -3,6 +3,8 @@ import pytest
 from app import requests
 from jobs.runs.lookup import CommandError
 
+pytestmark = pytest.mark.slow
+
 ENTROPIES = {"start": 2.0, "30": 0.5}
 
 

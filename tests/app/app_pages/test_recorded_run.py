@@ -8,6 +8,8 @@ from jobs.supervisor.open_index import ingest_all
 from tests.app.charts import figures
 from tests.app.page_texts import tables, texts
 
+pytestmark = pytest.mark.slow
+
 NO_LENGTH = {"prompt": "a word?", "response": "of unknown length", "reward": 1.0}
 
 

@@ -5,6 +5,8 @@ from streamlit.runtime.scriptrunner_utils.script_run_context import ScriptRunCon
 
 from tests.app import recorded
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def intervals(monkeypatch):

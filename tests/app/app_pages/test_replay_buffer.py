@@ -6,6 +6,8 @@ from tests.app import played, recorded
 from tests.app.charts import figures
 from tests.app.page_texts import has_text, tables, texts
 
+pytestmark = pytest.mark.slow
+
 VIEWS = ["Buckets", "Flow", "Ages and replays", "Over time", "Concentration", "Retired", "What if"]
 
 

@@ -25,6 +25,8 @@ from tests.app.charts import figures
 from tests.app.page_texts import field, has_text, tables, texts
 from tests.jobs.training.killed_runs import killed_run
 
+pytestmark = pytest.mark.slow
+
 
 def labels(elements):
     return [element.label for element in elements]

@@ -22,6 +22,8 @@ from jobs.supervisor.open_index import ingest_all
 from tests.app import recorded
 from tests.app.page_texts import has_text, tables, texts
 
+pytestmark = pytest.mark.slow
+
 
 def column(page, name):
     return list(tables(page)[0].value[name])

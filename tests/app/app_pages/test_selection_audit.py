@@ -12,6 +12,8 @@ from tests.app import played
 from tests.app.charts import figures
 from tests.app.page_texts import has_text, tables, texts
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.usefixtures("played_shared")
 @pytest.mark.parametrize("run_id", ["play-running", "play-finished", "play-failed"])

@@ -16,6 +16,8 @@ from tests.app.charts import figures
 from tests.app.page_texts import field, tables
 from tests.step_reports import make_questions
 
+pytestmark = pytest.mark.slow
+
 RUN_ID = "tuned"
 
 

@@ -10,6 +10,8 @@ from tests.app import judged
 from tests.app.charts import figures
 from tests.app.page_texts import has_text, tables
 
+pytestmark = pytest.mark.slow
+
 VIEWS = ["Code and entropy", "Over steps", "Cases", "Saved cases"]
 
 

@@ -27,6 +27,8 @@ from tests.app.page_texts import has_text, tables, texts
 from tests.jobs.judging.chain_runs import record_chains
 from tests.jobs.studies.recorded import record_run
 
+pytestmark = pytest.mark.slow
+
 
 def key(cell, seed, study="repo"):
     return RunKey(study, Scale.CHAINS, cell, seed)

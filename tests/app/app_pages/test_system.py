@@ -15,6 +15,8 @@ from tests.app import recorded
 from tests.app.page_texts import tables, texts
 from tests.tools import free_port
 
+pytestmark = pytest.mark.slow
+
 FINDINGS = [Finding("Python", "ok", "3.11.2", ""), Finding("GPU", "warning", "none", "Small models need none.")]
 
 

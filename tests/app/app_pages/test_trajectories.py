@@ -12,6 +12,8 @@ from tests.app.page_texts import has_text, tables
 from tests.db.recorded_runs import new_run, record_attempt
 from tests.step_reports import make_report
 
+pytestmark = pytest.mark.slow
+
 
 def newest(step=30):
     return [item for group in make_report(step).groups for item in group.trajectories][-1]

@@ -10,6 +10,8 @@ from exgrpo_core import recording
 from jobs.supervisor.open_index import ingest_all
 from tests.app.page_texts import has_text
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def view_shared(seeded_root):

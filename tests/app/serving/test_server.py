@@ -12,6 +12,8 @@ from app import theme
 from app.serving import server, streamlit_changes
 from tests.app import web_server
 
+pytestmark = pytest.mark.slow
+
 
 def test_address_beyond_this_machine_needs_the_explicit_flag():
     for host in ("0.0.0.0", "::", "192.0.2.1", "example.org"):

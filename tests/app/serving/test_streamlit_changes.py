@@ -15,6 +15,8 @@ from streamlit.testing.v1.local_script_runner import LocalScriptRunner
 
 from app.serving import streamlit_changes
 
+pytestmark = pytest.mark.slow
+
 FRAGMENT = "a-fragment"
 
 

@@ -39,6 +39,8 @@ from tests.faults import used_workbench
 from tests.postgres import pooled
 from tests.tools import require_tool
 
+pytestmark = pytest.mark.slow
+
 REPOSITORY = Path(__file__).resolve().parents[3]
 
 

@@ -14,6 +14,8 @@ from db.connections.opening import open_database
 from db.connections.session import UNAVAILABLE_ERRORS, DamagedDatabaseError, Database, DatabaseError
 from db.tables import models
 
+pytestmark = pytest.mark.slow
+
 
 def position(source: str, value: str = "0") -> dict[str, str]:
     return {"source": source, "position": value}

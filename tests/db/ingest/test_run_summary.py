@@ -9,6 +9,8 @@ from db.tables import models
 from jobs.specs.train import load_preset
 from tests.db.recorded_runs import ingest_changed_run, ingest_run, new_run, record_attempt
 
+pytestmark = pytest.mark.slow
+
 
 def without_reward(report):
     report.metrics |= {"reward/mean": 0.0, "reward/pass_at_1": 0.0, "buffer/num_questions": 0.0}

@@ -7,6 +7,8 @@ from db.queries import metrics, runs
 from db.rows.runs import RewardCountRow
 from tests.db.recorded_runs import ingest_changed_run, ingest_run, new_run, record_attempt
 
+pytestmark = pytest.mark.slow
+
 SCORE = "reward/pass_at_1"
 NUM_STEPS = 200
 

@@ -11,6 +11,8 @@ from tests.db.recorded_chains import Response, Step, record_steps
 from tests.db.recorded_runs import ingest_changed_run, ingest_run
 from tests.step_reports import make_report
 
+pytestmark = pytest.mark.slow
+
 AT = datetime(2026, 11, 21, tzinfo=UTC)
 ODD = MarkedTrajectory("trained", 1, 1, "odd", "skips a step")
 

@@ -7,6 +7,8 @@ from tests.db.queries.test_judging import ingest_job, job_of_votes
 from tests.db.recorded_chains import Response, Step, record_steps
 from tests.db.recorded_runs import ingest_run
 
+pytestmark = pytest.mark.slow
+
 
 def test_answers_and_verdicts_make_cells_with_entropy(database, tmp_path):
     right = [Response(0.1, is_valid=True), Response(0.3, is_valid=True), Response(0.5, is_valid=False)]

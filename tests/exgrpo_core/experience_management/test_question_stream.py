@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from exgrpo_core.experience_management.question_stream import QuestionStream, RetiredSet
 
+pytestmark = pytest.mark.slow
+
 NONE = np.zeros(10, dtype=np.bool_)
 
 

@@ -9,6 +9,8 @@ from exgrpo_core.config import HARD
 from exgrpo_core.policy_optimization.mixed_batch import assign_advantages, build_mini_batches, group_rows
 from tests.exgrpo_core.builders import group, replay, small_config
 
+pytestmark = pytest.mark.slow
+
 
 def batch_of(num_experiential: int, config):
     groups = [group(i, [1, 0, 0, 0]) for i in range(config.batch_size - num_experiential)]

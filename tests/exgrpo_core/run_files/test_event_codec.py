@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from exgrpo_core.run_files.event_codec import is_event
 from exgrpo_core.run_files.event_lines import decode_line, encode_event
 
+pytestmark = pytest.mark.slow
+
 NUMBERS = st.integers(-(2**60), 2**60) | st.floats(allow_nan=False, allow_infinity=False)
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | NUMBERS | st.text(),

@@ -9,6 +9,8 @@ from exgrpo_core.step.metrics import PhaseClock, mini_batch_metrics, step_metric
 from exgrpo_core.step_report import Selection, StepReport
 from tests.exgrpo_core.builders import group, question, replay, small_config, trajectory
 
+pytestmark = pytest.mark.slow
+
 CONFIG = small_config()
 
 

@@ -12,6 +12,8 @@ from tests.exgrpo_core.builders import question, small_config
 from tests.exgrpo_core.strategies.replay_methods import METHODS
 from tests.exgrpo_core.toy_engine import ToyEngine
 
+pytestmark = pytest.mark.slow
+
 NUM_QUESTIONS = 24
 RATES = list(np.linspace(0.0, 0.9, NUM_QUESTIONS))
 K, B = 4, 8

@@ -15,6 +15,8 @@ from exgrpo_core.methods.protocols import CandidateColumns
 from exgrpo_core.step.selection import mean_scores, within_budget
 from exgrpo_core.types import Experience, TrajectoryScores
 
+pytestmark = pytest.mark.slow
+
 
 def candidates(rewards=(0, 0, 0), entropies=None, num_tokens=None, nlls=None, sampled=None):
     count = len(rewards)

@@ -12,6 +12,8 @@ from jobs.runs.lookup import CommandError
 from jobs.supervisor.open_index import ingest_all, rebuild_index
 from tests.jobs.judging.chain_runs import record_chains
 
+pytestmark = pytest.mark.slow
+
 CASE = SavedCase("trained", 1, 0, 3)
 
 

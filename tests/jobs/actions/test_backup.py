@@ -20,6 +20,8 @@ from jobs.supervisor.open_index import ingest_all
 from tests.db.table_contents import contents
 from tests.jobs.supervisor.toy_bench import Bench, toy_spec
 
+pytestmark = pytest.mark.slow
+
 BOOKKEEPING = {"ingest_positions"}
 
 

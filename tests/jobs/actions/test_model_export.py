@@ -17,6 +17,8 @@ from jobs.runs.lookup import CommandError
 from jobs.specs.train import TrainSpec
 from tests.jobs.training.chat_model import CHAT_TEMPLATE, make_chat_model
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def run(tmp_path) -> RunDirectory:

@@ -22,6 +22,8 @@ from jobs.specs.verl import RAY_TOKEN_VARIABLE
 from tests.http_server import Answer, answering
 from tests.tools import free_port
 
+pytestmark = pytest.mark.slow
+
 
 def save_some(root, first):
     for number in range(first, first + 10):

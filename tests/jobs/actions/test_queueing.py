@@ -25,6 +25,8 @@ from jobs.studies.running import PendingRun, start
 from tests.jobs.evaluation.tiny_evaluations import save_tiny_model, tiny_evaluation
 from tests.jobs.judging.chain_runs import oracle_spec, record_chains, server_spec
 
+pytestmark = pytest.mark.slow
+
 MATH = (BenchmarkChoice(name="math500"),)
 
 

@@ -20,6 +20,8 @@ from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
 from jobs.specs.judging import JudgedSpec, JudgeSpec
 from jobs.specs.train import TrainSpec
 
+pytestmark = pytest.mark.slow
+
 CLI = CliRunner(env={"EXGRPO_RUNS_ROOT": "", "NO_COLOR": "1", "COLUMNS": "200"})
 
 

@@ -14,6 +14,8 @@ from jobs.specs.train import TrainSpec
 from jobs.supervisor.open_index import open_fresh_index
 from tests.app import recorded
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def runs_root(tmp_path):

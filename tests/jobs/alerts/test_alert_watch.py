@@ -31,6 +31,8 @@ from jobs.specs.train import TrainSpec
 from tests.jobs.alerts.conftest import SECRET
 from tests.jobs.supervisor.toy_bench import toy_spec, wait_until
 
+pytestmark = pytest.mark.slow
+
 NOW = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 
 

@@ -10,6 +10,8 @@ from jobs.alerts.destinations import FILE_VARIABLE, URLS_VARIABLE, AlertError, r
 from jobs.cli.main import app
 from tests.jobs.alerts.conftest import SECRET
 
+pytestmark = pytest.mark.slow
+
 
 def invoke(**variables: str):
     return CliRunner().invoke(app, ["doctor", "--test-alerts"], env={URLS_VARIABLE: "", FILE_VARIABLE: ""} | variables)

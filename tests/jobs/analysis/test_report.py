@@ -8,6 +8,8 @@ from tests.db.queries.test_judging import ingest_job, job_of_votes
 from tests.db.recorded_runs import ingest_run, new_run, record_attempt
 from tests.jobs.judging.chain_runs import PROBLEM, WRITINGS, new_job, oracle_spec, record_chains, run_job
 
+pytestmark = pytest.mark.slow
+
 KINDS = ["valid", "lucky", "wrong", "code"]
 
 

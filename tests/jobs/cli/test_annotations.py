@@ -8,6 +8,8 @@ from jobs.runs.journal import Journal, JournalKind
 from tests.jobs.cli.invoked import exgrpo, printed_json
 from tests.jobs.judging.chain_runs import new_job, oracle_spec, record_chains, run_job
 
+pytestmark = pytest.mark.slow
+
 KINDS = ["valid", "lucky", "wrong", "code"]
 
 

@@ -22,6 +22,8 @@ from jobs.machine.hardware import Gpu
 from jobs.machine.memory_sharing import MemorySharing
 from tests.jobs.cli.invoked import exgrpo
 
+pytestmark = pytest.mark.slow
+
 GOOD = {"torch": "2.13.0+cpu", "verl": "0.9.1", "ray": "2.60.0", "vllm": None, "transformers": "5.10.4"}
 CPU_PINS = {"torch": "2.13.0", "verl": "0.9.1", "ray": "2.60.0", "transformers": "5.10.4"}
 ON_GPUS = {"torch": "2.11.0", "transformers": "5.9.0", "vllm": "0.24.0", "kernels": "0.14.1"}

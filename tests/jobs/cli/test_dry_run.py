@@ -7,6 +7,8 @@ from typer.testing import CliRunner
 from jobs.cli.main import app
 from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def dry_run(tmp_path, monkeypatch):

@@ -16,6 +16,8 @@ from tests.jobs.cli.invoked import exgrpo, printed_json
 from tests.jobs.judging.chain_runs import record_chains
 from tests.jobs.judging.judge_server import completions, serving
 
+pytestmark = pytest.mark.slow
+
 KINDS = ["valid", "lucky", "wrong", "code"]
 
 

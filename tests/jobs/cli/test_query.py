@@ -17,6 +17,8 @@ from tests.jobs.cli.invoked import WIDE, exgrpo, printed_json
 from tests.jobs.queries import seeded
 from tests.jobs.queries.seeded import RUN
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def runs_root(tmp_path_factory):

@@ -17,6 +17,8 @@ from jobs.specs.train import parse_spec
 from jobs.training import probe as probing
 from tests.jobs.evaluation.tiny_evaluations import save_tiny_model
 
+pytestmark = pytest.mark.slow
+
 TEXT = "easy</think>7"
 OTHER_END = "ANSWER: "
 

@@ -17,6 +17,8 @@ from tests.jobs.evaluation.tiny_evaluations import save_tiny_model, tiny_evaluat
 from tests.jobs.judging.chain_runs import Switch
 from tests.jobs.judging.judge_server import Reply, completions, serving
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def benchmark_file(tmp_path):

@@ -14,6 +14,8 @@ from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
 from jobs.supervisor.open_index import open_fresh_index
 from tests.jobs.analysis.recorded_samples import append
 
+pytestmark = pytest.mark.slow
+
 NAME = f"{FOLDER}/sums-0001.jsonl"
 
 

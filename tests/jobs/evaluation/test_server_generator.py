@@ -8,6 +8,8 @@ from jobs.specs.evaluation import API_KEY_VARIABLE, BenchmarkChoice, ServerSpec
 from tests.jobs.evaluation.tiny_evaluations import tiny_evaluation
 from tests.jobs.judging.judge_server import Reply, completions, serving
 
+pytestmark = pytest.mark.slow
+
 BATCH = [PromptedQuestion(name, f"prompt {name}", ({"role": "user", "content": name},), 0.6) for name in "abc"]
 
 

@@ -12,6 +12,8 @@ from jobs.grading.reward_function import Grade
 from jobs.grading.worker_process import GraderError
 from tests.jobs.supervisor.toy_bench import wait_until
 
+pytestmark = pytest.mark.slow
+
 LIMIT = 10.0
 """Ordinary answers, of some milliseconds, meet it on a machine that is very busy too."""
 SYMBOLIC = [

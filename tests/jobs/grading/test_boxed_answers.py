@@ -5,6 +5,8 @@ import pytest
 from jobs.grading.boxed_answers import grade_choice, grade_without_verifier, last_boxed, read_choice
 from jobs.grading.reward_function import Grade
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("text", "content"),

@@ -6,6 +6,8 @@ import pytest
 
 from jobs.grading.code_rules import CODE_RULES, bits_to_rules, find_rules, mark_code, rules_to_bits
 
+pytestmark = pytest.mark.slow
+
 FITTING = {
     "R1": ["So:```py\nx\n```", "~~~ python3\nx\n~~~", "6;a*2=2;```python\nx=6\n```\n", "```Python\nx\n```"],
     "R2": ["```\nimport math\n```", "```\n\ndef f(x):\n  return x\n```", "~~~\nfor i in range(3):\n  pass\n~~~"],

@@ -6,6 +6,8 @@ from jobs.grading.answer_grader import AnswerGrader, GradeItem
 from jobs.grading.boxed_answers import joined_boxes
 from jobs.grading.reward_function import Grade
 
+pytestmark = pytest.mark.slow
+
 DIFFERENT = [
     (r"2.5 \times 10^{-19}", r"2.5 \times 10^{-20}"),
     (r"\frac{1}{10^{30}}", "0"),

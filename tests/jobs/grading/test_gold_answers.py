@@ -2,6 +2,8 @@ import pytest
 
 from jobs.grading.gold_answers import MAX_COMPARED, gold_notices, unreadable_golds
 
+pytestmark = pytest.mark.slow
+
 READ = [
     "7", "7 apples", "The answer is 42.", "#### 18", "5 + 2 = 7, so #### 7", r"\boxed{7}", "yes", "Paris", "x=5",
     "3 or 4", r"\text{Evelyn}", "10:30 am", "A", "No real solutions", r"f(x)=\sin(2x)", "arctan(1/2)", "max(2, 3)",

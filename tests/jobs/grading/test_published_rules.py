@@ -4,6 +4,8 @@ import sympy
 from jobs.grading.published_expressions import ExpressionError, read_expression
 from jobs.grading.published_rules import equals_by_published_rules, is_whole, normalize_first, normalize_second
 
+pytestmark = pytest.mark.slow
+
 
 def never(_gold: str, _answer: str) -> bool:
     return False

@@ -13,6 +13,8 @@ from jobs.specs.train import DataSpec
 from jobs.tasks.chains.demonstrators import make_tokenizer
 from jobs.tasks.chains.question_set import ChainProblem, make_question
 
+pytestmark = pytest.mark.slow
+
 QUESTION = make_question(0, ChainProblem.parse("Q6a*2b*9c-5d*3:", 10), make_tokenizer())
 STEPS = "6;a*2=2;b*9=8;c-5=3;d*3=9;"
 NO_TOKENS = np.zeros(0, dtype=np.int32)

@@ -10,6 +10,8 @@ from jobs.grading.answer_grader import GRADING_RULES, AnswerGrader, GradeItem, S
 from jobs.grading.reward_function import Grade
 from tests.jobs.grading.test_equality import DIFFERENT, SAME
 
+pytestmark = pytest.mark.slow
+
 C, W, U = Grade.CORRECT, Grade.WRONG, Grade.UNPARSED
 # Gold answer, response, and what the schemes `paper` and `training` say.
 MATH = [

@@ -6,6 +6,8 @@ import pytest
 from jobs.judging.calibration import LabelledVotes, calibrate, cohen_kappa, correct_rate
 from jobs.judging.verdicts import decide, has_flipped
 
+pytestmark = pytest.mark.slow
+
 VALID, INVALID, NONE = ("valid",), ("invalid",), ("unjudged",)
 
 

@@ -27,6 +27,8 @@ from tests.jobs.judging.chain_runs import (
 )
 from tests.jobs.judging.judge_server import Reply, completion, judge_as_oracle, serving
 
+pytestmark = pytest.mark.slow
+
 KINDS = ["valid", "lucky", "wrong", "code"]
 
 

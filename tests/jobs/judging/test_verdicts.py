@@ -13,6 +13,8 @@ from jobs.judging.verdicts import (
 )
 from tests.jobs.judging.judge_server import NONCE_LINE, judged_texts
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("answer", "outcome"),

@@ -19,6 +19,8 @@ from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
 from jobs.specs.train import TrainSpec, load_preset
 from tests.jobs.supervisor.toy_bench import TOY_WORKER
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def other_python(tmp_path, monkeypatch):

@@ -20,6 +20,8 @@ from jobs.machine.engine_environments import (
 )
 from jobs.machine.gpu_needs import FETCH_COMMAND, GpuNeeds, missing_packages, needs_of, torch_cuda
 
+pytestmark = pytest.mark.slow
+
 DOCUMENT = (PROJECT_ROOT / "docs" / "gpu.md").read_text(encoding="utf-8")
 
 

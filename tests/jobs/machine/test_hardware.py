@@ -9,6 +9,8 @@ import pytest
 from jobs.machine import hardware
 from jobs.machine.hardware import Gpu, list_gpus
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.skipif(shutil.which("nvidia-smi") is not None, reason="This machine has a driver.")
 def test_a_machine_without_a_driver_has_no_gpus():

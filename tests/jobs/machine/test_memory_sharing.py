@@ -5,6 +5,8 @@ import pytest
 from jobs.machine.hardware import list_gpus
 from jobs.machine.memory_sharing import probe_sharing
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_receiver_writes_into_the_memory_of_a_sender():
     found = probe_sharing(sys.executable, "cpu", 120.0)

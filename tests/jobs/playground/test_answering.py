@@ -16,6 +16,8 @@ from jobs.runs.lookup import CommandError
 from jobs.specs.train import parse_spec
 from tests.jobs.training.chat_model import make_chat_model
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):

@@ -6,6 +6,8 @@ import pytest
 from jobs.playground.process import ChatError, ask_models
 from tests.jobs.training.chat_model import make_chat_model
 
+pytestmark = pytest.mark.slow
+
 
 def children() -> list[psutil.Process]:
     answering = []

@@ -11,6 +11,8 @@ from jobs.specs.base import LoraSpec
 from jobs.specs.train import ModelSpec, TrainSpec, load_preset
 from tests.step_reports import make_questions
 
+pytestmark = pytest.mark.slow
+
 TINY = ModelShape(
     hidden=4, intermediate=8, layers=2, heads=2, kv_heads=1, vocabulary=10, is_tied=True, context=32
 )  # fmt: skip

@@ -14,6 +14,8 @@ from jobs.specs.settings import apply_settings
 from jobs.specs.train import ModelSpec, SpecError, TrainSpec, load_preset, parse_spec, preset_names
 from tests.jobs.training.chat_model import make_chat_model
 
+pytestmark = pytest.mark.slow
+
 PAPER_PRESETS = [name for name in preset_names() if name.startswith("paper-") and name != "paper-sft"]
 
 

@@ -8,6 +8,8 @@ from jobs.specs.train import SpecError
 from tests.http_server import Answer, answering
 from tests.tools import free_port
 
+pytestmark = pytest.mark.slow
+
 KNOWN = "org/known"
 
 

@@ -20,6 +20,8 @@ from jobs.training.run_data import open_data
 from tests.jobs.pretrained.gguf_files import write_gguf
 from tests.jobs.training.chat_model import make_chat_model
 
+pytestmark = pytest.mark.slow
+
 TEXT = "<|im_start|>user\nA box of 126 pens.\n\n 7 / 2?<|im_end|>\n"
 
 

@@ -9,6 +9,8 @@ from jobs.tasks.chains.demonstrators import make_tokenizer
 from jobs.training.imitation import make_small_policy
 from jobs.training.warm_start import WarmStartSettings
 
+pytestmark = pytest.mark.slow
+
 TINY = ModelShape(
     hidden=4, intermediate=8, layers=2, heads=2, kv_heads=1, vocabulary=10, is_tied=True, context=32
 )  # fmt: skip

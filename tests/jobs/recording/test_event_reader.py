@@ -13,6 +13,8 @@ from jobs.specs.train import RecordingSpec
 from tests.exgrpo_core.run_files.test_file_recorder import read_all, record, record_fast, step_file
 from tests.step_reports import make_questions, make_report
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("max_steps", [1, 2, 100])
 def test_reading_in_parts_gives_each_event_once(run, max_steps, monkeypatch):

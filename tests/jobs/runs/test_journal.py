@@ -1,8 +1,12 @@
 import json
 import multiprocessing
 
+import pytest
+
 from exgrpo_core.bounded_json import seal
 from jobs.runs.journal import Journal, JournalEntry, JournalKind, add_request
+
+pytestmark = pytest.mark.slow
 
 
 def append_many(runs_root, run_id):

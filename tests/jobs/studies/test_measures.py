@@ -15,6 +15,8 @@ from tests.db.recorded_runs import ingest_run, new_run, record_attempt
 from tests.db.recorded_scores import event, record_scores
 from tests.jobs.judging.chain_runs import record_chains
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def database(tmp_path):

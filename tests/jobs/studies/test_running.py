@@ -12,6 +12,8 @@ from jobs.studies.matrix import RunKey
 from jobs.studies.running import PendingRun, estimate_hours, start, stop_all
 from tests.jobs.studies.recorded import record_run
 
+pytestmark = pytest.mark.slow
+
 STUDY = load_study("main-table")
 TUNED = RunKey("main-table", Scale.CHAINS, "sft", 0)
 TRAINED = PendingRun(RunKey("main-table", Scale.CHAINS, "sft-rl", 0), None)

@@ -23,6 +23,8 @@ from jobs.supervisor.open_index import open_fresh_index
 from tests.jobs.judging.chain_runs import record_chains
 from tests.jobs.studies.recorded import record_run, record_seeds
 
+pytestmark = pytest.mark.slow
+
 
 class Outline(HTMLParser):
     """What a page is made of: tags with their attributes, and its text."""

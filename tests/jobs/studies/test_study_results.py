@@ -7,6 +7,8 @@ from scipy import stats
 
 from jobs.studies.study_results import detectable, plan_seeds
 
+pytestmark = pytest.mark.slow
+
 
 def exact_power(num_seeds, effect, level):
     degrees = num_seeds - 1

@@ -33,6 +33,8 @@ from tests.jobs.supervisor.toy_bench import Bench, toy_spec
 from tests.postgres import running_server
 from tests.step_reports import make_report
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database_url(request: pytest.FixtureRequest) -> Iterator[str | None]:

@@ -23,6 +23,8 @@ from jobs.supervisor.loop import Supervisor, SupervisorSettings
 from jobs.supervisor.watch import AttemptWatch, StopClock, StopPolicy
 from tests.jobs.supervisor.toy_bench import TOY_WORKER, toy_spec, wait_until
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("looks_before_the_exit_code", [True, False])
 def test_a_killed_childs_reason_names_the_signal_whichever_comes_first(

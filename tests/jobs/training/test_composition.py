@@ -15,6 +15,8 @@ from jobs.training.composition import run_training
 from tests.faults.small_training import StepControl
 from tests.jobs.training.conftest import GENERATION, SMALL
 
+pytestmark = pytest.mark.slow
+
 
 class MemoryRecorder:
     """Keeps in memory what a run records."""

@@ -14,6 +14,8 @@ from jobs.training.dataset import DataSource, encode_rows, leak_notices, read_ro
 from jobs.training.templates import TemplateName
 from tests.jobs.training.format_tokenizer import make_format_tokenizer
 
+pytestmark = pytest.mark.slow
+
 TOKENIZER = make_tokenizer()
 
 

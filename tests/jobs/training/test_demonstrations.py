@@ -15,6 +15,8 @@ from jobs.training.demonstrations import encode_response, load_external, read_de
 from jobs.training.run_data import open_data
 from tests.jobs.training.format_tokenizer import make_format_tokenizer
 
+pytestmark = pytest.mark.slow
+
 TOKENIZER = make_tokenizer()
 QUESTIONS = make_questions(4, 1, TOKENIZER)
 

@@ -14,6 +14,8 @@ from jobs.specs.train import parse_spec
 from jobs.training.probe import probe
 from jobs.training.probe_report import ProbedAnswer, ProbeReport
 
+pytestmark = pytest.mark.slow
+
 GOOD = ProbeReport("Q", 4, 4, 0.4, 0.9, 0.1, 0.5, 0.04, 40.0, 3.0, (ProbedAnswer("\\boxed{3}", "3", "correct"),))
 
 

@@ -11,6 +11,8 @@ from jobs.specs.train import SpecError, parse_spec
 from jobs.tasks.questions import build_question
 from jobs.training.reward_parts import _PARTS, CodeReward, open_reward_parts
 
+pytestmark = pytest.mark.slow
+
 OUTCOMES = ("correct", "wrong", "unparsed")
 
 

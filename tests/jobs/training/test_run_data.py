@@ -29,6 +29,8 @@ from tests.faults.small_training import StepControl
 from tests.jobs.judging.chain_runs import new_job, oracle_spec, run_job, votes_of
 from tests.jobs.training.conftest import SMALL
 
+pytestmark = pytest.mark.slow
+
 SPEC = {
     "data": {"source": "word_problems", "num_questions": 12, "num_held_out": 4},
     "algorithm": SMALL | {"max_prompt_tokens": 400},

@@ -17,6 +17,8 @@ from tests.exgrpo_core.builders import group, question, trajectory
 from tests.faults.small_training import EightNumbers, StepControl, small_spec, train
 from tests.jobs.engines.tiny_models import tiny_tokenizer
 
+pytestmark = pytest.mark.slow
+
 UNKNOWN = 9
 QUESTIONS = [question(0), question(1)]
 

@@ -21,6 +21,8 @@ from tests.faults.small_training import StepControl
 from tests.jobs.training.conftest import SMALL
 from tests.jobs.training.test_composition import MemoryRecorder
 
+pytestmark = pytest.mark.slow
+
 SPEC = {
     "sft": {},
     "data": {"num_questions": 24, "num_held_out": 4, "max_operations": 4},

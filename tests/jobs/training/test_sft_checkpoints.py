@@ -17,6 +17,8 @@ from jobs.specs.train import RecordingSpec, parse_spec
 from jobs.training.verl_sft import SftFollower
 from tests.faults.small_training import StepControl
 
+pytestmark = pytest.mark.slow
+
 SPEC = {"engine": "verl", "sft": {}, "algorithm": {"experience_ratio": 0.0}}
 WRITE_THREE = """
 import pathlib, sys

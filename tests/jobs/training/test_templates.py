@@ -8,6 +8,8 @@ from exgrpo_core.errors import FieldError
 from jobs.tasks.chains.demonstrators import make_tokenizer
 from jobs.training.templates import TemplateName, encode_messages, render_chat_prompt, render_prompt, template_text
 
+pytestmark = pytest.mark.slow
+
 MESSAGES = (
     {"role": "system", "content": "Be brief."},
     {"role": "user", "content": " What is {Question} + \\boxed{}?\n"},

@@ -14,6 +14,8 @@ from tests.faults import recorded
 from tests.faults.small_training import EightNumbers, small_spec, train
 from tests.jobs.training.killed_runs import killed_run
 
+pytestmark = pytest.mark.slow
+
 
 def open_files(folder):
     opened = []

@@ -18,6 +18,8 @@ from jobs.training.run_data import open_data, open_reward
 from jobs.worker.control import WorkerControl
 from tests.jobs.training.test_dataset import row, write_lines
 
+pytestmark = pytest.mark.slow
+
 ANSWERS = [
     ("1/2", [r"\boxed{0.5}", r"\boxed{\frac{1}{3}}", "no box"]),
     ("p - q", [r"\boxed{-q + p}", r"\boxed{p+q}", r"\boxed{p-q} or \boxed{q-p}"]),

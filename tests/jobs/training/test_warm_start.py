@@ -23,6 +23,8 @@ from jobs.training.warm_start import (
     warm_model,
 )
 
+pytestmark = pytest.mark.slow
+
 TINY = WarmStartSettings(num_layers=1, width=16, num_heads=2, num_steps=3, batch_size=4)
 
 

@@ -1,5 +1,9 @@
+import pytest
+
 from app.components.benchmarks.backbone_bars import BACKBONES, figure
 from app.components.benchmarks.score_table import Score, ScoreLine
+
+pytestmark = pytest.mark.slow
 
 
 def test_bars_are_the_printed_averages_of_base_on_policy_and_exgrpo():

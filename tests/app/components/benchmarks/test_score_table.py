@@ -19,6 +19,8 @@ from db.statistics import score_interval
 from jobs.evaluation.protocols import load_protocols
 from jobs.studies.definition import load_study
 
+pytestmark = pytest.mark.slow
+
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 

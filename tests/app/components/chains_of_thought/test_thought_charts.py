@@ -6,6 +6,8 @@ from app.components.chains_of_thought.validity import near_miss_sentence
 from db.rows.chains_of_thought import Difficulty, EntropyPoint, ShareLine, WrongAnswer
 from jobs.analysis.validity import ReadAnswer
 
+pytestmark = pytest.mark.slow
+
 
 def test_shares_are_means_of_the_last_steps_and_gaps_are_left_out():
     lines = [

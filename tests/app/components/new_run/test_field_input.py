@@ -5,6 +5,8 @@ import pytest
 from app.components.new_run.field_input import raw_of, value_of
 from app.components.new_run.field_shapes import sections
 
+pytestmark = pytest.mark.slow
+
 SHAPES = {shape.path: shape for shapes in sections().values() for shape in shapes}
 
 

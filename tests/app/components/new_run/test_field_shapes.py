@@ -2,10 +2,14 @@ import gc
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from app.components.new_run import field_shapes
 from app.components.new_run.field_shapes import HIDDEN, OPTIONAL_PARTS, InputKind, part_defaults, section_of, sections
 from db.rows.spec_differences import flatten
 from jobs.specs.train import TrainSpec
+
+pytestmark = pytest.mark.slow
 
 SHAPES = {shape.path: shape for shapes in sections().values() for shape in shapes}
 

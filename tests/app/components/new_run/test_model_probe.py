@@ -9,6 +9,8 @@ from jobs.specs.train import load_preset
 from tests.app.page_texts import has_text
 from tests.jobs.training.test_probe import GOOD
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def open_with(open_page):

@@ -8,6 +8,8 @@ from app import settings
 from app.settings import Role
 from tests.app.page_texts import has_text
 
+pytestmark = pytest.mark.slow
+
 MAPPING = "prompt: $.q\nresponse: $.a\nreward: $.points\n"
 
 

@@ -1,6 +1,8 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from app import app_pages
 from app.components.paper import method_overview
 from app.components.paper.entries import BY_KEY, ENTRIES, PARTS, Drawing
@@ -9,6 +11,8 @@ from app.components.paper.run_figures import _DRAWINGS
 from app.page_list import PAGES
 from exgrpo_core.step_report import METRICS
 from jobs.studies.definition import load_study, study_names
+
+pytestmark = pytest.mark.slow
 
 NAMES = {page.name for page in PAGES}
 

@@ -8,6 +8,8 @@ from app.components.paper.printed_figures import picture
 from app.theme import DARK, LIGHT
 from db.rows.runs import MetricPoint
 
+pytestmark = pytest.mark.slow
+
 SVG = "{http://www.w3.org/2000/svg}"
 
 

@@ -9,6 +9,8 @@ from app.components.replay_buffer.what_if import Candidate, RecordedDraw, Settin
 from db.rows.spec_fields import algorithm_settings
 from exgrpo_core import bucket_probabilities
 
+pytestmark = pytest.mark.slow
+
 K, BATCH = 4, 8
 MEMBERS = {1: range(10), 2: range(10, 20), 3: range(20, 30), 4: range(30, 40)}
 ALGORITHM = algorithm_settings({})

@@ -14,6 +14,8 @@ from db.rows.spec_fields import algorithm_settings
 from tests.app import played
 from tests.exgrpo_core.builders import small_config
 
+pytestmark = pytest.mark.slow
+
 CONFIG = small_config(experience_ratio=0.5)
 ALGORITHM = algorithm_settings({"algorithm": {"trajectory_selection": CONFIG.trajectory_selection}})
 OWN = Settings(CONFIG.bucket_center, CONFIG.bucket_spread, CONFIG.experience_ratio, what_if.selector_of(ALGORITHM))

@@ -11,6 +11,8 @@ from db.ingest import events
 from tests.app import played, recorded
 from tests.db.recorded_scores import record_scores
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def evaluated(played_runs, monkeypatch):

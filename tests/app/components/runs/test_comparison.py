@@ -9,6 +9,8 @@ from app.components.widgets.curve_view import WHOLE, Line, aligned, cut, paired,
 from db.rows.runs import EvaluationRow, MetricPoint
 from exgrpo_core.step_report import METRICS
 
+pytestmark = pytest.mark.slow
+
 
 def points(*pairs):
     return [MetricPoint(step, value) for step, value in pairs]

@@ -1,4 +1,8 @@
+import pytest
+
 from app.components.runs import run_table
+
+pytestmark = pytest.mark.slow
 
 
 def test_every_column_that_is_no_field_of_the_specification_has_cells(monkeypatch):

@@ -15,6 +15,8 @@ from tests.app.page_texts import has_text, tables
 from tests.db.conversations import HOSTILE, HOSTILE_CALL, NO_TOOLS, PROMPT, RUN_CODE, SEARCHED, called, ingest
 from tests.db.recorded_chains import Response, Step
 
+pytestmark = pytest.mark.slow
+
 SAID = dict(enumerate((SEARCHED, RUN_CODE, NO_TOOLS, HOSTILE_CALL)))
 TAG = re.compile(r"</?([a-z]+)(?: class=\"[a-z ]+\"| style=\"[^\"<>]*\"| open)*>")
 STEPS = [

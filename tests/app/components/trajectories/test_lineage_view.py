@@ -2,8 +2,12 @@
 
 from types import SimpleNamespace
 
+import pytest
+
 from app.components.trajectories import lineage_view
 from db.rows.trajectories import LineageRow
+
+pytestmark = pytest.mark.slow
 
 
 def test_equal_events_of_a_step_are_one_row_with_their_count():

@@ -9,6 +9,8 @@ from db.rows.replays import SelectionRow
 from db.rows.runs import CandidateRow
 from db.rows.spec_fields import algorithm_settings
 
+pytestmark = pytest.mark.slow
+
 IDS = [5, 6, 7]
 ENTROPIES = [0.25, 0.5, 0.75]
 LOG_PROBS = [-0.5, -1.0, -1.5]

@@ -1,5 +1,6 @@
 import shutil
 
+import pytest
 import streamlit as st
 
 from app import requests
@@ -7,6 +8,8 @@ from db.rows.trajectories import MarkedTrajectory
 from jobs.runs.journal import Journal, JournalKind
 from jobs.supervisor.open_index import ingest_all, rebuild_index
 from tests.app.page_texts import has_text, tables
+
+pytestmark = pytest.mark.slow
 
 
 def test_a_mark_goes_through_the_journal_survives_a_rebuild_and_can_be_taken_off(open_page, played_runs):

@@ -3,11 +3,14 @@
 import gzip
 import re
 
+import pytest
 from streamlit.testing.v1 import AppTest
 
 from app.components.widgets import chart
 from tests.app.charts import figures
 from tests.house.tracked import read, source_files
+
+pytestmark = pytest.mark.slow
 
 
 def page():

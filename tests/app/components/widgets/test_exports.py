@@ -16,6 +16,8 @@ from app.components.widgets.data_table import FORMATS, as_csv, as_json, as_latex
 from app.components.widgets.figures import figure_rows
 from db.rows.replays import BufferState
 
+pytestmark = pytest.mark.slow
+
 
 def read_csv(rows):
     return list(csv.reader(io.StringIO(as_csv(rows))))

@@ -18,6 +18,8 @@ from exgrpo_core.step_report import METRICS
 from jobs.runs.control import ENDED, RunStatus
 from jobs.specs.base import PARTS as REWARD_PARTS
 
+pytestmark = pytest.mark.slow
+
 
 def points(*values):
     return [MetricPoint(step, value) for step, value in enumerate(values, start=1)]

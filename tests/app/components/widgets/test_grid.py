@@ -1,10 +1,13 @@
 import re
 from pathlib import Path
 
+import pytest
 from streamlit.testing.v1 import AppTest
 
 import app
 from tests.app.page_texts import tables
+
+pytestmark = pytest.mark.slow
 
 
 def page_of_rows():

@@ -2,6 +2,8 @@ import pytest
 
 from app.components.widgets.shown_text import MAX_FORMULAS, formula_pieces
 
+pytestmark = pytest.mark.slow
+
 CLOSED = "\\[ a\n$$\n# Verified [click](http://evil)\n$$\nb \\]"
 """A text that closes its own formula."""
 

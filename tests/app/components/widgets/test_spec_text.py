@@ -12,6 +12,8 @@ from db.rows.spec_differences import differences
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import load_preset, preset_names
 
+pytestmark = pytest.mark.slow
+
 
 def test_differences_name_the_changed_fields_only():
     before = {"a": 1, "b": {"c": [1], "d": "x", "mask_range": {"low": 0.25}}, "preset": None}

@@ -7,6 +7,8 @@ import pytest
 
 from exgrpo_core.experience_management.storage.append_file import AppendFile
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def writer():

@@ -4,6 +4,8 @@ import torch
 from jobs.engines.embedded.decoder_weights import MIN_PACKED_ELEMENTS, linear, pack_matrix
 from jobs.machine.hardware import MIN_BFLOAT16_PARAMETERS, uses_bfloat16
 
+pytestmark = pytest.mark.slow
+
 ROWS, INNER = 5, 256
 OUTER = MIN_PACKED_ELEMENTS // INNER
 

@@ -27,6 +27,8 @@ from tests.jobs.engines.embedded.engines import (
 )
 from tests.jobs.engines.tiny_models import CHARACTERS, END, build_model, tiny_tokenizer
 
+pytestmark = pytest.mark.slow
+
 
 def requests(questions, num_rollouts=3):
     return [RolloutRequest(question, num_rollouts) for question in questions]

@@ -7,6 +7,8 @@ from jobs.engines.embedded.first_look import look_at, open_model
 from jobs.engines.embedded.model import wrap_model
 from tests.jobs.engines.tiny_models import END, VOCABULARY_SIZE, build_model, build_policy, tiny_tokenizer
 
+pytestmark = pytest.mark.slow
+
 SIZES = {"vocab_size": VOCABULARY_SIZE, "hidden_size": 32, "num_hidden_layers": 2, "eos_token_id": END}
 
 

@@ -9,6 +9,8 @@ from jobs.engines.embedded.model import PolicyModel, generate
 from tests.jobs.engines.embedded.prompts import plain_scores, ragged_prompts, sampler
 from tests.jobs.engines.tiny_models import ARCHITECTURES, END, PACKED, build_policy
 
+pytestmark = pytest.mark.slow
+
 NUM_NEW = 24
 
 

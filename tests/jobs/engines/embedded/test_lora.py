@@ -16,6 +16,8 @@ from jobs.engines.embedded.sampling import Scoring
 from tests.jobs.engines.embedded.engines import LORA, make_engine, make_questions
 from tests.jobs.engines.tiny_models import build_model, build_policy, tiny_tokenizer
 
+pytestmark = pytest.mark.slow
+
 ADAPTED = ["llama+lora", "qwen2_tied+lora", "qwen3+lora"]
 SEQUENCES = [
     TokenSequence(question.prompt_ids, np.array([5, 9, 2, 30, 1], dtype=np.int32)) for question in make_questions(4)

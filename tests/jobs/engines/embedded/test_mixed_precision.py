@@ -15,6 +15,8 @@ from jobs.engines.embedded.sampling import Scoring
 from tests.jobs.engines.embedded.prompts import plain_scores, ragged_prompts, sampler
 from tests.jobs.engines.tiny_models import build_policy
 
+pytestmark = pytest.mark.slow
+
 COARSE = 0.1
 """bfloat16 keeps 8 bits, and these models' logits are of the order of 10."""
 

@@ -10,6 +10,8 @@ from jobs.engines.embedded.model import load_policy, refuse_odd_files, resolve_d
 from tests.jobs.engines.tiny_models import END, VOCABULARY_SIZE, build_model, tiny_tokenizer
 from tests.jobs.preflight.test_data_preview import PANICS
 
+pytestmark = pytest.mark.slow
+
 CPU = torch.device("cpu")
 
 

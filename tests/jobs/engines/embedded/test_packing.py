@@ -20,6 +20,8 @@ from jobs.engines.embedded.packing import (
     split_by_prompt,
 )
 
+pytestmark = pytest.mark.slow
+
 CPU = torch.device("cpu")
 
 

@@ -7,6 +7,8 @@ from jobs.engines.embedded import sampling
 from jobs.engines.embedded.sampling import Scoring, SharedSampling, entropies_of, score_targets
 from tests.jobs.engines.embedded.prompts import sampler
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(params=["whole", "blocks"], autouse=True)
 def way(request, monkeypatch):

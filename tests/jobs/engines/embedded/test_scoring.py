@@ -8,6 +8,8 @@ from jobs.engines.embedded.packing import TokenSequence
 from tests.jobs.engines.embedded.prompts import plain_scores, ragged_prompts
 from tests.jobs.engines.tiny_models import ARCHITECTURES, VOCABULARY_SIZE, build_policy
 
+pytestmark = pytest.mark.slow
+
 
 def ragged_sequences(count=14, seed=11, longest=40):
     rng = np.random.default_rng(seed)

@@ -12,6 +12,8 @@ from jobs.engines.embedded.shared_prefixes import SharedPrefixes
 from tests.jobs.engines.embedded.prompts import plain_scores, ragged_prompts, sampler
 from tests.jobs.engines.tiny_models import build_policy
 
+pytestmark = pytest.mark.slow
+
 NUM_NEW = 24
 CPU = torch.device("cpu")
 

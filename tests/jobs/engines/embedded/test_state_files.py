@@ -9,6 +9,8 @@ from exgrpo_core.state import ExGRPOState
 from jobs.engines.embedded.state_files import COUNTERS_FILE, OPTIMIZER_FILE, SAMPLER_FILE
 from tests.jobs.engines.embedded.engines import CONFIG, make_engine, make_questions
 
+pytestmark = pytest.mark.slow
+
 NUM_STEPS = 3
 
 

@@ -17,6 +17,8 @@ from jobs.engines.embedded.update import OptimSettings, PolicyOptimizer, PolicyU
 from tests.jobs.engines.embedded.prompts import ragged_prompts
 from tests.jobs.engines.tiny_models import VOCABULARY_SIZE, build_policy
 
+pytestmark = pytest.mark.slow
+
 TEMPERATURE = 0.8
 BASE = ExGRPOConfig(
     batch_size=8,

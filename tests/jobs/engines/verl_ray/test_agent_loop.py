@@ -9,7 +9,7 @@ import pytest
 
 from jobs.tasks.chains.demonstrators import make_tokenizer
 
-pytestmark = pytest.mark.verl
+pytestmark = [pytest.mark.slow, pytest.mark.verl]
 
 
 def test_a_rollout_comes_with_its_text_by_the_models_own_tokenizer(tmp_path):

@@ -25,7 +25,7 @@ from tests.conftest import REPOSITORY
 from tests.verl_on_cpu import on_cpu
 
 config_check = pytest.importorskip("exgrpo_core.verl_plugin.config_check", reason="needs the verl environment")
-pytestmark = pytest.mark.verl
+pytestmark = [pytest.mark.slow, pytest.mark.verl]
 
 RUN = Path("/runs/20260101-a run")
 

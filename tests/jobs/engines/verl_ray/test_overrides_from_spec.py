@@ -8,6 +8,8 @@ from jobs.preflight.machine_fit import check_run_overrides
 from jobs.specs.any_job import local_gpus
 from jobs.specs.train import SpecError, TrainSpec, load_preset, parse_spec
 
+pytestmark = pytest.mark.slow
+
 RUN = Path("/runs/20260101-a run")
 
 

@@ -6,6 +6,8 @@ from exgrpo_core.errors import EngineError
 from jobs.engines.verl_ray.reward import conversation_text, score_by_model
 from tests.http_server import Answer, answering
 
+pytestmark = pytest.mark.slow
+
 EXTRA_INFO = {"metadata": {"question": "Why?"}, "prompt_text": "templated: Why?"}
 
 

@@ -10,7 +10,7 @@ from tests.jobs.engines.embedded.engines import make_questions
 from tests.jobs.engines.verl_ray.runs import new_run, work
 from tests.jobs.training.test_reward_parts import ByOutcome
 
-pytestmark = pytest.mark.verl
+pytestmark = [pytest.mark.slow, pytest.mark.verl]
 SHORTNESS = "tests.jobs.training.outside_rewards:shortness"
 
 

@@ -16,6 +16,8 @@ from jobs.tasks.chains.demonstrators import (
 from jobs.tasks.chains.oracle import judge_response, run_program
 from jobs.tasks.chains.question_set import Operation, draw_problem
 
+pytestmark = pytest.mark.slow
+
 NUM_DRAWS = 3000
 
 

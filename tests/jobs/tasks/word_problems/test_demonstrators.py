@@ -15,6 +15,8 @@ from jobs.tasks.word_problems.expressions import evaluate, parse_formula
 from jobs.tasks.word_problems.oracle import ChainVerdict, judge_response
 from jobs.tasks.word_problems.question_set import draw_story, is_held_out_set, load_forms, make_stories
 
+pytestmark = pytest.mark.slow
+
 STORIES = make_stories(200, 11)
 NONE = {"code_only": 0.0, "sloppy_with_code": 0.0, "skipping": 0.0, "guessing": 0.0}
 

@@ -8,6 +8,8 @@ from jobs.tasks.word_problems.oracle import judge_response
 from jobs.tasks.word_problems.question_set import draw_story, is_held_out_set, load_forms, make_stories
 from jobs.tasks.word_problems.story import Story
 
+pytestmark = pytest.mark.slow
+
 SIZES = ("tiny", "small", "medium", "large")
 
 
