@@ -8,7 +8,6 @@ from db.queries.judging import get_verdicts
 from db.rows.chains_of_thought import SavedCase
 from jobs.actions import annotations
 from jobs.runs.journal import Journal, JournalKind
-from jobs.runs.lookup import CommandError
 from jobs.supervisor.open_index import ingest_all, rebuild_index
 from tests.jobs.judging.chain_runs import record_chains
 
@@ -54,9 +53,3 @@ def test_an_entry_that_cannot_be_read_is_passed_over(runs_root, caplog):
         ingest_all(runs_root, None)
     assert caplog.text.count("A journal entry is skipped") == 2
     assert known(runs_root) == ((), True)
-
-
-@pytest.mark.parametrize("name", ["", "  ", "x" * 61, "a\nb"])
-def test_a_set_needs_a_short_printable_name(runs_root, name):
-    with pytest.raises(CommandError):
-        annotations.mark_case(runs_root, name, CASE)

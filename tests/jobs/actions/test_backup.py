@@ -5,14 +5,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from db.connections.opening import open_database
 from exgrpo_core.bounded_json import seal
 from jobs.actions import backup, run_actions
 from jobs.actions.archive import ArchiveError
 from jobs.actions.backup import back_up, restore
-from jobs.cli.main import app
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal
@@ -108,15 +106,6 @@ def test_a_run_backed_up_while_it_trains_goes_on_from_the_copy(bench, tmp_path):
         assert len(steps) == end
 
 
-@pytest.mark.parametrize("place", ["there.tar", "runs/in.tar", "no/x"])
-def test_a_bad_target_is_named(small, tmp_path, place):
-    (tmp_path / "there.tar").write_text("mine")
-    target = small / "in.tar" if place == "runs/in.tar" else tmp_path / place
-    with pytest.raises(ArchiveError, match=str(target)):
-        back_up(small, target)
-    assert (tmp_path / "there.tar").read_text() == "mine"
-
-
 def test_nothing_is_restored_over_runs(small, tmp_path):
     back_up(small, tmp_path / "runs.tar")
     with pytest.raises(ArchiveError, match=str(small)):
@@ -158,12 +147,3 @@ def test_a_file_of_another_user_is_left_out_and_one_that_fails_is_named_instead_
     with pytest.raises(ArchiveError, match=log.name):
         back_up(small, tmp_path / "runs.tar")
     assert back_up(small, tmp_path / "runs.tar") == {log: "Denied"}
-
-
-def test_the_commands_say_what_they_did(small, tmp_path):
-    runner = CliRunner()
-    out, again = tmp_path / "runs.tar", tmp_path / "again"
-    written = runner.invoke(app, ["backup", str(out), "--runs-root", str(small)])
-    assert written.output.startswith(f"{out}: ")
-    restored = runner.invoke(app, ["backup", "--restore", str(out), "--runs-root", str(again)])
-    assert restored.stdout == f"{again}: 1 run.\n"

@@ -1,12 +1,10 @@
 """Branches with other settings: what changes is printed and kept, what cannot change is refused by its field."""
 
-import json
-
 import pytest
 from typer.testing import CliRunner
 
 from exgrpo_core.experience_management.replay_buffer import ReplayBuffer
-from jobs.actions import branching, run_actions
+from jobs.actions import branching
 from jobs.cli.main import app
 from jobs.preflight.resolution import RunRefusedError
 from jobs.runs.checkpoints import save_checkpoint
@@ -51,13 +49,6 @@ def test_branch_has_the_settings_that_were_changed_and_says_which(tmp_path):
     assert printed[:3] == [change.path for change in changes]
 
 
-def test_cloned_run_says_what_is_changed_before_it_is_queued(tmp_path):
-    parent = parent_of(tmp_path, load_preset("chains-exgrpo"))
-    words = ["clone", parent, "--submit", "--set", "optim.learning_rate=2e-5", "--runs-root", str(tmp_path)]
-    result = CLI.invoke(app, words)
-    assert result.stderr.splitlines()[0].startswith("optim.learning_rate: ")
-
-
 @pytest.mark.parametrize(
     "setting",
     [
@@ -82,11 +73,3 @@ def test_a_run_on_verl_continues_on_another_number_of_gpus(tmp_path):
     with pytest.raises(SpecError) as error:
         branching.branch(tmp_path, parent, 5, spec)
     assert error.value.fields == ("verl.overrides",)
-
-
-def test_resume_with_settings_points_at_what_takes_them(tmp_path):
-    parent = parent_of(tmp_path, load_preset("chains-exgrpo"))
-    result = CLI.invoke(app, ["resume", parent, "--set", "num_steps=9", "--runs-root", str(tmp_path)])
-    assert result.exit_code == 2
-    assert all(f"exgrpo {command} {parent}" in result.stderr for command in ("branch", "clone"))
-    assert json.dumps(run_actions.clone(tmp_path, parent).num_steps) == "150"

@@ -40,14 +40,6 @@ def test_an_evaluation_is_as_far_as_its_questions_and_a_judge_as_its_votes(tmp_p
     assert job_progress(run) is None
 
 
-def test_training_is_as_far_as_its_steps(tmp_path):
-    run = RunDirectory.create(tmp_path, load_preset("chains-exgrpo"))
-    run.claim_attempt()
-    assert job_progress(run) == (0, 150)
-    beat(run, 3)
-    assert job_progress(run) == (3, 150)
-
-
 def test_a_stopping_run_says_what_it_waits_for_and_how_long_that_may_take(tmp_path):
     run = RunDirectory.create(tmp_path, load_preset("chains-exgrpo"))
     beat(run, 12)

@@ -23,7 +23,7 @@ from jobs.studies.definition import Scale, load_study
 from jobs.studies.matrix import RunKey
 from jobs.studies.running import PendingRun, start
 from tests.jobs.evaluation.tiny_evaluations import save_tiny_model, tiny_evaluation
-from tests.jobs.judging.chain_runs import oracle_spec, record_chains, server_spec
+from tests.jobs.judging.chain_runs import oracle_spec, server_spec
 
 pytestmark = pytest.mark.slow
 
@@ -103,19 +103,6 @@ def test_runs_root_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(CommandError, match=str(tmp_path / "file")):
         queue_job(tmp_path / "file", TrainSpec())
-
-
-def test_a_job_without_a_name_is_named_after_what_it_judges_or_scores(tmp_path):
-    run = record_chains(tmp_path, [["valid"]])
-    name = run.read_run_info()["name"]
-    judge = RunDirectory.open(tmp_path, queue_job(tmp_path, oracle_spec()))
-    assert judge.job_spec() == oracle_spec().model_copy(update={"name": f"judge {name} by the oracle"})
-    named = oracle_spec().model_copy(update={"name": "mine"})
-    assert RunDirectory.open(tmp_path, queue_job(tmp_path, named)).read_run_info()["name"] == "mine"
-    choices = (BenchmarkChoice(name="math500"), BenchmarkChoice(name="aime24"))
-    evaluation = queue_job(tmp_path, tiny_evaluation(Path("owner/some-model"), choices))
-    info = RunDirectory.open(tmp_path, evaluation).read_run_info()
-    assert info["name"] == "score some-model on math500 + aime24"
 
 
 def test_what_is_not_there_or_no_training_run_of_chains_is_refused_before_anything_is_queued(tmp_path):

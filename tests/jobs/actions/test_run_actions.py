@@ -1,4 +1,3 @@
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -6,7 +5,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from jobs.actions import branching, run_actions, run_bin
+from jobs.actions import run_actions, run_bin
 from jobs.actions.queueing import queue_job
 from jobs.actions.run_actions import read_job_spec
 from jobs.cli.main import app
@@ -88,13 +87,6 @@ def test_run_with_a_damaged_name_is_said_to_be_known_by_its_id(tmp_path):
         lookup.find_run_id(tmp_path, "mine")
 
 
-def test_clone_prints_a_judges_specification(tmp_path, judge_id):
-    content = json.loads(call("clone", judge_id, "--set", "judged.limit=5", "--runs-root", tmp_path))
-    assert content == read_job_spec(tmp_path, judge_id).model_dump(mode="json") | {
-        "judged": read_job_spec(tmp_path, judge_id).judged.model_dump(mode="json") | {"limit": 5}
-    }
-
-
 def test_clone_queues_a_judge_and_an_evaluation_again(tmp_path, judge_id, evaluation_id):
     for job_id in (judge_id, evaluation_id):
         cloned = call("clone", job_id, "--submit", "--runs-root", tmp_path).split()[0]
@@ -102,8 +94,3 @@ def test_clone_queues_a_judge_and_an_evaluation_again(tmp_path, judge_id, evalua
         spec = read_job_spec(tmp_path, job_id)
         copy = RunDirectory.open(tmp_path, cloned).job_spec()
         assert copy == spec.model_copy(update={"name": f"{spec.name} copy"})
-
-
-def test_judge_is_not_branched(tmp_path, judge_id):
-    with pytest.raises(CommandError):
-        branching.branch(tmp_path, judge_id, 1)

@@ -71,12 +71,6 @@ def test_lost_events_at_the_end_are_named(run, num_left):
     assert fault.position[1] == len(lines)
 
 
-def flip(path: Path, at: int) -> None:
-    content = bytearray(path.read_bytes())
-    content[at] ^= 1
-    path.write_bytes(content)
-
-
 def test_steps_whose_record_is_damaged_are_named_by_their_place(run):
     lines = change_lines(
         run, 2, lambda lines: [line.replace(b'"', b"'") if at in (3, 4) else line for at, line in enumerate(lines)]

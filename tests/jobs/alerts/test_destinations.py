@@ -37,11 +37,6 @@ def test_a_file_has_a_url_a_line_and_is_refused_where_others_may_read_or_write_i
     assert SECRET not in str(caught.value)
 
 
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(AlertError, match=str(tmp_path / "gone")):
-        read_destinations({FILE_VARIABLE: str(tmp_path / "gone")})
-
-
 @pytest.mark.parametrize(
     "url",
     [
@@ -53,12 +48,6 @@ def test_an_unknown_url_and_a_metadata_service_are_refused_by_their_number_alone
     with pytest.raises(AlertError, match="alert URL 2 of 2: ") as caught:
         read_destinations({URLS_VARIABLE: f"json://localhost {url}"})
     assert SECRET not in str(caught.value)
-
-
-def test_alerts_without_apprise_are_refused(monkeypatch):
-    monkeypatch.setitem(sys.modules, "apprise", None)
-    with pytest.raises(AlertError):
-        read_destinations({URLS_VARIABLE: "json://localhost/a"})
 
 
 def test_no_name_server_hears_of_what_may_be_a_token(monkeypatch):

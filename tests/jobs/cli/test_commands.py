@@ -5,22 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-import typer
-
 from jobs import cli
-from jobs.cli.main import COMMANDS, app
+from jobs.cli.main import COMMANDS
 
 LINES = {name: line for commands in COMMANDS.values() for name, line in commands.items()}
 """Target and help of each command at the top level."""
-
-
-@pytest.mark.parametrize("name", LINES)
-def test_the_table_says_of_a_command_what_its_docstring_says(name):
-    command = typer.main.get_command(app).get_command(None, name)
-    assert command.name == name
-    assert command.get_short_help_str(limit=1000) == LINES[name][1]
-    assert all(part.get_short_help_str() for part in getattr(command, "commands", {}).values())
 
 
 def functions_with_options() -> set[str]:

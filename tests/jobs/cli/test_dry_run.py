@@ -52,15 +52,6 @@ def test_what_cannot_run_is_refused_in_one_sentence(dry_run, words, beginning):
     assert report.stderr.startswith(beginning)
 
 
-def test_text_for_people_has_command_and_estimates_and_a_script_to_take_along_is_printed_alone(dry_run):
-    text = dry_run("--preset", "chains-exgrpo").stdout
-    assert "jobs.worker" in text
-    assert "trajectories on disk" in text
-    report = dry_run("--preset", "paper-exgrpo", "--set", "verl.num_nodes=2", "--script", "slurm")
-    assert report.exit_code == 0, report.output
-    assert report.stdout.startswith("#!/bin/bash\n#SBATCH --job-name=paper-ExGRPO\n#SBATCH --nodes=2\n")
-
-
 def test_a_named_gpu_gives_memory_and_time_and_is_kept_in_the_script(dry_run):
     hours = []
     for gpu, gib in (("h100", "79.6"), ("a100 80", "80.0")):

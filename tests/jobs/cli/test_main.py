@@ -6,18 +6,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from exgrpo_core import recording
 from jobs.actions import run_actions
 from jobs.actions.queueing import queue_job
 from jobs.cli.main import app
-from jobs.cli.runs import plain_number
-from jobs.runs.attempts import write_outcome
-from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import TrainSpec
-from tests.app import recorded, scored
+from tests.app import recorded
 from tests.jobs.cli.invoked import WIDE, exgrpo, printed_json
-from tests.jobs.training.killed_runs import killed_run
 
 
 @pytest.fixture
@@ -49,26 +44,6 @@ def test_a_misspelt_runs_root_names_the_folder_that_is_meant(runs_root):
         result = CliRunner().invoke(app, [*command, "--runs-root", str(wrong)])
         assert (result.exit_code, f"{runs_root}?" in result.stderr) == (2, True)
     assert not wrong.exists()
-
-
-def test_a_run_is_named_by_a_part_of_its_id_or_its_name_unless_two_have_it(runs_root):
-    first, second, other = submit(runs_root, "same name"), submit(runs_root, "same name"), submit(runs_root, "mine")
-    for text in (other[:-2], other.rpartition("-")[2], "mine"):
-        assert printed_json(runs_root, "show", text)["run"]["run_id"] == other
-    refused = exgrpo(runs_root, "show", "same name", code=2)
-    assert first in refused
-    assert second in refused
-    lines = [line for line in exgrpo(runs_root, "runs").splitlines() if "same name" in line]
-    assert all(any(run_id in line for line in lines) for run_id in (first, second))
-    assert "'nothing'" in exgrpo(runs_root, "stop", "nothing", code=2)
-
-
-def test_resume_says_from_which_step(runs_root):
-    run = killed_run(runs_root, 7)
-    write_outcome(run.attempt_path(1), RunStatus.FAILED, "killed")
-    result = CliRunner().invoke(app, ["resume", run.run_id, "--runs-root", str(runs_root)])
-    assert (result.exit_code, result.stdout.strip()) == (0, run.run_id)
-    assert "Resumes from step 4." in result.stderr
 
 
 def test_a_clone_is_printed_or_queued_with_a_name_of_its_own_and_its_parent(runs_root):
@@ -105,13 +80,6 @@ def test_archived_runs_and_tags_survive_a_rebuild_of_the_database(runs_root):
     exgrpo(runs_root, "annotate", "archive", "old", "--undo")
     exgrpo(runs_root, "db", "rebuild")
     assert listed(runs_root) == {archived_id, listed_id}
-
-
-def test_list_of_nothing_but_archived_runs_says_so(runs_root):
-    run_id = submit(runs_root)
-    exgrpo(runs_root, "stop", run_id)
-    exgrpo(runs_root, "annotate", "archive", run_id)
-    assert "All 1 runs" in exgrpo(runs_root, "runs")
 
 
 def test_a_file_is_overwritten_only_by_force_and_damage_is_said_at_export_and_import(runs_root, tmp_path):
@@ -195,31 +163,3 @@ def test_a_narrow_terminal_cuts_neither_ids_states_nor_scores_and_a_pipe_has_a_l
     piped = CliRunner(env=WIDE | {"COLUMNS": "80"}).invoke(app, ["runs", "--runs-root", str(long_ids)]).stdout
     assert len(piped.splitlines()) == 4
     assert f"{recorded.FINISHED.name} with many more words and a number 0" in piped
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(18180.4, "18180"), (0.35, "0.35"), (0.123456, "0.1235"), (1e-06, "0.000001"), (-2.5e7, "-25000000")],
-)
-def test_numbers_are_printed_without_powers_of_ten(value, text):
-    assert plain_number(value) == text
-
-
-def test_an_evaluation_has_no_count_of_steps_and_its_kind_is_one_word(tmp_path):
-    scored.record_unfinished(tmp_path)
-    printed = table(tmp_path, "80")
-    assert "evaluation" in printed.split()
-    assert "0/0" not in printed
-
-
-def test_of_a_recorded_run_commands_show_its_step_and_no_settings_that_are_unknown(runs_root):
-    run = recording.start("mine", folder=runs_root)
-    run.log(5, {"loss": 0.3})
-    run.finish()
-    assert "unknown; step 5\n" in exgrpo(runs_root, "show", "mine")
-    assert " unknown 5 " in exgrpo(runs_root, "runs")
-
-
-def test_a_misspelt_command_gets_the_one_that_is_meant():
-    report = CliRunner().invoke(app, ["trian"])
-    assert (report.exit_code, "Did you mean 'train'" in report.stderr) == (2, True)

@@ -12,7 +12,6 @@ from jobs.evaluation.benchmark_questions import load_benchmark
 from jobs.evaluation.protocols import protocol_of
 from jobs.queries.table import QUERIES
 from jobs.specs.evaluation import BenchmarkChoice
-from tests.jobs.analysis.recorded_samples import append
 from tests.jobs.cli.invoked import WIDE, exgrpo, printed_json
 from tests.jobs.queries import seeded
 from tests.jobs.queries.seeded import RUN
@@ -43,12 +42,6 @@ def test_every_query_prints_the_same_rows_for_people_and_for_programs(runs_root,
         assert [json.loads(line) for line in exgrpo(runs_root, "query", name, *given, "--lines").splitlines()] == rows
     else:
         assert json.loads("".join(lines)) == rows
-
-
-def test_rows_are_printed_on_a_line_each_under_the_names_of_their_columns(runs_root):
-    head, first, *_ = exgrpo(runs_root, "query", "trajectories", RUN, "--step", "2").splitlines()
-    row = dict(zip(head.split("\t"), first.split("\t"), strict=True))
-    assert (row["step"], row["run_id"]) == ("2", RUN)
 
 
 def test_rows_are_written_as_csv_and_parquet_with_nested_values_as_json(runs_root):
@@ -93,58 +86,8 @@ def test_what_is_not_there_is_refused(runs_root, words, said):
     assert said in exgrpo(runs_root, "query", *words, code=2)
 
 
-def test_trajectories_are_listed_by_what_is_asked(runs_root):
-    rows = query(runs_root, "trajectories", RUN, "--replayed", "--correct", "--limit", "5")
-    assert 0 < len(rows) <= 5
-    assert all(row["num_replays"] and row["reward"] == 1.0 for row in rows)
-    found = query(runs_root, "trajectories", RUN, "--words", "boxed", "--step", "2")
-    assert {row["step"] for row in found} == {2}
-    assert query(runs_root, "trajectories", RUN, "--words", "nowherefound") == []
-
-
 def test_journal_lists_what_users_asked_for_newest_first(runs_root):
     exgrpo(runs_root, "annotate", "tag", RUN, "first")
     exgrpo(runs_root, "annotate", "tag", RUN, "second")
     tags = [entry["data"]["tag"] for entry in query(runs_root, "journal", "--limit", "2")]
     assert tags == ["second", "first"]
-
-
-def test_judges_are_printed_with_cost_agreement_and_calibration(runs_root):
-    found = {row["judge_run_id"]: row for row in query(runs_root, "judges", "trained")}
-    oracle = found["judged"]
-    assert (oracle["judge"], oracle["num_votes"], oracle["num_tokens"]) == ("chains oracle", 6, 0)
-    [agreed] = [row for row in oracle["agreement"] if row["other"] == "oracle"]
-    assert (agreed["num_both_valid"], agreed["num_both_invalid"]) == (2, 4)
-    assert oracle["calibration"] is None
-    assert found["voted"]["calibration"]["specificity"]["value"] == 0.5
-
-
-def test_code_of_a_run_is_counted_by_rule(runs_root):
-    table = query(runs_root, "code", "trained", "--correct")
-    assert (table["num_texts"], table["num_any"], table["num_python_blocks"]) == (6, 2, 2)
-    assert query(runs_root, "code", "trained")["num_texts"] == 8
-
-
-def test_two_evaluations_are_compared_with_what_differs_and_a_comma_joins_seeds(runs_root):
-    (row,) = query(runs_root, "score-comparison", "eval-first", "eval-second")
-    assert (row["benchmark"], row["difference"], row["num_won"], row["num_lost"]) == ("aime24", 0.25, 1, 1)
-    assert row["differing"] == ["template"]
-    row, _ = query(runs_root, "score-comparison", "eval-first,eval-second", "eval-second")
-    assert (row["num_seeds"], row["first"], row["second"]) == ([2, 1], 0.625, 0.75)
-
-
-def test_one_evaluation_is_scored_over_the_number_of_answers(runs_root):
-    for number, boxes in enumerate(("54", "55")):  # the score is of the first alone
-        append(runs_root / "eval-second", f"q{number}", [(box, None) for box in boxes], benchmark="amc")
-    curves = query(runs_root, "score-curves", "eval-second")
-    assert curves["amc"][0]["values"] == [0.5, 1.0]
-    assert curves["aime24"] == []
-
-
-def test_presets_are_listed_in_short_and_one_by_name_has_every_field(runs_root):
-    presets = {row["preset"]: row for row in query(runs_root, "presets")}
-    assert (presets["paper-exgrpo"]["engine"], presets["chains-exgrpo"]["engine"]) == ("verl", "embedded")
-    assert "spec" not in presets["chains-exgrpo"]
-    (preset,) = query(runs_root, "presets", "--preset", "chains-exgrpo")
-    assert preset["spec"]["algorithm"]["experience_ratio"] == 0.5
-    assert [presets[name]["group"] for name in ("qwen-0.5b", "paper-sft")] == ["your data", "the paper"]

@@ -9,21 +9,11 @@ import pytest
 from jobs.cli.options import EXIT_FAILURE
 from jobs.runs.attempts import read_heartbeat
 from jobs.runs.control import RunStatus
-from jobs.studies.definition import Scale, load_study, study_names
+from jobs.studies.definition import Scale, load_study
 from jobs.studies.matrix import RunKey
 from tests.jobs.cli.invoked import exgrpo, printed_json
 from tests.jobs.studies.recorded import record_run, record_seeds
 from tests.jobs.supervisor.toy_bench import wait_until
-
-
-def test_query_names_every_study_and_its_numbers_with_their_notes(tmp_path: Path):
-    studies = printed_json(tmp_path, "query", "studies")
-    assert [study["name"] for study in studies] == study_names()
-    assert len(studies) == 15
-    rows = printed_json(tmp_path, "query", "study-numbers", "main-table")
-    found = [row for row in rows if (row["row"], row["column"]) == ("GPG-Zero", "OOD Avg.")]
-    assert [(row["table"], row["value"]) for row in found] == [("tab:main", 41.6)]
-    assert "mean of its cells is 53.73" in found[0]["note"]
 
 
 def test_plan_says_how_many_seeds_a_difference_needs_by_a_given_spread_or_that_of_finished_runs(tmp_path: Path):
@@ -48,33 +38,6 @@ def test_status_tells_done_from_missing_and_lists_runs_of_more_seeds_than_the_st
     runs = printed_json(tmp_path, "study", "status", "repo")["runs"]
     assert [(run["cell"], run["seed"]) for run in runs if run["state"] == "finished"] == [("repo", 0), ("repo", 11)]
     assert {run["seed"] for run in printed_json(tmp_path, *words)["runs"]} == {0, 1}
-
-
-def test_results_are_beside_the_papers_numbers_and_in_a_report(tmp_path: Path):
-    words = ("study", "results", "ablations")
-    assert exgrpo(tmp_path, *words).strip() == "No run has finished yet."
-    record_seeds(tmp_path, "ablations", "on-policy", 5)
-    record_seeds(tmp_path, "ablations", "exgrpo", 8)
-    found = printed_json(tmp_path, *words)
-    assert found["figures"]["exgrpo"]["Held-out Avg@8 (%)"] == {"mean": 80.0, "half": None, "values": [80.0]}
-    (row,) = [row for row in found["beside_paper"] if row["cell"] == "exgrpo"]
-    assert (row["printed"], row["difference"]["mean"]) == ("48.3", 30.0)
-    assert "ExGRPO / Avg.: paper 48.3, own exgrpo 80.0, difference +30.0 (1 seeds)" in exgrpo(tmp_path, *words)
-    page = tmp_path / "page.html"
-    assert exgrpo(tmp_path, "study", "report", "ablations", "--out", page).strip() == str(page)
-    assert "Finished runs: 2, " in page.read_text(encoding="utf-8")
-
-
-def test_a_study_that_is_not_of_the_paper_is_read_at_its_scale_and_its_results_printed(tmp_path: Path):
-    record_seeds(tmp_path, "real-model", "on-policy", 5, 6, 4, scale=Scale.REAL)
-    record_seeds(tmp_path, "real-model", "exgrpo", 8, 8, 6, scale=Scale.REAL)
-    printed = exgrpo(tmp_path, "study", "results", "real-model")
-    assert "on-policy: Held-out Avg@8 (%) 50.0 ± 24.8 (3 seeds)\n" in printed
-    assert "exgrpo: Held-out Avg@8 (%) 73.3 ± 28.7, difference +23.3 ± 14.3 (3 seeds)\n" in printed
-    assert "Higher than the baseline: exgrpo." in printed
-    answer = printed_json(tmp_path, "study", "status", "real-model")
-    assert answer["scale"] == "real"
-    assert [run["cell"] for run in answer["runs"][:3]] == ["warm", "on-policy", "exgrpo"]
 
 
 @pytest.mark.parametrize(

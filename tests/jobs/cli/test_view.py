@@ -18,7 +18,7 @@ from jobs.actions.rollout_import import RolloutImport
 from jobs.actions.view_roots import open_view_root
 from jobs.cli import view
 from jobs.cli.main import app
-from jobs.cli.view import expand, read_sources, run_names, runs_at
+from jobs.cli.view import expand, read_sources, runs_at
 from jobs.cli.workbench import Workbench, WorkbenchInstance
 from jobs.rollout_formats.formats import UnknownRolloutsError, find_format, find_only_format, formats_in
 from jobs.rollout_formats.source import PART_SIZE
@@ -37,14 +37,6 @@ def test_globs_are_what_they_match_each_path_once(tmp_path):
     for text in (f"{tmp_path}/*/none", str(tmp_path / "none")):
         with pytest.raises(UnknownRolloutsError):
             expand([text])
-
-
-def test_runs_of_several_paths_have_short_names_that_differ():
-    paths = [Path("/data/first/rollouts"), Path("/data/second/rollouts"), Path("/data/second/extra/step.jsonl")]
-    assert [*run_names(paths).values()] == ["first rollouts", "second rollouts", "extra step"]
-    paths = [Path("/x/a/train/rollouts"), Path("/x/b/train/rollouts")]
-    assert [*run_names(paths).values()] == ["a train rollouts", "b train rollouts"]
-    assert run_names([Path("/x")]) == {Path("/x"): "x"}
 
 
 def test_a_run_folder_and_a_runs_root_are_our_runs_and_other_folders_are_not(tmp_path):

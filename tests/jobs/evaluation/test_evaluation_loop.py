@@ -179,11 +179,3 @@ def test_embedded_answers_are_the_same_after_a_resume(tmp_path, benchmark_file):
     assert all(len(set(item)) == 2 for item in samples)  # n samples are n draws
     assert all(sample["log_prob"] < 0 for line in answer_lines(whole) for sample in line["samples"])
     assert len({line["seed"] for line in answer_lines(whole)}) == 3  # one a batch
-
-
-def test_prompt_that_does_not_fit_is_refused(tmp_path, benchmark_file):
-    model = save_tiny_model(tmp_path / "model")
-    choice = BenchmarkChoice(name="aime24", source=str(benchmark_file), num_questions=1)
-    run = RunDirectory.create(tmp_path / "runs", tiny_evaluation(model, (choice,), max_response_tokens=16384))
-    with pytest.raises(TrainingError, match="16384"):
-        attempt(run)

@@ -110,22 +110,3 @@ def test_an_option_that_is_a_number_is_no_index_where_one_row_says_so(tmp_path):
 def test_a_row_that_cannot_be_asked_or_graded_is_refused_by_row(tmp_path, change):
     with pytest.raises(DataError, match=r"mine\.jsonl, row 2"):
         load(tmp_path, [LAST | {"answer": "A"}, LAST | {"question": "S?", "answer": "B"} | change])
-
-
-def test_the_first_question_is_said_as_it_is_asked_and_its_gold_as_it_is_read(tmp_path):
-    (notice,) = load(tmp_path, [LAYOUTS["MMLU"]]).notices
-    assert "options A to C" in notice
-    assert "B, read from `answer`" in notice
-
-
-@pytest.mark.parametrize("name", ["choices_as_list", "options_as_dict", "columns_a_to_d", "zero_based_index"])
-def test_each_shared_layout_has_the_right_gold_or_is_refused(shared_dir, name):
-    choice = BenchmarkChoice(name="mine", source=str(shared_dir / "cases" / "benchmarks" / f"{name}.jsonl"))
-    if name == "zero_based_index":  # as three rows show it, the numbers may count from 1
-        with pytest.raises(DataError, match="row 1, answer"):
-            load_benchmark(choice, protocol_of(choice))
-        choice = choice.model_copy(update={"index_from": 0})
-    questions = load_benchmark(choice, protocol_of(choice)).questions
-    assert len(questions) == 3
-    for number, question in enumerate(questions, start=1):
-        assert f"{question.answer}) {number}\n" in question.text

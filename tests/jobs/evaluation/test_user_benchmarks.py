@@ -95,15 +95,6 @@ def test_validation_takes_a_whole_declared_benchmark_by_its_name(folder, tmp_pat
         with_declared_benchmarks(spec, tmp_path)
 
 
-def test_title_of_a_benchmark_of_the_papers_is_refused_before_a_run_is_queued(tmp_path):
-    spec = TrainSpec(
-        **OF_OTHERS,
-        validation=ValidationSpec(benchmarks={"amc": {"title": "AMC"}}),
-    )
-    with pytest.raises(SpecError, match=r"^validation.benchmarks.amc.title: "):
-        with_declared_benchmarks(spec, tmp_path)
-
-
 def test_what_is_given_counts_before_what_was_declared():
     sums = BenchmarkChoice(name="sums", source="a", temperature=0.5, samples_per_question=8)
     declared = UserBenchmarks({"sums": sums})

@@ -2,7 +2,7 @@ import time
 
 import pytest
 
-from jobs.grading.boxed_answers import grade_choice, grade_without_verifier, last_boxed, read_choice
+from jobs.grading.boxed_answers import grade_without_verifier, last_boxed, read_choice
 from jobs.grading.reward_function import Grade
 
 pytestmark = pytest.mark.slow
@@ -60,10 +60,3 @@ def test_only_equal_texts_and_plain_numbers_are_decided_at_once(gold, boxed, out
 )  # fmt: skip
 def test_a_choice_is_a_label_and_nothing_else(boxed, choice):
     assert read_choice(boxed) == choice
-
-
-def test_choices_are_graded_by_label():
-    assert grade_choice("B", "B") is Grade.CORRECT
-    assert grade_choice("B", "C") is Grade.WRONG
-    assert grade_choice("B", "2") is Grade.WRONG
-    assert grade_choice("B", "the second") is Grade.UNPARSED

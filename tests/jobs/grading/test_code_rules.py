@@ -1,10 +1,8 @@
-import json
-import re
 import time
 
 import pytest
 
-from jobs.grading.code_rules import CODE_RULES, bits_to_rules, find_rules, mark_code, rules_to_bits
+from jobs.grading.code_rules import CODE_RULES, bits_to_rules, find_rules, mark_code
 
 pytestmark = pytest.mark.slow
 
@@ -76,21 +74,6 @@ def test_a_megabyte_made_to_be_hard_is_searched_in_seconds(text):
     assert time.process_time() - started_at < 5.0
 
 
-def test_under_three_percent_of_real_solutions_fit_a_rule(shared_dir):
-    lines = (shared_dir / "data" / "benchmarks" / "math500.jsonl").read_text(encoding="utf-8").splitlines()
-    solutions = [json.loads(line)["solution"] for line in lines]
-    assert len(solutions) == 500
-    assert sum(bool(find_rules(solution)) for solution in solutions) / len(solutions) < 0.03
-
-
-def test_the_papers_three_cases_are_told_apart(shared_dir):
-    paper = (shared_dir / "paper" / "exgrpo_iclr2026.tex").read_text(encoding="utf-8")
-    cases = re.findall(r"\\begin\{casebox\}(.*?)\\end\{casebox\}", paper, re.DOTALL)
-    halves = [case.split("(High Entropy)") for case in cases]
-    assert len(halves) == 3
-    assert [(bool(find_rules(low)), bool(find_rules(high))) for low, high in halves] == [(False, True)] * 3
-
-
 def test_a_text_carries_its_rules_as_bits_and_has_code_by_them_where_the_task_does_not_say():
     texts = ["```python\nimport math\nprint(math.pi)\n```", "It is 3.", "print(3)"]
     rows = [{"text": text, "has_code": has_code} for text, has_code in zip(texts, (None, None, False), strict=True)]
@@ -98,9 +81,3 @@ def test_a_text_carries_its_rules_as_bits_and_has_code_by_them_where_the_task_do
     assert [bits_to_rules(row["code_rules"]) for row in rows] == [("R1", "R5", "R7"), (), ("R7",)]
     assert [row["has_python_block"] for row in rows] == [True, False, False]
     assert [row["has_code"] for row in rows] == [True, False, False]
-
-
-def test_each_rule_has_a_bit_of_its_own_and_comes_back():
-    assert rules_to_bits(["R1"]) == 1
-    assert rules_to_bits(["R17", "R2"]) == 2**16 + 2
-    assert bits_to_rules(2**16 + 2) == ("R2", "R17")

@@ -28,8 +28,3 @@ def test_so_many_golds_are_looked_at_as_can_be_in_seconds_and_it_is_said():
     found, num_looked = unreadable_golds([gold for _, gold in golds])
     assert len(found) == num_looked == MAX_COMPARED + 1
     assert f"{MAX_COMPARED + 1} of the first {MAX_COMPARED + 1} " in gold_notices("a.jsonl", golds)[0]
-
-
-@pytest.mark.parametrize("golds", [[], [("row 1", "7")]])
-def test_readable_golds_are_no_notice(golds):
-    assert gold_notices("a.jsonl", golds) == []

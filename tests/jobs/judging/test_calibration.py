@@ -58,12 +58,6 @@ def test_kappa_of_full_agreement_is_1_and_of_one_class_alone_unknown():
     assert math.isnan(cohen_kappa({(True, True): 0}))
 
 
-def test_a_perfect_judge_needs_no_correction():
-    corrected = correct_rate(30, 100, calibrate(items(500, 0, 500, 0)))
-    assert corrected.value == pytest.approx(0.3)
-    assert corrected.low < 0.3 < corrected.high
-
-
 def test_a_rate_is_corrected_by_rogan_and_gladen():
     # Sensitivity .8, specificity .6: a true rate of .5 is seen as .5 * .8 + .5 * .4 = .6.
     corrected = correct_rate(600, 1000, calibrate(items(400, 100, 300, 200)))

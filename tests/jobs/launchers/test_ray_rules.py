@@ -10,7 +10,7 @@ import pytest
 
 from jobs.launchers import ray_jobs, ray_jobs_api
 from jobs.launchers.local import LaunchError
-from jobs.launchers.ray_jobs import RayJobsLauncher, shell_command
+from jobs.launchers.ray_jobs import RayJobsLauncher
 from jobs.launchers.ray_jobs_api import (
     RayJobsApi,
     RayJobsError,
@@ -19,8 +19,7 @@ from jobs.launchers.ray_jobs_api import (
     check_address,
     is_loopback,
 )
-from jobs.launchers.ray_machines import Machine, check_model, check_size, describe_machines
-from jobs.machine.hardware import GB
+from jobs.launchers.ray_machines import Machine, check_model, check_size
 from jobs.runs.control import RunStatus
 from jobs.runs.state import CONTACT_TIMEOUT_SECONDS, read_contact, read_state, write_contact
 from jobs.specs.train import TrainSpec
@@ -162,14 +161,6 @@ def test_a_job_is_submitted_again_to_a_cluster_that_has_just_started_for_a_time(
     api.close()
 
 
-def test_submission_without_an_answer_is_no_failure_since_it_may_have_arrived(launcher):
-    launcher.submit()
-
-
-def test_command_takes_the_shells_place_and_quotes_what_the_shell_would_read():
-    assert shell_command("python", "-m", "a", "/runs/a b", "1") == "exec python -m a '/runs/a b' 1"
-
-
 TWO_MACHINES = ray_spec(ELSEWHERE).model_copy(update={"verl": VerlSpec(num_nodes=2, gpus_per_node=8)})
 WITH_REWARD_MODEL = TWO_MACHINES.model_copy(update={"reward_model": RewardModelSpec(source="scorer", num_gpus=4)})
 
@@ -217,23 +208,6 @@ def test_a_machine_that_lacks_the_model_and_cannot_download_it_is_refused_by_nam
     with pytest.raises(LaunchError) as error:
         check_model(machines, source)
     assert all(word in str(error.value) for word in ("model.source", source, "host-1"))
-
-
-def test_what_differs_between_machines_is_told_and_the_least_memory():
-    machines = machines_of(
-        {"hub_cache": "/a/hub", "free_memory": 64 * GB, "free_shared_memory": 32 * GB},
-        {"hub_cache": "/b/hub", "free_memory": 25 * GB, "free_shared_memory": 60 * GB, "has_model": False},
-    )
-    told = describe_machines(machines)
-    for words in (
-        "/a/hub on host-0",
-        "/b/hub on host-1",
-        "host-1 must",
-        "25 GB of memory on host-1",
-        "32 GB of /dev/shm",
-    ):
-        assert words in told
-    assert "on host" not in describe_machines(machines[:1]).split(".")[0]
 
 
 def test_each_machine_says_whether_it_has_the_model_as_a_folder_or_in_the_hubs_cache(monkeypatch, tmp_path):

@@ -8,7 +8,6 @@ from jobs.machine.engine_environments import (
     VERL_PYTHON_VARIABLE,
     EngineEnvironmentError,
     Pins,
-    describe_missing_package,
     engine_python,
     installed_versions,
     verl_pins,
@@ -108,9 +107,3 @@ def test_an_evaluation_by_vllm_runs_in_the_first_environment_that_has_it(tmp_pat
     named = make_environment(tmp_path, "gpu", '"0.24.0"')
     monkeypatch.setenv(VERL_PYTHON_VARIABLE, named)
     assert engine_python(loop_name(spec)) == named
-
-
-def test_make_install_is_advised_only_for_what_it_installs():
-    sentences = {name: describe_missing_package(name) for name in ("torch", "mcp", "authlib")}
-    assert [name for name, sentence in sentences.items() if "make install" in sentence] == ["torch"]
-    assert "[agents]" in sentences["mcp"]

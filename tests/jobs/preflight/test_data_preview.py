@@ -11,7 +11,6 @@ from transformers import PreTrainedTokenizerFast
 from exgrpo_core.bounded_json import UnreadableFileError
 from jobs.preflight.chat_template import TEMPLATE_FILE, read_chat_template, read_tokenizer
 from jobs.preflight.data_preview import preview_data
-from jobs.preflight.disk_estimate import estimate_disk, estimate_resources
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import load_preset
 from jobs.tasks.chains.demonstrators import make_tokenizer
@@ -45,24 +44,6 @@ def spec_of(tmp_path, rows, template="compact", model=None):
     return spec.model_copy(
         update={"data": data, "model": spec.model.model_copy(update={"source": str(model or "chains-warm")})}
     )
-
-
-def test_questions_of_built_in_tasks_are_shown_as_they_will_be_asked():
-    preview = preview_data(load_preset("chains-exgrpo"))
-    assert (len(preview.questions), len(preview.lengths), preview.is_in_tokens) == (3, 512, False)
-    assert preview.questions[0].prompt.startswith("Q")
-    preview = preview_data(load_preset("smollm2-word-problems"))
-    assert "\\boxed{}" in preview.questions[0].prompt
-    assert preview.questions[0].answer.isdecimal()
-
-
-def test_rows_of_a_file_are_put_into_the_template(tmp_path):
-    preview = preview_data(spec_of(tmp_path, [row("What is 2 + 2?"), row("1 + 1", "2")], "paper"))
-    prompt = preview.questions[0].prompt
-    assert "What is 2 + 2?" in prompt
-    assert "<think>" in prompt
-    assert (preview.questions[0].answer, preview.questions[0].graded_as) == ("4", "math")
-    assert preview.lengths[0] == len(prompt)
 
 
 def test_chat_messages_are_shown_with_their_roles_and_a_notice(tmp_path):
@@ -131,12 +112,6 @@ def test_lengths_are_tokens_where_the_model_has_a_whole_tokenizer_here(tmp_path)
         preview_data(spec_of(tmp_path, [row("one two three")], model=tmp_path / "model"))
 
 
-@pytest.mark.parametrize("rows", [[], [{"prompt": "text"}]])
-def test_bad_data_is_named_by_its_file(tmp_path, rows):
-    with pytest.raises(DataError, match=r"train\.jsonl"):
-        preview_data(spec_of(tmp_path, rows))
-
-
 def test_a_data_set_is_streamed_as_one_of_the_hub_is(tmp_path):
     rows = [row(f"question {number}") | {"unused": number} for number in range(5)]
     (tmp_path / "set").mkdir()
@@ -147,17 +122,6 @@ def test_a_data_set_is_streamed_as_one_of_the_hub_is(tmp_path):
     assert len(preview.lengths) == 4
     assert "question 0" in preview.questions[0].prompt
     assert preview.questions[2].answer == "4"
-
-
-def test_memory_and_checkpoints_follow_from_the_models_size_which_is_not_guessed(tmp_path):
-    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
-    spec = apply_settings(load_preset("chains-exgrpo"), [f"model.source={tmp_path}"])
-    needs = estimate_resources(spec)
-    assert needs.memory is not None
-    assert needs.recordings == estimate_disk(spec).total
-    assert needs.checkpoints is not None
-    unknown = estimate_resources(apply_settings(spec, ["model.source=nobody/knows-this"]))
-    assert (unknown.memory, unknown.checkpoints) == (None, None)
 
 
 def test_a_stream_that_does_not_know_its_columns_may_lack_some_and_one_that_breaks_off_is_bad_data(

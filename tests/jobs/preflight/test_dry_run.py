@@ -5,7 +5,6 @@ import pytest
 from jobs.actions.queueing import queue_job
 from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE, EngineEnvironmentError
 from jobs.machine.hardware import GIB, Gpu
-from jobs.preflight import dry_run
 from jobs.preflight.dry_run import describe_plan, plan_run
 from jobs.preflight.machine_fit import check_machine, check_run_overrides, checked_config
 from jobs.preflight.resolution import resolve
@@ -54,12 +53,6 @@ def test_each_presets_dry_run_tells_settings_command_memory_and_disk(name, tmp_p
     assert list(tmp_path.iterdir()) == []
 
 
-def test_dry_run_of_fine_tuning_tells_the_settings_of_verls_sft_trainer(tmp_path):
-    plan = plan_run(verl_spec("paper-sft"), tmp_path)
-    assert {f"model.path={plan.spec['model']['source']}", "optim.lr_scheduler_type=cosine"} <= set(plan.settings)
-    assert plan.memory is None
-
-
 @pytest.mark.parametrize(
     "word",
     [
@@ -77,16 +70,6 @@ def test_only_settings_beside_what_fine_tuning_decides_are_left_to_the_user(word
     assert refused.value.fields == ("verl.overrides",)
     beside = 'verl.overrides=["optim.lr_scheduler_args={}", "model.use_liger=True"]'
     check_run_overrides(apply_settings(spec, [beside]))
-
-
-def test_dry_run_of_the_embedded_engine_has_no_settings_of_verl_and_shows_the_first_prompt(tmp_path):
-    plan = plan_run(load_preset("chains-exgrpo"), tmp_path)
-    assert (plan.settings, plan.config, plan.memory) == ([], None, None)
-    assert plan.prompt is not None
-    assert plan.prompt.startswith("Q")
-    text = describe_plan(plan)
-    assert "# verl's settings" not in text
-    assert f"\n{plan.prompt}\n" in text
 
 
 def test_dry_run_names_a_missing_file_and_goes_on(tmp_path):
@@ -109,13 +92,6 @@ def test_sampling_settings_without_do_sample_are_noticed(tmp_path, settings, is_
     (folder / "generation_config.json").write_text(json.dumps(settings))
     plan = plan_run(apply_settings(load_preset("chains-exgrpo"), [f"model.source={folder}"]), tmp_path)
     assert any("do_sample" in notice for notice in plan.notices) is is_noticed
-
-
-def test_a_run_on_a_cluster_is_started_there(tmp_path):
-    spec = parse_spec({"engine": "verl", "verl": {"ray": {"address": "http://127.0.0.1:8265"}}}, "test")
-    plan = plan_run(spec, tmp_path)
-    assert plan.command[0] == "python"
-    assert any("Ray cluster at http://127.0.0.1:8265" in notice for notice in plan.notices)
 
 
 def test_problems_that_verls_environment_finds_refuse_the_run(tmp_path, fake_environment):
@@ -172,13 +148,3 @@ def test_more_than_one_machine_needs_a_cluster(monkeypatch):
     check_machine(machine_spec(8, num_nodes=2, ray={"address": "http://127.0.0.1:8265"}))
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
     check_machine(machine_spec(8, num_nodes=2))
-
-
-@pytest.mark.parametrize(("has_units", "words"), [(True, "processor has units for bfloat16"), (False, "in float32:")])
-def test_a_plan_of_the_embedded_engine_says_in_which_numbers_the_model_is_computed(
-    has_units, words, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(dry_run, "uses_bfloat16", lambda _: has_units)
-    monkeypatch.setattr(dry_run, "list_gpus", list)
-    spec = load_preset("qwen-0.5b").model_copy(update={"engine": "embedded"})
-    assert words in describe_plan(plan_run(spec, tmp_path))

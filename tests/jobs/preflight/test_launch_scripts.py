@@ -79,24 +79,6 @@ def test_a_script_that_is_started_in_the_wrong_place_says_what_it_needs(script, 
     assert words in checked.stderr
 
 
-def test_a_script_without_its_checkout_names_the_folder_and_the_variable(script, tmp_path):
-    gone = tmp_path / "gone"
-    ran = subprocess.run(
-        ["bash"], input=script(preset(num_nodes=1), ScriptKind.SHELL), capture_output=True, text=True, check=False,
-        env={"EXGRPO_FOLDER": str(gone)},
-    )  # fmt: skip
-    assert ran.returncode == 2
-    assert ran.stderr.startswith(f"{gone}: ")
-    assert ran.stderr.count("\n") == 1
-
-
-def test_line_for_ray_names_the_cluster_and_the_shell_script(script):
-    line = script(preset(ray={"address": "http://10.0.0.5:8265"}), ScriptKind.RAY)
-    assert line.startswith("ray job submit --address http://10.0.0.5:8265 ")
-    assert line.endswith(" -- bash paper-ExGRPO.sh\n")
-    assert "--address http://HEAD:8265" in script(preset(), ScriptKind.RAY)
-
-
 def test_embedded_engine_is_no_job_for_ray_and_what_no_machine_can_run_has_no_script(script, tmp_path):
     run = RunDirectory.create(tmp_path / "runs", load_preset("chains-exgrpo"))
     started = apply_settings(preset(), [f"waits_for={run.run_id}", f"model.source={run.run_id}@last"])

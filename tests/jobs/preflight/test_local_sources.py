@@ -66,14 +66,6 @@ def test_every_local_file_of_a_specification_is_named_absolutely(folder):
     assert absolute.external_experience == data
 
 
-@pytest.mark.usefixtures("folder")
-def test_missing_file_of_trajectories_is_refused_whatever_its_name():
-    algorithm = ExGRPOConfig(uses_external_experience=True)
-    with pytest.raises(SpecError) as refused:
-        with_absolute_sources(TrainSpec(external_experience=Path("gone"), algorithm=algorithm))
-    assert refused.value.fields == ("external_experience",)
-
-
 SMALL = {"num_questions": 2, "num_held_out": 1}
 
 
@@ -186,17 +178,3 @@ def test_rows_of_benchmarks_and_of_hub_data_that_were_loaded_before_are_checked_
     assert any("some/Sums: 1 of the 3 " in notice for notice in check_rows(spec))
     with pytest.raises(SpecError, match="has 3 usable questions, expected 9"):
         check_rows(parse_spec(content | {"data": hub | {"num_questions": 8}}, "test"))
-
-
-def test_published_cases_are_refused_or_noticed(shared_dir):
-    cases = shared_dir / "cases" / "data"
-    for name, text in (("half_an_emoji", "row 2, prompt, content"), ("gold_nan", "row 4, reward_model.ground_truth")):
-        with pytest.raises(SpecError, match=rf"^data.source: {name}.jsonl, {text}: "):
-            check(cases / f"{name}.jsonl", None, **SMALL)
-    both = {"num_questions": 2, "num_held_out": 0}
-    assert check(cases / "same_question_with_a_space.jsonl", None, **both) == [
-        "same_question_with_a_space.jsonl: 4 rows hold 2 questions; equal rows were merged."
-    ]
-    assert check(cases / "system_messages.jsonl", None, **both) == [
-        "system_messages.jsonl: 2 questions have a system message, which the template paper does not use."
-    ]

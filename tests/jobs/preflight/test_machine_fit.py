@@ -173,14 +173,3 @@ def test_a_copy_of_the_model_is_shared_by_as_many_gpus_as_divide_its_heads_and_m
     assert fits == sizes
     sequence = f"{ACTOR}.ulysses_sequence_parallel_size={gpus + 1}"
     assert refuses(check_parallelism, spec(1, sequence)) == ("verl.overrides",)
-
-
-def test_sequences_in_no_parts_are_refused():
-    spec = apply_settings(load_preset("paper-exgrpo"), [f"verl.overrides=[{ACTOR}.ulysses_sequence_parallel_size=0]"])
-    assert refuses(check_parallelism, spec) == ("verl.overrides",)
-
-
-def test_a_dry_run_refuses_a_model_that_cannot_be_shared(tmp_path):
-    spec = apply_settings(load_preset("paper-exgrpo"), ["verl.tensor_parallel=8"])
-    mistakes = [item.mistake for item in resolve(spec, tmp_path, is_quick=True).refusals if not item.is_local]
-    assert [mistake.fields for mistake in mistakes] == [("verl.tensor_parallel",)]

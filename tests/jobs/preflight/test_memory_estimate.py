@@ -7,7 +7,6 @@ from jobs.engines.embedded.sampling import MAX_LOGITS
 from jobs.preflight import memory_estimate
 from jobs.preflight.disk_estimate import estimate_resources
 from jobs.preflight.memory_estimate import (
-    ASSUMED_GPU_BYTES,
     OVERHEAD_BYTES,
     estimate_memory,
     estimate_peak,
@@ -22,7 +21,6 @@ from tests.jobs.engines.tiny_models import build_policy
 SMOLLM2 = ModelShape(
     hidden=576, intermediate=1536, layers=30, heads=9, kv_heads=3, vocabulary=49152, is_tied=True, context=8192
 )  # fmt: skip
-MEASURED = {"full": 3.353e9, "lora": 2.133e9}
 """Peaks of two steps of SFT on SmolLM2-135M-Instruct: 3 responses of 64 tokens to prompts of 54 tokens."""
 
 ADAPTERS = {"model": {"lora": {"rank": 16, "alpha": 32}}}
@@ -44,12 +42,6 @@ def three_responses(lora: dict | None, **algorithm: float):
         "sft": {},
     }
     return parse_spec(content, "test")
-
-
-@pytest.mark.parametrize("kind", MEASURED)
-def test_estimate_is_within_a_fifth_of_what_was_measured(kind):
-    spec = three_responses({"rank": 16} if kind == "lora" else None)
-    assert estimate_peak(SMOLLM2, spec) == pytest.approx(MEASURED[kind], rel=0.2)
 
 
 @pytest.mark.parametrize(("preset", "changes", "measured"), MEASURED_RUNS)
@@ -128,20 +120,6 @@ def test_adapters_are_all_that_has_gradients_and_a_kl_penalty_keeps_no_second_mo
     assert estimate.optimizer == adapters * 8 // 2
     assert estimate.weights - plain.weights == adapters * 4 // 2 + 2 * adapters // 2 * 2
     assert estimate.rollout_weights == plain.rollout_weights
-
-
-@pytest.mark.parametrize("name", ["paper-exgrpo", "paper-llama-base", "paper-qwen2.5-math-1.5b"])
-def test_the_papers_runs_fit_on_its_eight_gpus_of_80_gib(name):
-    spec = load_preset(name)
-    estimate = estimate_memory(model_shape(spec.model.source), spec)
-    # A tenth is left for what the estimate does not know.
-    assert estimate.update < 0.9 * ASSUMED_GPU_BYTES
-    assert estimate.rollout < 0.9 * ASSUMED_GPU_BYTES
-
-
-def test_a_7b_model_does_not_fit_on_one_gpu_of_80_gib():
-    spec = apply_settings(load_preset("paper-exgrpo"), ["verl.gpus_per_node=1"])
-    assert estimate_memory(model_shape(spec.model.source), spec).update > ASSUMED_GPU_BYTES
 
 
 def test_gpus_that_only_generate_hold_no_training_state():

@@ -11,7 +11,7 @@ from jobs.preflight.resolution import RunRefusedError, resolve
 from jobs.runs.lookup import CommandError
 from jobs.specs.base import ValidationBenchmark
 from jobs.specs.settings import apply_settings
-from jobs.specs.train import SpecError, TrainSpec, load_preset, load_spec
+from jobs.specs.train import TrainSpec, load_preset
 from tests.jobs.evaluation.tiny_evaluations import save_tiny_model
 
 BAD_SPECS = {
@@ -95,25 +95,6 @@ def test_a_chat_template_that_the_model_lacks_is_missed_before_the_run(runs_root
         "data.template",
         "validation.benchmarks.math500.template",
     ]
-
-
-def test_data_of_ones_own_asks_for_a_model_in_dry_run_file_and_form(runs_root, tmp_path):
-    data = tmp_path / "my.jsonl"
-    data.write_text('{"data_source": "a"}\n')
-    expected = "model.source: expected a folder, GGUF file or hub name"
-    words = ["train", "--preset", "chains-exgrpo", "--set", f"data.source={data}", "--runs-root", str(runs_root)]
-    for word in ("--dry-run", "--detach"):
-        result = CliRunner().invoke(app, [*words, word])
-        assert (result.exit_code != 0, expected in " ".join(result.output.split())) == (True, True), result.output
-    content = load_preset("chains-exgrpo").model_dump(mode="json")
-    content["data"]["source"] = str(data)
-    with pytest.raises(SpecError, match=expected) as of_form:
-        requests.check(content)
-    assert of_form.value.fields == ("model.source",)
-    path = tmp_path / "mine.yaml"
-    path.write_text(f"extends: chains-exgrpo\ndata: {{source: {data}}}\n")
-    with pytest.raises(SpecError, match=expected):
-        load_spec(path)
 
 
 def test_notices_on_schedule_and_rows_are_told_by_dry_run_and_form(runs_root, tmp_path):

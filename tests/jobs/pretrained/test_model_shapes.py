@@ -83,12 +83,6 @@ def test_an_odd_configuration_is_refused_in_one_sentence_and_has_no_shape(tmp_pa
     assert "\n" not in str(refused.value)
 
 
-def test_what_is_no_decoder_or_no_model_has_no_shape(tmp_path):
-    (tmp_path / "config.json").write_text("{}")
-    assert model_shape(str(tmp_path)) is None
-    assert model_shape("no model of this name!") is None
-
-
 @pytest.mark.parametrize("name", [name for name in preset_names() if name.startswith(("paper-", "qwen-"))])
 def test_every_papers_preset_fits_into_its_models_context(name):
     spec = load_preset(name)

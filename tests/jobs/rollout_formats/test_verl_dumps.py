@@ -7,7 +7,7 @@ import pytest
 from exgrpo_core.recording.rows import Message
 from jobs.rollout_formats import verl_dumps
 from jobs.rollout_formats.formats import UnknownRolloutsError, find_format
-from jobs.rollout_formats.source import PART_SIZE, RolloutSource, SourceChangedError
+from jobs.rollout_formats.source import RolloutSource, SourceChangedError
 
 
 def line(question: int, rollout: int, score: object, step: int = 1, **fields) -> str:
@@ -51,11 +51,6 @@ def test_rows_that_are_written_later_are_read_once_and_a_line_without_its_end_la
     file.write_text(line(0, 0, 1.0))
     with pytest.raises(SourceChangedError):
         read(again)
-
-
-def test_a_long_step_comes_in_parts(tmp_path):
-    (tmp_path / "3.jsonl").write_text("".join(line(0, number, 1.0, 3) for number in range(PART_SIZE + 1)))
-    assert [(part.step, len(part.trajectories)) for part in read(RolloutSource(tmp_path))] == [(3, PART_SIZE), (3, 1)]
 
 
 @pytest.mark.parametrize(

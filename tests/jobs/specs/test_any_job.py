@@ -4,7 +4,7 @@ from jobs.actions import run_actions
 from jobs.actions.queueing import queue_job
 from jobs.runs import lookup
 from jobs.runs.directory import RunDirectory
-from jobs.specs.any_job import load_any_spec, loop_name, parse_any_spec, shape_mistakes
+from jobs.specs.any_job import load_any_spec, parse_any_spec, shape_mistakes
 from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec, ServerSpec
 from jobs.specs.train import DataSpec, ModelSpec, SpecError, TrainSpec, dump_spec
 
@@ -49,10 +49,6 @@ def test_evaluation_has_the_papers_sampling_and_a_server_may_sample_from_less_th
     server = ServerSpec(address="http://127.0.0.1:8000/v1", model="m")
     content = CONTENT | {"generator": "server", "server": server.model_dump(), "top_p": 0.95}
     assert parse_any_spec(content, "form").top_p == 0.95
-
-
-def test_loop_is_named_by_the_engine_of_a_training_run_and_by_the_kind_of_other_jobs():
-    assert (loop_name(TrainSpec()), loop_name(EVALUATION)) == ("embedded", "eval")
 
 
 def test_run_directory_and_commands_give_a_training_specification_only_of_a_training_run(tmp_path):

@@ -39,17 +39,3 @@ def test_mistakes_of_fields_and_of_rules_over_several_are_told_at_once():
 )
 def test_rule_that_a_wrong_field_has_a_part_in_waits_until_that_is_mended_and_names_all_its_fields(content, fields):
     assert mistakes(content).keys() == {fields}
-
-
-@pytest.mark.parametrize(
-    ("content", "sentence"),
-    [
-        ({"optim": {"learning_rate": "fast"}}, "optim.learning_rate: expected a number, got 'fast'"),
-        ({"num_steps": 0}, "num_steps: expected at least 1, got 0"),
-        ({"num_steps": None}, "num_steps: expected a whole number, got nothing"),
-        ({"data": {"requires_think_end": "maybe"}}, "data.requires_think_end: expected true or false, got 'maybe'"),
-        ({"model": {"source": ""}}, "model.source: expected 1 or more characters, got ''"),
-    ],
-)
-def test_a_sentence_says_what_was_expected_and_what_came(content, sentence):
-    assert [*mistakes(content).values()] == [sentence]

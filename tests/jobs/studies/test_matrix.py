@@ -1,6 +1,5 @@
 import pytest
 
-from jobs.specs.train import SpecError
 from jobs.studies.definition import Scale, load_study, study_names
 from jobs.studies.matrix import RunKey, key_from_tags, spec_of, wanted_keys
 
@@ -23,12 +22,6 @@ def test_every_cell_makes_a_specification_unlike_others_and_of_the_model_and_dat
         assert (spec.model, spec.data) == (baseline.model, baseline.data)
 
 
-def test_seeds_come_one_after_the_other_over_all_cells():
-    study = load_study("repo")
-    keys = wanted_keys(study, Scale.CHAINS, study.cells, 2)
-    assert [(key.seed, key.cell) for key in keys] == [(0, "exgrpo-re"), (0, "repo"), (1, "exgrpo-re"), (1, "repo")]
-
-
 def test_a_seed_sets_sampling_and_experience_management():
     study = load_study("ablations")
     spec = spec_of(study, RunKey("ablations", Scale.CHAINS, "rho-25", 3))
@@ -44,30 +37,6 @@ def test_tags_tell_which_run_it_is_and_fit_the_rule_for_tags():
             assert max(len(tag) for tag in key.tags) <= 40
 
 
-@pytest.mark.parametrize("tags", [(), ("study:ablations",), ("study:a", "scale:moon", "cell:b", "seed:1")])
-def test_other_tags_are_no_run_of_a_study(tags):
-    assert key_from_tags(tags) is None
-
-
-def test_both_units_of_sigma_stand_as_rows_of_their_own():
-    study = load_study("sensitivity")
-    spreads = {
-        cell.name: spec_of(study, RunKey(study.name, Scale.PAPER, cell.name, 0)).algorithm.bucket_spread
-        for cell in study.cells
-    }
-    for row in study.tables[0].rows[1:]:
-        rate, counts = row.cells
-        assert spreads[counts] == spreads[rate] / 8
-
-
-def test_an_unknown_cell_and_one_without_a_recipe_for_the_scale_are_refused():
-    with pytest.raises(SpecError) as refused:
-        load_study("repo").cell("x")
-    assert refused.value.fields == ("--cells",)
-    with pytest.raises(LookupError):
-        spec_of(load_study("main-table"), RunKey("main-table", Scale.CHAINS, "luffy-exgrpo", 0))
-
-
 def test_a_grid_has_a_cell_for_each_method_and_combination_of_values():
     study = load_study("crossover")
     assert len(study.cells) == 10 * 5 * 2 * 3
@@ -77,12 +46,3 @@ def test_a_grid_has_a_cell_for_each_method_and_combination_of_values():
     spec = spec_of(study, RunKey(study.name, Scale.CHAINS, cell.name, 0))
     assert (spec.model.demonstrator_errors, spec.data.num_questions, spec.data.modulus) == (3.0, 512, 100)
     assert (spec.algorithm.rollouts_per_question, spec.algorithm.retired, spec.num_steps) == (4, "redraw", 157)
-
-
-def test_seeds_use_the_warm_models_in_turn():
-    study = load_study("crossover")
-    keys = wanted_keys(study, Scale.CHAINS, [study.cells[0]], None)
-    assert len(keys) == 24
-    assert [spec_of(study, key).model.warm_seed for key in keys[:4]] == [0, 1, 2, 0]
-    assert spec_of(load_study("repo"), RunKey("repo", Scale.CHAINS, "repo", 1)).model.warm_seed == 1
-    assert spec_of(load_study("repo"), RunKey("repo", Scale.PAPER, "repo", 1)).model.warm_seed == 0

@@ -5,8 +5,8 @@ from collections import Counter
 import pytest
 from pydantic import ValidationError
 
-from jobs.studies.definition import Claim, PaperRow, PaperTable, Reference, Study, load_study, number_of, study_names
-from jobs.studies.numbers import disagreements, find_value, number_rows, setting_gains
+from jobs.studies.definition import PaperRow, PaperTable, Study, load_study, number_of, study_names
+from jobs.studies.numbers import disagreements, number_rows, setting_gains
 from tests.jobs.studies.paper_source import SourceTable, read_tables
 
 TABLES_WITHOUT_STUDY = ("tab:python-rules",)
@@ -84,11 +84,6 @@ def test_the_only_averages_beyond_rounding_are_gpg_zero_out_of_distribution():
     assert notes == {("GPG-Zero", "OOD Avg.")}
 
 
-def test_the_text_on_easy_questions_differs_from_its_table_by_a_tenth():
-    (found,) = disagreements(load_study("code-analysis"))
-    assert (found.row, found.printed, found.expected) == ("Easy", 11.6, 11.5)
-
-
 def test_headline_gains_are_means_over_six_settings_luffy_included():
     study = load_study("headline-gains")
     gains = setting_gains(study)
@@ -97,30 +92,6 @@ def test_headline_gains_are_means_over_six_settings_luffy_included():
     means = {column: sum(item.gains[column] for item in gains) / 6 for column in study.gain_columns}
     assert {column: round(mean, 1) for column, mean in means.items()} == {"ID gain": 3.5, "OOD gain": 7.6}
     assert disagreements(study) == []
-
-
-def test_without_luffy_the_headline_would_not_hold_and_a_claim_of_its_own_needs_no_table():
-    study = load_study("headline-gains")
-    changed = study.model_copy(update={"gains": tuple(gain for gain in study.gains if "LUFFY" not in gain.setting)})
-    assert [disagreement.column for disagreement in disagreements(changed)] == ["ID gain", "OOD gain", "OOD gain"]
-    claim = Claim(row="r", column="c", value="+3.0", quote="+3.0")
-    assert disagreements(Study(name="s", title="t", question="q", cells=(), claims=(claim,))) == []
-
-
-def test_numbers_keep_sign_unit_and_decimals():
-    rows = {(row.group, row.row, row.column): row for row in number_rows(load_study("replay-overhead"))}
-    overhead = rows["Qwen2.5-Math-1.5B", "Overhead", "Peak Step (s)"]
-    assert (overhead.value, overhead.printed) == (-10.1, "-10.1%")
-    assert rows["Qwen2.5-Math-7B", "On-Policy", "RAM"].value is None
-    assert rows["Qwen2.5-Math-7B", "ExGRPO", "Peak Step (s)"].printed == "256.00"
-    assert rows["", "Qwen2.5-Math-7B ExGRPO", "stored trajectories"].value == 202011
-
-
-def test_a_cell_is_found_by_its_names_and_a_wrong_name_is_refused():
-    names = {"study": "ablations", "table": "tab:ablation", "row": "On-Policy"}
-    assert find_value(Reference(column="Avg.", **names)) == 45.3
-    with pytest.raises(LookupError):
-        find_value(Reference(column="Avg.", group="nowhere", **names))
 
 
 def test_a_row_of_the_wrong_width_or_that_names_no_cell_is_refused():

@@ -9,7 +9,7 @@ from jobs.runs.lookup import CommandError
 from jobs.specs.evaluation import EvalSpec
 from jobs.studies.definition import Scale, load_study
 from jobs.studies.matrix import RunKey
-from jobs.studies.running import PendingRun, estimate_hours, start, stop_all
+from jobs.studies.running import PendingRun, start, stop_all
 from tests.jobs.studies.recorded import record_run
 
 pytestmark = pytest.mark.slow
@@ -59,9 +59,3 @@ def test_runs_at_the_papers_scale_are_followed_by_their_scores(tmp_path, monkeyp
     assert stop_all(tmp_path, STUDY, Scale.CHAINS) == 0
     assert stop_all(tmp_path, STUDY, Scale.PAPER) == 2
     assert stop_all(tmp_path, STUDY, Scale.PAPER) == 0
-
-
-def test_the_papers_main_run_is_estimated_at_some_hundreds_of_gpu_hours():
-    keys = [RunKey("main-table", Scale.PAPER, cell, 0) for cell in ("exgrpo", "on-policy")]
-    assert estimate_hours(STUDY, keys[:1]) == pytest.approx(207, abs=10)
-    assert estimate_hours(STUDY, keys) == pytest.approx(2 * estimate_hours(STUDY, keys[:1]))

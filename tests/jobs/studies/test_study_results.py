@@ -17,10 +17,6 @@ def exact_power(num_seeds, effect, level):
     return stats.nct.sf(limit, degrees, shift) + stats.nct.cdf(-limit, degrees, shift)
 
 
-def test_a_difference_of_one_standard_deviation_needs_ten_seeds():
-    assert plan_seeds(2.0, 2.0, 1).num_seeds == 10
-
-
 @pytest.mark.parametrize("effect", [0.4, 0.7, 1.0, 2.0])
 @pytest.mark.parametrize("num_comparisons", [1, 9])
 def test_the_number_is_within_a_seed_or_two_percent_of_the_exact_one(effect, num_comparisons):

@@ -41,11 +41,6 @@ def test_a_base_is_a_preset_a_file_or_fields(write, tmp_path):
         assert (cell.name, cell.own.changes["num_steps"]) == ("base", 9)
 
 
-def test_a_seed_that_is_listed_twice_counts_once_and_a_file_may_have_any_name(write):
-    study = sweeps.sweep_of_file((path := write(over={"seed": [3, 3]})).rename(path.with_name("My Rates.yaml")))
-    assert (study.name, study.num_seeds, study.seeds) == ("my-rates", 1, (3,))
-
-
 @pytest.mark.parametrize(
     ("changes", "name"),
     [

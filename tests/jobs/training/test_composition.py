@@ -138,14 +138,6 @@ def test_run_without_a_whole_checkpoint_does_not_start_over(copied):
         train(run)
 
 
-def test_missing_data_file_and_model_are_named(tmp_path, model):
-    data = {"source": str(tmp_path / "gone.parquet"), "template": "compact"}
-    with pytest.raises(TrainingError, match=r"gone\.parquet"):
-        train(new_run(tmp_path, model, data=data))
-    with pytest.raises(TrainingError, match=r"model\.source"):
-        train(new_run(tmp_path, tmp_path / "no-model"))
-
-
 def test_trajectories_of_a_column_join_the_groups_of_their_questions(tmp_path, model):
     algorithm = json.loads(new_run(tmp_path, model).spec_path.read_text())["algorithm"]
     algorithm |= {"uses_external_experience": True, "experience_ratio": 0.0, "max_response_tokens": 64}

@@ -92,17 +92,6 @@ def test_a_question_carries_prompt_answer_and_origin(tmp_path):
     }
 
 
-def test_equal_rows_become_one_question_and_a_notice(tmp_path):
-    path = write_lines(tmp_path / "expanded.jsonl", [*ROWS, ROWS[1], ROWS[1]])
-    questions, rows = encode_rows(read_rows(source(path)), source(path), TOKENIZER, 200)
-    assert len(questions) == 6
-    assert [q.metadata["num_rows"] for q in questions] == [1, 3, 1, 1, 1, 1]
-    assert rows.notices == [
-        "expanded.jsonl: 8 rows hold 6 questions; equal rows were merged.",
-        "expanded.jsonl: 6 questions have a system message, which the template compact does not use.",
-    ]
-
-
 def test_a_system_message_that_a_chat_template_leaves_out_is_counted_and_one_that_it_shows_is_not(tmp_path):
     path = source(write_lines(tmp_path / "a.jsonl", ROWS), template=TemplateName.CHAT)
     notices = []
@@ -152,24 +141,12 @@ def test_control_tokens_of_the_model_in_a_row_are_refused_and_think_tags_are_not
         encode_rows(read_rows(path), path, tokenizer, 200)
 
 
-def test_how_many_questions_are_used_is_said(tmp_path):
-    asked = source(write_lines(tmp_path / "a.jsonl", ROWS), num_questions=2)
-    notices = encode_rows(read_rows(asked), asked, TOKENIZER, 200)[1].notices
-    assert "a.jsonl: 2 of 6 questions are used, as data.num_questions and data.num_held_out say." in notices
-
-
 def test_questions_of_a_benchmark_that_are_trained_on_are_counted(tmp_path):
     questions = load(write_lines(tmp_path / "a.jsonl", ROWS))
     asked = load(write_lines(tmp_path / "b.jsonl", [row("What is  1+3?", "4"), row("What is 9+3?", "12")]))
     assert leak_notices(questions, {"mine": asked, "none": asked[1:]}) == [
         "validation.benchmarks.mine: 1 of 2 questions are trained on too."
     ]
-
-
-def test_rows_that_contradict_each_other_are_refused(tmp_path):
-    path = write_lines(tmp_path / "a.jsonl", [*ROWS, row("What is 1+3?", "7")])
-    with pytest.raises(DataError, match=r"a.jsonl, row 7, reward_model.ground_truth: .* row 2"):
-        load(path)
 
 
 GOLD = "row 2, reward_model.ground_truth: "
@@ -272,11 +249,3 @@ def test_answers_of_choice_benchmarks_are_choices_and_others_as_declared(tmp_pat
     assert [q.metadata["answer_kind"] for q in load(path)] == ["choice", "math", "math"]
     assert [q.metadata["answer_kind"] for q in load(path, answer_kind="choice")] == ["choice"] * 3
     assert [q.answer for q in load(path)] == ["B", "B", "4"]
-
-
-def test_arc_challenge_is_read_whole(shared_dir):
-    questions = read_rows(source(shared_dir / "data/benchmarks/arc_c.parquet"))
-    assert questions.notices == []
-    assert len(questions.rows) == len({item.question_id for item in questions.rows}) == 1172
-    assert {item.answer_kind for item in questions.rows} == {"choice"}
-    assert sum(item.answer.isdigit() for item in questions.rows) == 22

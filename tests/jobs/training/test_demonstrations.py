@@ -6,13 +6,11 @@ import pytest
 
 from exgrpo_core.config import ExGRPOConfig
 from jobs.runs.control import TrainingError
-from jobs.specs.settings import apply_settings
-from jobs.specs.train import DataSpec, ModelSpec, TrainSpec, load_preset
+from jobs.specs.train import DataSpec, ModelSpec, TrainSpec
 from jobs.tasks.chains.demonstrators import make_tokenizer
 from jobs.tasks.chains.question_set import make_questions
 from jobs.training.data_rows import DataError
-from jobs.training.demonstrations import encode_response, load_external, read_demonstrations, read_external
-from jobs.training.run_data import open_data
+from jobs.training.demonstrations import encode_response, load_external, read_external
 from tests.jobs.training.format_tokenizer import make_format_tokenizer
 
 pytestmark = pytest.mark.slow
@@ -142,20 +140,3 @@ def test_half_of_a_character_in_a_response_is_named_by_its_row(tmp_path):
     spec, questions = hub_data(tmp_path, "7", "\ud83d")
     with pytest.raises(DataError, match=r"row 2, target: holds half"):
         read_external(spec, questions, TOKENIZER)
-
-
-def test_demonstrations_of_the_papers_preset_have_one_think_tag(shared_dir, chat_model):
-    spec = load_preset("paper-sft")
-    spec = apply_settings(
-        spec,
-        [
-            f"data.source={shared_dir / 'cases/data/demonstrations_with_think.jsonl'}", f"model.source={chat_model}",
-            "data.num_questions=3", "data.num_held_out=0", "algorithm.batch_size=3", "algorithm.mini_batch_size=3",
-            "sft.response_column=target", "verl.gpus_per_node=1",
-        ],
-    )  # fmt: skip
-    questions, _ = open_data(spec).encode(WRITER)
-    texts = [
-        WRITER.decode([*item.prompt_ids, *item.token_ids]) for item in read_demonstrations(spec, questions, WRITER)
-    ]
-    assert [text.split("Assistant: ")[-1].count("<think>") for text in texts] == [1, 1, 1]

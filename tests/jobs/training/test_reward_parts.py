@@ -77,17 +77,6 @@ def test_parts_that_cannot_be_are_refused(rewards, field):
     assert set(refused.value.fields) == {field}
 
 
-@pytest.mark.parametrize("engine", ["embedded", "verl"])
-def test_several_parts_need_continuous_rewards_on_both_engines(engine):
-    data = {"source": "word_problems", "rewards": {"answer": 1.0, "format": 0.2}}
-    several = {"engine": engine, "model": {"source": "mine"}, "data": data}
-    continuous = several | {"algorithm": {"reward_kind": "continuous", "start_pass_rate": None}}
-    assert parse_spec(continuous, "test").data.rewards == {"answer": 1.0, "format": 0.2}
-    with pytest.raises(SpecError) as refused:
-        parse_spec(several, "test")
-    assert refused.value.fields == ("data.rewards",)
-
-
 MODULE = "tests.jobs.training.outside_rewards"
 SHORTNESS, ODD = f"{MODULE}:shortness", f"{MODULE}:odd"
 

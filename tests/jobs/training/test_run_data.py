@@ -11,18 +11,15 @@ from exgrpo_core.run_files.trajectory_file import read_questions
 from jobs.engines.verl_ray.reward import compute_score, describe_question
 from jobs.grading.reward_function import Response
 from jobs.grading.rewards import TASKS, BuiltInTask
-from jobs.judging.items import JudgedItem
-from jobs.judging.judge_loop import judge_item
 from jobs.recording.event_reader import EventReader
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.specs.settings import apply_settings
-from jobs.specs.train import SpecError, parse_spec
+from jobs.specs.train import parse_spec
 from jobs.tasks.questions import build_question
 from jobs.tasks.word_problems.oracle import judge_response
 from jobs.tasks.word_problems.story import Story
 from jobs.training.composition import run_sft, run_training
-from jobs.training.data_rows import DataError
 from jobs.training.demonstrations import read_demonstrations
 from jobs.training.run_data import log_first_prompt, open_data, open_reward
 from tests.faults.small_training import StepControl
@@ -164,39 +161,3 @@ def test_a_model_is_fine_tuned_on_demonstrations_with_the_threads_asked_for(tmp_
     assert batch.faults == []
     assert [event["step"] for event in batch.events if event["kind"] == "step"] == [1, 2]
     assert threads == [2]
-
-
-def test_the_oracle_as_a_judge_names_the_class_of_the_first_fault(chat_model):
-    [question, *_], _, _ = questions_of(spec_of(chat_model), chat_model)
-    details = dict(question.metadata)
-
-    def verdict(text):
-        found = judge_item(JudgedItem("1", details["question"], text, details=details))
-        return found.outcome.value, found.reason, tuple(issue.value for issue in found.issues)
-
-    assert verdict("7 + 7 = 15. \\boxed{1}")[0] == "invalid"
-    assert verdict("hm") == ("unjudged", "unreadable", ())
-    assert judge_item(JudgedItem("1", "", "", details={"data_source": "word_problems"})).reason == "no_word_problem"
-
-
-def test_word_problems_have_one_to_six_operations_unless_said_otherwise_and_as_many_as_there_are():
-    model = {"model": {"source": "mine"}}
-    spec = parse_spec(model | {"data": {"source": "word_problems"}}, "test")
-    assert (spec.data.min_operations, spec.data.max_operations) == (1, 6)
-    assert parse_spec(model | {"data": spec.data.model_dump()}, "test").data == spec.data
-    with pytest.raises(SpecError) as refused:
-        parse_spec(model | {"data": {"source": "word_problems", "max_operations": 7}}, "test")
-    assert refused.value.fields == ("data.max_operations",)
-    data = {"source": "word_problems", "max_operations": 1, "number_size": "small", "num_questions": 5000}
-    with pytest.raises(DataError, match="num_questions, num_held_out"):
-        open_data(parse_spec(model | {"data": data}, "test")).encode(None)
-
-
-def test_equal_questions_are_not_both_trained_on_and_held_out(shared_dir, chat_model, caplog):
-    source = shared_dir / "cases" / "data" / "same_question_with_a_space.jsonl"
-    data = {"source": str(source), "num_questions": None, "num_held_out": 1}
-    [training], [held_out], _ = questions_of(spec_of(chat_model, data=data), chat_model)
-    assert training.metadata["question"].split() != held_out.metadata["question"].split()
-    assert "4 rows hold 2 questions; equal rows were merged" in caplog.text
-    with pytest.raises(DataError, match=r"expected more than data.num_held_out \(2\)"):
-        questions_of(spec_of(chat_model, data=data | {"num_held_out": 2}), chat_model)

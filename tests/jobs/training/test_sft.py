@@ -10,7 +10,7 @@ from jobs.engines.embedded.model import load_policy
 from jobs.engines.embedded.update import OptimSettings
 from jobs.runs.control import RunStatus, TrainingError
 from jobs.runs.directory import RunDirectory
-from jobs.specs.train import SpecError, load_preset, parse_spec
+from jobs.specs.train import SpecError, parse_spec
 from jobs.tasks.chains.demonstrators import make_tokenizer
 from jobs.tasks.chains.oracle import judge_response
 from jobs.tasks.chains.question_set import read_problem
@@ -163,10 +163,3 @@ def test_settings_that_fine_tuning_cannot_follow_are_refused(changes, field):
     with pytest.raises(SpecError) as refused:
         parse_spec(SPEC | changes, "test")
     assert refused.value.fields[0] == field
-
-
-def test_presets_fine_tune_what_their_reinforcement_trains():
-    for name, counterpart in (("chains-sft", "chains-on-policy"), ("paper-sft", "paper-on-policy")):
-        tuned, trained = load_preset(name), load_preset(counterpart)
-        assert tuned.sft is not None
-        assert (tuned.model, tuned.data) == (trained.model, trained.data)

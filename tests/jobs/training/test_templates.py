@@ -37,18 +37,6 @@ def test_the_question_is_put_in_once_and_nothing_else_is_replaced():
     assert "Be brief." not in prompt
 
 
-@pytest.mark.parametrize(
-    ("name", "prompt"),
-    [
-        (TemplateName.PAPER_LLAMA_BASE, "User: 2+3?\nAnswer: Let's think step by step.\n"),
-        (TemplateName.COMPACT, "2+3?\n"),
-        (TemplateName.NONE, "2+3?"),
-    ],
-)
-def test_short_templates(name, prompt):
-    assert render_prompt(name, [{"role": "user", "content": "2+3?"}]) == prompt
-
-
 def test_a_tokenizer_without_a_template_is_refused():
     with pytest.raises(FieldError):
         render_chat_prompt(MESSAGES, make_tokenizer())

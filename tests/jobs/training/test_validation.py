@@ -93,13 +93,6 @@ def evaluations_of(run):
     return [event for event in EventReader(run).read(max_steps=10).events if event["kind"] == "evaluation"]
 
 
-def test_validation_waits_for_its_interval(spec, tmp_path):
-    run = RunDirectory.create(tmp_path / "runs", spec)
-    for step in (1, 2, 3, 4):
-        validate(spec, run, step)
-    assert [event["step"] for event in evaluations_of(run)] == [2, 4]
-
-
 def test_a_benchmark_is_sampled_as_its_entry_says(spec, tmp_path):
     benchmarks = {
         "mine": {"source": "mine.jsonl", "samples_per_question": 2, "temperature": 0.0},

@@ -45,15 +45,6 @@ def test_the_ends_of_the_unit_interval_fall_on_possible_tokens(point, monkeypatc
     assert draw(logits).token_ids.tolist() == [1 if point == 0.0 else 2]
 
 
-def test_draws_and_their_scores_are_the_same_in_chunks(monkeypatch):
-    logits = torch.randn(50, 9)
-    whole = draw(logits)
-    monkeypatch.setattr(sampling, "MAX_LOGITS", 9 * 7)
-    chunked = draw(logits)
-    torch.testing.assert_close(chunked.entropies, whole.entropies)
-    torch.testing.assert_close(chunked.log_probs, logits.log_softmax(-1).gather(-1, chunked.token_ids[:, None])[:, 0])
-
-
 def test_a_large_vocabulary_is_scored_as_in_float64_and_drawn_as_often_as_it_should():
     size = 50_001
     logits = torch.zeros(1, size)

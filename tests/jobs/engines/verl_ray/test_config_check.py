@@ -15,14 +15,13 @@ import pytest
 
 from exgrpo_core.verl_plugin.settings import DECIDED, REQUIRED
 from jobs.engines.verl_ray.overrides_from_spec import READ, UNREAD
-from jobs.engines.verl_ray.sft_overrides import SFT_UNREAD, sft_run_overrides
+from jobs.engines.verl_ray.sft_overrides import SFT_UNREAD
 from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
 from jobs.preflight.dry_run import plan_run
 from jobs.preflight.machine_fit import config_name, run_overrides
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import SpecError, TrainSpec, load_preset, parse_spec, preset_names
 from tests.conftest import REPOSITORY
-from tests.verl_on_cpu import on_cpu
 
 config_check = pytest.importorskip("exgrpo_core.verl_plugin.config_check", reason="needs the verl environment")
 pytestmark = [pytest.mark.slow, pytest.mark.verl]
@@ -45,14 +44,6 @@ def test_every_preset_makes_a_configuration_that_verl_knows(name):
     assert config["data"]["train_batch_size"] == spec.algorithm.batch_size
     assert config["trainer"]["default_local_dir"] == f"{RUN}/verl" + ("/sft" if spec.sft else "")
     assert config["trainer"]["total_training_steps"] == spec.num_steps
-
-
-def test_settings_without_a_gpu_and_of_a_resume_are_known_too():
-    config = compose(parse_spec({"engine": "verl", "model": {"device": "cpu"}, "verl": on_cpu(1)}, "test"))
-    assert config["actor_rollout_ref"]["actor"]["strategy"] == "fsdp2"
-    spec = apply_settings(load_preset("paper-sft"), ["engine=verl", "model.device=cpu"])
-    words = sft_run_overrides(spec, RUN, resume_path=RUN / "resume" / "global_step_700")
-    assert config_check.check(words, config_name(spec))["problem"] == ""
 
 
 @pytest.mark.parametrize("num_gpus", [1, 8])

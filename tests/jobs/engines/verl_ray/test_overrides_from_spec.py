@@ -36,32 +36,6 @@ def test_the_papers_hyperparameters_reach_verl():
     assert values["actor_rollout_ref.rollout.val_kwargs.temperature"] == "0.6"
 
 
-def test_grpo_normalises_and_takes_the_mean_over_a_trajectorys_own_tokens():
-    values = settings(verl_spec(algorithm={"normalize_by_std": True, "loss_aggregation": "token_mean"}))
-    assert values["algorithm.norm_adv_by_std_in_grpo"] == "True"
-    assert values["actor_rollout_ref.actor.loss_agg_mode"] == "seq-mean-token-mean"
-    assert values["actor_rollout_ref.actor.loss_scale_factor"] == "null"
-
-
-def test_adapters_reach_verl_and_servers_get_them_merged():
-    lora = {"rank": 4, "alpha": 8, "target_modules": ["q_proj", "down_proj"]}
-    values = settings(verl_spec(model={"source": "a/b", "lora": lora}, seed=2**40 + 3))
-    model = "actor_rollout_ref.model"
-    assert (values[f"{model}.lora_rank"], values[f"{model}.lora_alpha"]) == ("4", "8")
-    assert values[f"{model}.target_modules"] == "[q_proj,down_proj]"
-    assert values[f"{model}.lora.merge"] == "True"
-    # A seed beyond those of numpy is made smaller.
-    assert values["actor_rollout_ref.rollout.seed"] == values["actor_rollout_ref.actor.fsdp_config.seed"] == "3"
-    assert not [name for name in settings(verl_spec()) if "lora" in name]
-
-
-def test_evaluations_checkpoints_and_resuming_are_left_to_the_training_loop():
-    values = settings(verl_spec())
-    assert values["trainer.default_local_dir"] == f"'{RUN}/verl'"
-    names = ("trainer.val_before_train", "trainer.test_freq", "trainer.save_freq", "trainer.resume_mode")
-    assert [values[name] for name in names] == ["False", "-1", "-1", "disable"]
-
-
 def test_answers_are_graded_by_this_project_and_never_by_verls_math_graders():
     values = settings(verl_spec(data={"requires_think_end": True}))
     assert values["+reward.custom_reward_function.reward_kwargs.requires_think_end"] == "True"
@@ -76,18 +50,6 @@ def test_continuous_rewards_come_from_a_reward_model_on_gpus_of_its_own():
     assert values["reward.custom_reward_function.name"] == "score_by_model"
     assert values["reward.reward_model.enable_resource_pool"] == "True"
     assert (values["trainer.n_gpus_per_node"], values["reward.reward_model.n_gpus_per_node"]) == ("7", "1")
-
-
-def test_own_overrides_come_last():
-    spec = verl_spec(verl={"overrides": ["trainer.logger=[console,wandb]", "reward.num_workers=7"]})
-    assert verl_overrides(spec, RUN)[-2:] == ["trainer.logger=[console,wandb]", "reward.num_workers=7"]
-
-
-def test_upper_clip_limit_reaches_verl():
-    assert settings(verl_spec())["actor_rollout_ref.actor.clip_ratio_high"] == "0.2"
-    higher = settings(verl_spec(algorithm={"fresh_objective": "clip", "clip_epsilon_high": 0.28}))
-    assert higher["actor_rollout_ref.actor.clip_ratio_high"] == "0.28"
-    assert higher["actor_rollout_ref.actor.clip_ratio_low"] == "0.2"
 
 
 def test_rollouts_ahead_are_generated_on_as_many_more_gpus():

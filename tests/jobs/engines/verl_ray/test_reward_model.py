@@ -3,7 +3,7 @@ import json
 import pytest
 
 from exgrpo_core.errors import EngineError
-from jobs.engines.verl_ray.reward import conversation_text, score_by_model
+from jobs.engines.verl_ray.reward import score_by_model
 from tests.http_server import Answer, answering
 
 pytestmark = pytest.mark.slow
@@ -69,14 +69,3 @@ def test_an_answer_without_a_score_is_an_error(server, answer):
 def test_a_server_that_is_gone_is_an_error():
     with pytest.raises(EngineError, match="does not answer"):
         score_by_model("exgrpo", "x", "", EXTRA_INFO, "a/model", "127.0.0.1:9", Tokenizer())
-
-
-def test_without_the_questions_own_text_the_prompt_is_scored(server):
-    score_by_model("exgrpo", "x", "", {"metadata": {}, "prompt_text": "p"}, "m", server.address, Tokenizer())
-    assert server.asked[1]["input"] == "user:p|assistant:x"
-
-
-def test_a_template_without_a_start_token_stays_whole():
-    tokenizer = Tokenizer()
-    tokenizer.bos_token = None
-    assert conversation_text("q", "r", tokenizer).startswith("<s>")

@@ -24,7 +24,6 @@ from tests.jobs.engines.verl_ray.runs import (
 )
 from tests.verl_on_cpu import GENERATOR_VARIABLE, STUCK
 
-SNAPSHOT = "step-00000004/experience/buffer.snapshot"
 CHAINS = ("a+3", "a*2b-1", "a-4")
 
 pytestmark = [pytest.mark.verl, pytest.mark.slow, pytest.mark.timeout(3600)]
