@@ -6,8 +6,7 @@ from typer.testing import CliRunner
 from bench import synthetic_runs
 from bench.synthetic_runs import SyntheticRunsError, SyntheticSize, add_synthetic_runs
 from db.connections.opening import find_difference, open_database
-from db.queries import lineage, metrics, runs, trajectory_list
-from db.rows.trajectories import TrajectoryFacets
+from db.queries import metrics, runs
 from db.tables import models
 from jobs.runs.attempts import write_outcome
 from jobs.runs.control import RunStatus
@@ -52,22 +51,6 @@ def test_made_up_runs_have_the_asked_size_and_say_what_they_are(database, templa
         with database.read() as connection:
             names = set(connection.exec_driver_sql("SELECT indexname FROM pg_indexes").scalars())
         assert "steps_pkey" in names
-
-
-def test_what_happened_to_trajectories_goes_with_them(database, template):
-    add_synthetic_runs(database, template, SyntheticSize(1, 16, 160), lambda _said: None)
-    run_id = "synthetic-00001"
-    snippets = trajectory_list.list_snippets(database, TrajectoryFacets(run_id=run_id), limit=1000)
-    for table in (models.replays, models.buffer_changes, models.selections, models.candidates):
-        assert count(database, table, 2) == 2 * count(database, table, 1)
-    newest = snippets[0]
-    assert newest.step == 16
-    assert lineage.get_question(database, run_id, newest.question_index).prompt_text.startswith("Q")
-    searched = trajectory_list.count_trajectories(database, TrajectoryFacets(run_id=run_id, words="trajectory"))
-    assert searched == len(snippets)
-    counts = trajectory_list.count_facets(database, TrajectoryFacets(run_id=run_id))
-    assert counts["is_correct"][True] == sum(row.reward >= 1.0 for row in snippets)
-    assert counts["is_replayed"][True] == sum(row.num_replays > 0 for row in snippets)
 
 
 @pytest.fixture

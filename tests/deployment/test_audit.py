@@ -62,11 +62,6 @@ def test_a_service_that_knows_no_advisories_was_not_asked(pip_audit, capsys, kno
     assert "Nothing was audited." in capsys.readouterr().err
 
 
-def test_a_service_that_cannot_be_reached_is_said_in_one_sentence(capsys):
-    assert main("false") == 2
-    assert "Nothing was audited." in capsys.readouterr().err
-
-
 def test_every_accepted_advisory_has_a_reason_and_a_day(tmp_path):
     assert isinstance(accepted_advisories(ACCEPTED, TODAY), dict)
     (tmp_path / "accepted.toml").write_text('[[accepted]]\nid = "PYSEC-1"\nuntil = 2999-01-01\n')

@@ -67,11 +67,6 @@ def test_what_nothing_names_is_found(source, expected):
     assert without_caller({Path("jobs/a.py"): source, Path("jobs/b.py"): "from jobs.a import forgotten"}, "") == []
 
 
-def test_a_function_of_the_same_name_elsewhere_is_no_caller():
-    modules = {Path("jobs/a.py"): "def count(): ...", Path("jobs/b.py"): "def count(): ...\ncount()"}
-    assert without_caller(modules, "") == ["jobs/a.py: count"]
-
-
 def test_new_python_is_checked_before_git_tracks_it(tmp_path):
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
     for name in (".gitignore", "new.py", "ignored.py", "model.gguf"):

@@ -2,21 +2,12 @@
 
 import re
 
-import pytest
-
 from tests.house.verl_names import FOLDER, awaited, imported, sources, table
 
 
 def test_it_has_every_name_that_is_imported_or_awaited_and_no_other():
     used = {name for tree in sources().values() for name in (*imported(tree).values(), *awaited(tree))}
     assert {use.name for use in table()} == used
-
-
-@pytest.mark.parametrize("use", table(), ids=lambda use: f"{use.name}-{use.how}")
-def test_its_members_stand_in_the_source(use):
-    text = "\n".join(path.read_text() for path in FOLDER.glob("*.py"))
-    used = r"\.{0}\b|def {0}\b|\b{0} =|\b{0}:|hasattr\([\w.]+, \"{0}\""
-    assert [name for name in use.members if not re.search(used.format(name), text)] == []
 
 
 def test_each_assignment_to_what_is_verls_is_called_a_patch():

@@ -2,9 +2,7 @@
 
 import json
 import re
-import ssl
 
-import httpx2
 import pytest
 
 from jobs.runs.control import INTERRUPTED
@@ -44,20 +42,6 @@ def test_a_service_can_do_nothing_but_its_work(project):
     write = "touch /srv/exgrpo/new || echo refused"
     user, *rest = project.podman("exec", project.container("workbench"), "sh", "-c", f"{program}; {write}").split()
     assert (user, set(rest)) == ("1000", {"0" * 16, "1", "refused"})
-
-
-def test_people_sign_in_through_tls_with_the_token_which_no_log_holds(project):
-    authority = project.podman("exec", project.container("proxy"), "cat", "/data/caddy/pki/authorities/local/root.crt")
-    trust = ssl.create_default_context(cadata=authority)
-    with httpx2.Client(verify=trust, headers={"Host": HOST_NAME}, trust_env=False, timeout=60) as client:
-        asked = {"sni_hostname": HOST_NAME}
-        assert client.get("https://127.0.0.1/", extensions=asked).status_code == 403
-        welcome = client.get(f"https://127.0.0.1/?token={TOKEN}", extensions=asked)
-        assert "; Secure" in welcome.headers["set-cookie"]
-        cookie = welcome.headers["set-cookie"].partition(";")[0]
-        page = client.get("https://127.0.0.1/", headers={"Cookie": cookie}, extensions=asked)
-        assert (page.status_code, "<title>ExGRPO Workbench</title>" in page.text) == (200, True)
-    assert TOKEN not in project.logs()
 
 
 def test_a_run_is_launched_from_the_page(project, browser):  # noqa: F811 - a fixture

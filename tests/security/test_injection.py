@@ -73,13 +73,6 @@ def test_what_is_typed_reaches_no_statement_and_changes_no_table(filled):
     assert tables(database) == before
 
 
-def test_a_search_finds_what_it_names_and_wild_cards_are_letters(filled):
-    database, _ = filled
-    assert [row.run_id for row in list_runs(database, RunFilter(words="run-1"))] == ["run-1"]
-    assert list_runs(database, RunFilter(words="r%1")) == []
-    assert list_runs(database, RunFilter(words="run_1")) == []
-
-
 def test_commands_for_a_cluster_hold_no_word_that_a_shell_would_obey():
     for form in (form for form in FORMS if "\0" not in form):
         command = ["sh", "-c", shell_command("printf", "%s", form)]

@@ -15,16 +15,6 @@ def record(database, tmp_path):
     return partial(record_scores, database, tmp_path / "runs")
 
 
-def test_score_is_the_mean_over_questions_with_an_error_clustered_over_them(database, record):
-    run_id = record(event([4, 0, 2]))
-    rows = {row.scheme: row for row in list_scores(database, run_id=run_id)}
-    assert rows["paper"].score == pytest.approx(0.5)
-    # Rates 1, 0, 0.5: standard deviation 0.5, over the root of three questions.
-    assert rows["paper"].standard_error == pytest.approx(0.5 / math.sqrt(3))
-    assert (rows["paper"].metric, rows["paper"].num_questions, rows["paper"].source_step) == ("Avg@4", 3, 50)
-    assert rows["training"].outcomes == {"timeout": 1}
-
-
 def test_means_of_reward_parts_are_beside_the_scores_and_empty_where_none_was_asked_for(database, record):
     with_parts = record(event([4, 0, 2], reward_parts={"format": 0.75, "mine:reward": -1.5}))
     without = record(event([4, 0, 2], benchmark="amc"))
@@ -36,13 +26,6 @@ def test_means_of_reward_parts_are_beside_the_scores_and_empty_where_none_was_as
 def test_benchmark_recorded_by_two_attempts_counts_once(database, record):
     run_id = record(event([4, 0, 2]), times=2)
     assert len(list_scores(database, run_id=run_id)) == 2
-
-
-def test_scores_are_found_by_the_run_that_they_are_of(database, record):
-    record(event([1]))
-    other = record(event([1], source_run_id="run-2"))
-    assert [row.run_id for row in list_scores(database, source_run_id="run-2", scheme="paper")] == [other]
-    assert len(list_scores(database, scheme="paper")) == 2
 
 
 def test_score_says_how_its_checkpoint_was_chosen(database, record):
@@ -200,12 +183,6 @@ def test_average_is_left_out_where_benchmarks_have_different_seeds(database, rec
         "aime24",
         "amc",
     ]
-
-
-def test_items_are_those_that_differ_won_first(database, record):
-    first, second = ((("aime24", record(event(counts))),) for counts in ([0, 4, 2, 1], [4, 0, 2, 2]))
-    items = list_items(database, first, second, "paper", "aime24")
-    assert [(item.question_id, item.difference) for item in items] == [("q0", 1.0), ("q3", 0.25), ("q1", -1.0)]
 
 
 def test_evaluations_without_a_common_benchmark_or_question_have_no_rows(database, record):

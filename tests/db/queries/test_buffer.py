@@ -1,4 +1,3 @@
-import math
 from collections import Counter
 
 import pytest
@@ -11,7 +10,6 @@ from jobs.specs.train import RecordingSpec
 from tests.db.conftest import KINDS
 from tests.db.queries.conftest import NUM_STEPS
 from tests.db.recorded_runs import ingest_run, new_run, record_attempt
-from tests.db.table_contents import buffer_changes
 from tests.step_reports import make_questions, make_report
 
 K = BufferEventKind
@@ -33,28 +31,6 @@ def test_buckets_are_listed_by_step_and_thinned_out_on_request(recorded_run):
     assert buffer.bucket_grid(database, recorded, max_steps=None) == rows
 
 
-def test_changes_are_recorded_in_the_order_in_which_they_happened(recorded_run):
-    expected = [
-        (step, change.kind.value, change.question_index, change.trajectory_id, change.bucket_from, change.bucket_to)
-        for step in range(1, NUM_STEPS + 1)
-        for change in make_report(step).buffer_events
-    ]
-    assert buffer_changes(*recorded_run) == expected
-
-
-def test_candidates_show_their_scores_and_which_one_was_chosen(recorded_run):
-    database, recorded = recorded_run
-    rows = buffer.candidates(database, recorded, 5)
-    selections = sorted(make_report(5).selections, key=lambda selection: selection.question_index)
-    assert len(rows) == sum(selection.entropies.size for selection in selections) == 4
-    for selection, item in zip(selections, [rows[:2], rows[2:]], strict=True):
-        assert [row.trajectory_id for row in item] == selection.trajectory_ids.tolist()
-        assert [row.entropy for row in item] == selection.entropies.tolist()
-        assert [row.is_chosen for row in item] == [False, True]
-        assert math.isnan(item[0].score)
-        assert {row.bucket for row in item} == {2}
-
-
 def tell(report):
     report.buffer_events = [BufferEvent(*event) for event in STORY.get(report.step, [])]
 
@@ -74,15 +50,6 @@ def stored_run(request, new_database, tmp_path_factory):
     ingest_run(database, child)
     yield database, run.run_id
     database.close()
-
-
-@pytest.mark.parametrize(
-    ("step", "buckets", "retired"),
-    [(0, {}, set()), (2, {1: 2, 2: 3}, set()), (4, {1: 5}, {2, 9}), (6, {1: 5, 3: 1}, {2, 9})],
-)
-def test_state_at_a_step_tells_buckets_and_the_retired(stored_run, step, buckets, retired):
-    state = buffer.state_at(*stored_run, step)
-    assert (state.buckets, state.retired) == (buckets, retired)
 
 
 @pytest.mark.parametrize(
@@ -114,17 +81,6 @@ def test_branch_holds_what_its_parent_stored_until_it_retires_it(stored_run):
     assert buffer.count_by_rollout_step(database, "child", 4) == {2: 1}
     assert buffer.state_at(database, "child", 2).buckets == {1: 2, 2: 3}
     assert buffer.state_at(database, "child", 9).buckets == {2: 3}
-
-
-def test_scores_come_with_their_bucket_and_choice(stored_run):
-    database, run_id = stored_run
-    rows = buffer.scores_by_bucket(database, run_id, 5, 5)
-    expected = [
-        (selection.bucket, pytest.approx(float(selection.entropies[i])), i in selection.chosen)
-        for selection in sorted(make_report(5).selections, key=lambda drawn: drawn.question_index)
-        for i in range(2)
-    ]
-    assert [(row.bucket, row.entropy, row.is_chosen) for row in rows] == expected
 
 
 def test_buffered_questions_tell_text_stored_and_replays(stored_run):

@@ -7,24 +7,10 @@ from db.queries.cases import find_cases, list_case_sets, saved_cases, sets_of_ru
 from db.rows.chains_of_thought import CaseSetRow, SavedCase
 from db.rows.runs import UnknownRunError
 from tests.db.queries.test_judging import ingest_job, job_of_votes
-from tests.db.recorded_chains import CODE_TEXT, Response, Step, record_steps
+from tests.db.recorded_chains import Response, Step, record_steps
 from tests.db.recorded_runs import ingest_run
 
 AT = datetime(2026, 11, 21, tzinfo=UTC)
-WRONG = Response(0.9, is_correct=False)
-
-
-def test_the_correct_responses_of_lowest_and_highest_entropy_of_a_step_are_set_side_by_side(database, tmp_path):
-    group = [
-        Response(0.2), Response(0.1, is_valid=True), WRONG, Response(0.5, is_valid=False, has_code=True),
-    ]  # fmt: skip
-    ingest_run(database, record_steps(tmp_path, [Step({2: group})]))
-    [case] = find_cases(database, "trained")
-    assert (case.low.trajectory_id, case.high.trajectory_id) == (1, 3)
-    assert case.high.text == CODE_TEXT
-    assert (case.low.is_valid, case.high.is_valid, case.high.reward, case.high.has_code) == (True, False, 1.0, True)
-    assert (case.question, case.truth, case.question_index, case.step, case.attempt) == ("Q2", "9", 2, 1, 1)
-    assert case.high.entropy == pytest.approx(0.5)
 
 
 def test_a_case_whose_verdicts_differ_comes_before_a_wider_gap_and_a_question_comes_once(database, tmp_path):

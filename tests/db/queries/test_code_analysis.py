@@ -80,14 +80,6 @@ def test_a_judges_verdicts_take_the_oracles_place(database, tmp_path):
     assert [point.is_valid for point in entropy_points(database, "trained", "voted").points] == [False, True, None]
 
 
-def test_what_a_later_attempt_did_again_does_not_count(database, tmp_path):
-    run = record_steps(tmp_path, [Step({0: [Response(0.1)]}), Step({0: [Response(0.2)]})])
-    record_steps(tmp_path, [Step({0: [Response(0.7, has_code=True)]})], first_step=2)
-    ingest_run(database, run)
-    lines = {(line.group, line.has_code): line.num_trajectories for line in code_lines(database, "trained")}
-    assert (lines["all", False], lines["all", True]) == (1, 1)
-
-
 def test_rules_and_parser_are_counted_by_what_texts_hold(database, tmp_path):
     group = [Response(has_code=None, text="print(3)"), Response(is_correct=False, has_code=True), Response()]
     ingest_run(database, record_steps(tmp_path, [Step({0: group})]))

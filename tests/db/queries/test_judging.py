@@ -135,15 +135,6 @@ def test_right_answers_are_listed_by_what_their_verdicts_are(judged):
     }  # fmt: skip
 
 
-def test_a_row_shows_every_verdict_beside_the_others(judged):
-    row = get_verdicts(judged, "trained", 2, "voted")
-    assert (row.by_judge, row.oracle, row.user) == (True, True, None)
-    assert (row.num_valid, row.num_invalid, row.num_unjudged) == (2, 1, 0)
-    silent = get_verdicts(judged, "trained", 3, "voted")
-    assert (silent.by_judge, silent.num_unjudged, silent.reason) == (None, 1, "no_box")
-    assert get_verdicts(judged, "trained", 99) is None
-
-
 def test_an_order_is_over_all_verdicts_equal_ones_newest_first_and_unknown_ones_last(judged):
     names = {"question": "question_index", "entropy": "mean_entropy", "code": "has_code", "verdict": "by_judge",
              "judge": "by_judge"}  # fmt: skip

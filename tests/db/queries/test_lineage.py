@@ -1,6 +1,5 @@
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from db.queries import lineage
@@ -12,7 +11,6 @@ from tests.step_reports import make_questions, make_report
 
 STORED, QUESTION = 0, 4
 """The first trajectory of the first step, and its question."""
-BEHAVIOR = -np.ones(3, dtype=np.float32)
 
 
 def tell_a_story(report):
@@ -64,18 +62,6 @@ def test_lineage_tells_birth_moves_scores_replays_and_retirement_in_order(replay
     assert {row.step for row in lineage.lineage(database, run_id, STORED, QUESTION, 6)} == {3, 5, 7}
 
 
-def test_group_has_its_fresh_members_and_the_replayed_one_last(replayed_run):
-    database, run_id = replayed_run
-    members = lineage.group_members(database, run_id, 5, QUESTION)
-    assert [(member.trajectory_id, member.is_replayed) for member in members][-1] == (STORED, True)
-    assert members[-1].rollout_step == 1
-    assert members[-1].text.startswith("trajectory number0 of step1")
-    question = make_report(2).groups[0].question.index
-    plain = lineage.group_members(database, run_id, 2, question)
-    assert [member.text for member in plain] == [item.text for item in make_report(2).groups[0].trajectories]
-    assert [m.advantage for m in plain] == pytest.approx(list(make_report(2).groups[0].advantages[: len(plain)]))
-
-
 def test_of_a_long_text_a_group_has_the_beginning(replayed_run, monkeypatch):
     database, run_id = replayed_run
     whole = lineage.group_members(database, run_id, 5, QUESTION)
@@ -83,20 +69,3 @@ def test_of_a_long_text_a_group_has_the_beginning(replayed_run, monkeypatch):
     begun = lineage.group_members(database, run_id, 5, QUESTION)
     assert [member.text for member in begun] == [member.text[:10] for member in whole]
     assert [member.num_characters for member in begun] == [len(member.text) for member in whole]
-
-
-def test_question_is_read_and_its_attempts_are_counted_by_run_and_step(replayed_run):
-    database, run_id = replayed_run
-    row = lineage.get_question(database, run_id, QUESTION)
-    assert (row.question_id, row.answer) == ("id0004", "5")
-    attempted = lineage.attempts_at_question(database, row.question_id)
-    groups = [
-        (step, group)
-        for step in range(1, 9)
-        for group in make_report(step).groups
-        if group.trajectories[0].question_index == QUESTION
-    ]
-    assert [(row.step, row.num_rollouts, row.num_correct) for row in attempted] == [
-        (step, len(group.trajectories), sum(item.reward == 1 for item in group.trajectories)) for step, group in groups
-    ]
-    assert {row.model for row in attempted} == {"chains-warm"}

@@ -70,16 +70,6 @@ def test_notices_are_those_of_the_newest_steps_that_gave_one(database, tmp_path)
     assert metrics.step_notices(database, row.run_id, limit=2) == [(16, "left out 16"), (12, "left out 12")]
 
 
-def test_evaluations_have_a_standard_error_over_questions(recorded_run):
-    database, recorded = recorded_run
-    rows = metrics.list_evaluations(database, recorded)
-    assert [(row.step, row.question_set, row.num_questions) for row in rows] == [(4, "held_out", 3), (8, "held_out", 3)]
-    # Of 8 samples 0, 4 and 4 were correct: rates 0, .5 and .5, mean 1/3, standard deviation .2887, over sqrt(3).
-    assert rows[0].avg_at_n == pytest.approx(1 / 3)
-    assert rows[0].standard_error == pytest.approx(0.288675 / math.sqrt(3), rel=1e-5)
-    assert rows[0].pass_at_n == pytest.approx(2 / 3)
-
-
 def recorded(database, tmp_path, values_of_step, steps):
     run = new_run(tmp_path)
 

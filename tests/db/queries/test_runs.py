@@ -24,9 +24,7 @@ from db.rows.runs import UnknownRunError
 from db.tables import models
 from db.tables.column_types import one_of
 from jobs.specs.train import TrainSpec
-from tests.db.queries.conftest import NUM_STEPS
 from tests.db.recorded_runs import ingest_run, new_run, record_attempt, register
-from tests.step_reports import make_report
 
 EMPTY = [
     *((question, ("none",), []) for question in (
@@ -62,22 +60,6 @@ def test_an_empty_database_answers_every_question(database):
 def test_an_unknown_run_is_refused_where_an_empty_answer_would_mislead(database, question):
     with pytest.raises(UnknownRunError):
         question(database, "none")
-
-
-def test_a_run_row_says_what_the_run_is_and_how_far_it_got(recorded_run):
-    database, recorded = recorded_run
-    row = runs.get_run(database, recorded)
-    assert (row.name, row.status, row.method, row.engine) == ("a run", "finished", "ExGRPO", "embedded")
-    assert (row.model, row.dataset, row.preset) == ("chains-warm", "chains", None)
-    assert (row.step, row.num_steps, row.attempt, row.health) == (NUM_STEPS, 50, 1, ())
-    assert row.created_at <= row.started_at <= row.ended_at == row.last_event_at
-    expected = [make_report(step).metrics["reward/pass_at_1"] for step in range(1, NUM_STEPS + 1)]
-    assert row.pass_at_1_curve == pytest.approx(expected)
-    assert row.last_pass_at_1 == pytest.approx(expected[-1])
-    assert row.last_avg_at_n == pytest.approx((0 + 4 + 3) / 24)
-    assert row.seconds_per_step == pytest.approx(0.25)
-    assert runs.list_runs(database) == [row]
-    assert runs.run_spec(database, recorded)["num_steps"] == 50
 
 
 def test_queries_take_more_ids_than_a_statement_has_parameters(recorded_run):

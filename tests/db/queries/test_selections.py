@@ -35,19 +35,6 @@ def rescore(scores):
     return change
 
 
-def test_selections_come_with_their_replays(database, tmp_path):
-    run_id = recorded(database, tmp_path)
-    assert selections.steps_with_selections(database, run_id) == [2, 3, 4, 5]
-    rows = selections.list_selections(database, run_id, 4)
-    expected = replays_of(4)
-    assert [row.question_index for row in rows] == [entry.experience.question_index for entry in expected]
-    for row, item in zip(rows, expected, strict=True):
-        assert row.chosen_trajectory_id == row.replayed_trajectory_id == item.experience.trajectory_id
-        assert row.mean_entropy == pytest.approx(float(item.entropies.mean()))
-        assert row.file.endswith("step-00000004.parquet")
-        assert row.rollout_file is None
-
-
 @pytest.mark.parametrize(
     ("scores", "is_wrong"), [([0.4, 0.5], True), ([0.5, 0.5], False), ([0.9, 0.5], False), ([np.nan] * 2, False)]
 )

@@ -92,12 +92,6 @@ def test_counts_of_words_stop_at_the_bound_and_others_are_exact(two_runs, monkey
     assert trajectory_list.count_trajectories(two_runs, TrajectoryFacets(words="trajectory")) == 11
 
 
-def test_unknown_run_has_no_trajectories(two_runs):
-    where = TrajectoryFacets(run_id="none", words="step1")
-    assert trajectory_list.list_snippets(two_runs, where) == []
-    assert trajectory_list.count_trajectories(two_runs, where) == 0
-
-
 def test_snippet_is_one_line_around_the_first_word_found():
     text = "begin " + "filler\n" * 100 + "needle end"
     assert trajectory_list.snippet_of(text, "").startswith("begin filler filler")
