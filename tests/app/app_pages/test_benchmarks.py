@@ -4,7 +4,6 @@ import re
 import pytest
 
 from app.formats import literal
-from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
 from jobs.preflight.benchmark_look import keep_benchmark_file, look_at_benchmark
 from jobs.runs.directory import list_run_directories
 from jobs.runs.journal import Journal, JournalKind
@@ -69,26 +68,6 @@ def test_scheme_tables_and_search_come_from_the_address(open_page):
 
 
 @pytest.mark.usefixtures("scored_shared")
-def test_two_models_are_compared_with_intervals_and_items(open_page):
-    page = open_page("benchmarks", first="eval-early", second="eval-late", on="math500")
-    rows = {row["Benchmark"]: row for row in tables(page)[0].value.to_dict("records")}
-    assert rows["MATH-500"]["Difference"] == pytest.approx(40.0)
-    assert rows["MATH-500"]["From"] < 40.0 < rows["MATH-500"]["To"]
-    assert (rows["MATH-500"]["Won"], rows["MATH-500"]["Lost"]) == (200, 0)
-    assert rows["ID Avg."]["Difference"] == pytest.approx(40.0, abs=0.3)
-    assert has_text(page, "200 won, 0 lost")
-    assert has_text(page, "cover other questions and other samples, not another training run of the first")
-
-
-@pytest.mark.usefixtures("scored_shared")
-def test_several_models_of_a_side_are_training_seeds(open_page):
-    page = open_page("benchmarks", first="eval-early,eval-late", second="eval-late", on="math500")
-    assert has_text(page, "not another training run of the second")
-    rows = {row["Benchmark"]: row for row in tables(page)[0].value.to_dict("records")}
-    assert (rows["MATH-500"]["First"], rows["MATH-500"]["Difference"]) == (pytest.approx(40.0), pytest.approx(20.0))
-
-
-@pytest.mark.usefixtures("scored_shared")
 def test_item_of_the_address_shows_both_answers_until_it_or_another_model_closes_it(open_page):
     page = open_page("benchmarks", first="eval-early", second="eval-late", on="math500", item="q100")
     answers = [element.value for element in page.code]
@@ -142,19 +121,6 @@ def test_evaluation_is_queued_and_what_is_not_allowed_is_refused(runs_root, open
     (choice,) = spec.benchmarks
     assert (choice.name, choice.num_questions, choice.samples_per_question) == ("math500", 5, 2)
     assert spec.reward_parts == ("format", "answer")
-
-
-def test_benchmark_of_ones_own_has_a_table_and_is_compared(scored_runs, open_page):
-    scored.record_own_benchmark(scored_runs)
-    page = open_page("benchmarks", first="eval-own-early", second="eval-own-late", on="sums")
-    assert "Your benchmarks" in texts(page)
-    papers, measured = [element.proto.body for element in page.get("html") if "<table" in element.proto.body]
-    assert "My &lt;sums&gt;" in measured
-    assert re.search(r"Llama3.1-8B Instruct.*On-Policy", measured, re.DOTALL)
-    assert "50.0" in measured
-    assert "sums" not in papers
-    (row,) = tables(page)[0].value.to_dict("records")
-    assert (row["Benchmark"], row["Won"]) == ("sums", 1)
 
 
 ROWS = '{"problem": "1+1?", "answer": 2}\n{"problem": "2+2?", "answer": 4}\n'
@@ -221,18 +187,6 @@ def test_a_file_of_the_papers_questions_serves_their_benchmarks(runs_root, tmp_p
     assert (look.papers, look.num_questions) == (("aime24",), 30)
 
 
-def test_generator_vllm_says_that_no_environment_has_it_and_what_makes_one(runs_root, open_page, monkeypatch, tmp_path):
-    monkeypatch.delenv(VERL_PYTHON_VARIABLE, raising=False)
-    monkeypatch.setattr("jobs.machine.engine_environments.PROJECT_ROOT", tmp_path)
-    page = open_page("benchmarks", start="true", target="owner/model")
-    sentence = "no environment has vLLM; make one with"
-    assert has_text(page, sentence)
-    page.selectbox(key="evaluate-generator").set_value("vllm")
-    page = send(page, target="owner/model", questions=5)
-    assert [text for text in texts(page) if text.startswith(rf"generator\: {sentence}")]
-    assert not list_run_directories(runs_root)
-
-
 @pytest.mark.usefixtures("scored_shared")
 def test_scores_over_the_number_of_answers_are_drawn_for_the_models_and_the_difficulty_of_the_address(open_page):
     page = open_page("benchmarks", curves="true", of="math500", over="eval-early,eval-late")
@@ -291,18 +245,6 @@ def test_samples_of_an_evaluation_are_filtered_by_grade_and_opened_one_after_the
     page.button(key="next-item").click().run()
     assert "Question c" in texts(page)
     assert page.button(key="next-item").disabled
-
-
-@pytest.mark.usefixtures("answered")
-def test_two_evaluations_of_a_benchmark_stand_side_by_side_where_the_first_alone_is_right(open_page):
-    page = open_page("run", run="eval-own-early", view="Samples", beside="eval-own-late")
-    assert listed(page) == [("a?", 100, 0)]
-    filters = next(group for group in page.get("button_group") if group.label == "Questions")
-    assert filters.options == ["A right, B wrong (1)", "A wrong, B right (2)", "All (3)"]
-    filters.set_value("A wrong, B right").run()
-    assert listed(page) == [("b?", 0, 50), ("c?", 50, 100)]
-    page = open_page("run", run="eval-own-early", view="Samples", beside="eval-own-late", item="a")
-    assert {"A: early: 100.0% correct", "B: late: 0.0% correct"} <= {*texts(page)}
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 import pytest
 
-from app import theme
-from tests.app import recorded, scored
+from tests.app import recorded
 from tests.app.charts import figures
 from tests.app.page_texts import has_text, tables
 
@@ -10,29 +9,6 @@ pytestmark = pytest.mark.slow
 
 def frame(page, column):
     return next(element.value for element in tables(page) if column in element.value.columns)
-
-
-@pytest.mark.usefixtures("recorded_shared")
-def test_two_finished_runs_have_curves_scores_differences_and_costs(open_page):
-    page = open_page("compare", runs="run-finished,run-on-policy")
-    assert len(figures(page)) == 8
-    scores = frame(page, "Steps")
-    assert list(scores["Run"]) == ["exgrpo whole", "on-policy whole"]
-    assert list(scores["Method"]) == ["ExGRPO", "Dr.GRPO"]
-    assert round(scores["Gain"][0], 1) == 18.8
-    assert "algorithm.experience_ratio" in set(frame(page, "Field")["Field"])
-    assert page.multiselect(key="runs-choice").value == ["run-finished", "run-on-policy"]
-    assert not any(picker.proto.select_all for picker in page.multiselect)
-    costs = frame(page, "Avg. step, s")
-    assert list(costs["Method"]) == ["ExGRPO", "Dr.GRPO"]
-    assert list(costs["Avg. step, s"]) == [0.25, 0.25]
-    assert costs["Files, MB"][0] == 2.0
-    assert costs["Files, MB"].isna()[1]
-    assert list(costs["Fresh rollouts"]) == [256.0 * 30] * 2
-    assert costs["Fresh questions"][0] == 16 - 8.0
-    assert costs["Of on-policy"][1] == 100.0 * 256 / (16 * 8)
-    assert costs["Overhead"][0] == "+0.0% / +0.0% / +0.0%"
-    assert costs["Overhead"].isna()[1]
 
 
 @pytest.mark.usefixtures("recorded_shared")
@@ -67,16 +43,3 @@ def test_runs_and_metrics_are_chosen_and_what_is_not_there_is_named_and_left_out
     assert page.query_params["runs"] == "run-finished,run-failed"
     assert list(frame(page, "Steps")["Run"]) == ["exgrpo whole", "too fast"]
     assert has_text(page, "have the same settings")
-
-
-def test_scores_of_the_runs_checkpoints_are_drawn_over_the_number_of_answers(runs_root, open_page):
-    scored.record_all(runs_root)
-    recorded.record(runs_root, recorded.ON_POLICY)
-    runs = "run-finished,run-on-policy"
-    assert has_text(open_page("compare", runs=runs), "Benchmarks over the number of answers")
-    page = open_page("compare", runs=runs, curves="true", of="math500")
-    over_k = [chart for chart in figures(page) if chart["layout"]["xaxis"]["title"].get("text") == "k"]
-    assert len(over_k) == 3
-    colours = {trace["name"]: trace["line"].get("color") for trace in over_k[0]["data"] if "showlegend" not in trace}
-    assert list(colours.values()) == [theme.look_of_run(index).colour for index in range(len(colours))]
-    assert any("step 30" in trace["name"] for trace in over_k[0]["data"])

@@ -1,10 +1,8 @@
 import pytest
 import streamlit as st
 
-from app.components.widgets import long_lists
 from db.connections.opening import open_database
 from db.queries.judging import get_verdicts, list_judge_jobs
-from jobs.judging.verdicts import PROMPT_FILE
 from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal, JournalKind
 from jobs.supervisor.open_index import ingest_all, rebuild_index
@@ -24,44 +22,6 @@ def test_every_view_is_shown_and_no_text_is_markup(open_page, view, query):
     page = open_page("entropy_and_judge", run=judged.JUDGED, view=view, **query)
     assert not any("<img" in element.value for element in [*page.markdown, *page.caption])
     assert len(figures(page)) == 6 or view != VIEWS[0]
-
-
-@pytest.mark.usefixtures("judged_shared")
-def test_validity_is_measured_by_the_verdicts_of_the_chosen_judge(open_page):
-    oracle = tables(open_page("entropy_and_judge", run=judged.JUDGED))[0].value.set_index("Questions")
-    assert (oracle.loc["easy", "Valid"], oracle.loc["medium", "Not valid"]) == (48, 24)
-    assert oracle.loc["medium", "Entropy AUC"] == 1.0
-    by_judge = tables(open_page("entropy_and_judge", run=judged.JUDGED, judge="judge-voted"))[0].value
-    # Of each of 11 steps the judge called one of 4 easy answers valid.
-    assert by_judge.set_index("Questions").loc["easy", "Valid"] == 11
-
-
-@pytest.mark.usefixtures("judged_shared")
-def test_the_queue_holds_what_is_unjudged_and_what_is_disputed(open_page):
-    page = open_page("entropy_and_judge", run=judged.JUDGED, view="Verdicts", judge="judge-voted", which="disputed")
-    verdict_table = tables(page)[0].value
-    # The oracle says of every second success on the medium question that it is not valid; the judge says valid.
-    assert set(verdict_table["Judge"]) == {"valid", "\N{EN DASH}"}
-    assert set(verdict_table["Oracle"]) == {"valid", "not valid"}
-    page = open_page("entropy_and_judge", run=judged.JUDGED, view="Verdicts", judge="judge-voted", which="unjudged")
-    assert set(tables(page)[0].value["Judge"]) == {"\N{EN DASH}"}
-    assert "no_box" in set(tables(page)[0].value["Why unjudged"])
-
-
-@pytest.mark.usefixtures("judged_shared")
-def test_more_verdicts_are_shown_at_the_end_all_are_sorted_and_a_file_holds_all(open_page, monkeypatch, exported):
-    monkeypatch.setattr(long_lists, "PAGE_SIZE", 15)
-    page = open_page("entropy_and_judge", run=judged.JUDGED, view="Verdicts", judge="judge-voted")
-    assert len({row["Id"] for row in exported(page, "verdicts")}) > 15
-    st.cache_data.clear()  # answers are shared for a second
-    page = open_page("entropy_and_judge", run=judged.JUDGED, view="Verdicts", judge="judge-voted")
-    assert len(tables(page)[0].value) == 15
-    tables(page)[0].send(page, "more", 15)
-    assert len(tables(page)[0].value) == 30
-    tables(page)[0].send(page, "sorted", {"name": "Step", "isDescending": False})
-    assert page.query_params["sort"] == "step"
-    assert list(tables(page)[0].value["Step"]) == sorted(row["Step"] for row in exported(page, "verdicts"))[:15]
-    st.cache_data.clear()
 
 
 def test_tiles_show_the_corrected_rate_only_for_a_calibrated_judge(open_page, judged_runs):
@@ -100,27 +60,6 @@ def test_a_users_verdict_goes_through_the_journal_and_survives_a_rebuild(open_pa
     assert agreement.loc["users", "Valid by the judge only"] == 1
 
 
-def test_tables_on_judges_can_be_downloaded(open_page, judged_runs):
-    judged.calibrate(judged_runs)
-    page = open_page("entropy_and_judge", run=judged.JUDGED, view="Judges", judge="judge-voted")
-    names = ("judge-jobs", "judge-agreement", "judge-calibration", "judge-prompts")
-    for name in names:
-        page.session_state[f"export-{name}"] = True
-    page.run()
-    assert {f"export-{name}-csv" for name in names} <= {button.key for button in page.get("download_button")}
-
-
-@pytest.mark.usefixtures("judged_shared")
-def test_jobs_agreement_and_prompts_are_shown_with_their_cost(open_page):
-    page = open_page("entropy_and_judge", run=judged.JUDGED, view="Judges", judge="judge-voted")
-    jobs = tables(page)[0].value
-    assert (jobs["Votes"][0], jobs["Tokens"][0], jobs["State"][0]) == ("66", "660", "finished")
-    agreement = tables(page)[1].value.set_index("With")
-    assert agreement.loc["oracle", "Both valid"] == 21
-    assert has_text(page, "no_box 11")
-    assert any(PROMPT_FILE.stem in element.label for element in page.expander)
-
-
 def test_the_form_queues_a_judge_of_the_oracle_or_of_a_server(open_page, judged_runs):
     page = open_page("entropy_and_judge", run="thoughts-running", view="Judges")
     page.number_input(key="judge-limit").set_value(5)
@@ -138,12 +77,3 @@ def test_the_form_queues_a_judge_of_the_oracle_or_of_a_server(open_page, judged_
     database = open_database(None, judged_runs)
     assert {job.max_total_tokens for job in list_judge_jobs(database, "thoughts-running")} == {None, 4000}
     database.close()
-
-
-@pytest.mark.usefixtures("judged_shared")
-def test_a_wrong_endpoint_is_refused_in_one_sentence(open_page):
-    page = open_page("entropy_and_judge", run="thoughts-running", view="Judges")
-    page.segmented_control(key="judge-kind").set_value("server").run()
-    page.text_input(key="judge-address").set_value("nowhere")
-    next(element for element in page.button if element.label == "Start judge job").click().run()
-    assert has_text(page, "server.address")

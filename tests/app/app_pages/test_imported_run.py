@@ -9,7 +9,6 @@ from jobs.actions.run_actions import clone
 from jobs.rollout_formats.formats import find_format
 from jobs.runs.lookup import CommandError
 from jobs.supervisor.open_index import open_fresh_index
-from tests.app.charts import figures
 from tests.app.page_texts import has_text, tables
 
 pytestmark = pytest.mark.slow
@@ -66,13 +65,3 @@ def test_lists_and_settings_leave_open_what_verl_did_not_dump(open_page, importe
     assert not {"Tokens", "Entropy", "Replays"} & set(tables(page)[0].value)
     assert not page.metric
     assert has_text(page, "reward 0") or has_text(page, "reward 1")
-
-
-def test_imported_runs_are_compared_by_what_they_have(open_page, imported, imported_shared):
-    other = next(path.parent.name for path in imported[0].glob("*/run.json") if path.parent.name != imported_shared)
-    page = open_page("compare", runs=f"{imported_shared},{other}")
-    assert len(figures(page)) == 2
-    assert not has_text(page, "No values yet")
-    [table] = [table.value for table in tables(page) if "Steps" in table.value]
-    assert table["Mean reward"].tolist() == [0.5, 0.5]
-    assert not table.isna().any().any()

@@ -12,9 +12,9 @@ from jobs.launchers.ray_jobs_api import RayClusterState, RayMachine
 from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
 from jobs.preflight.model_look import FirstLook
 from jobs.runs.lookup import CommandError
-from jobs.specs.train import load_preset, preset_description, preset_group, preset_names
+from jobs.specs.train import preset_description, preset_group, preset_names
 from tests.app.charts import figures
-from tests.app.page_texts import field, has_text, tables, texts
+from tests.app.page_texts import field, has_text, texts
 
 pytestmark = pytest.mark.slow
 
@@ -89,18 +89,6 @@ def test_presets_fill_the_form_unchanged_and_draws_by_bucket_weights_have_a_char
     assert has_text(page, words)
 
 
-def test_optional_number_can_be_cleared_and_changed(open_page):
-    page = open_page("new_run", section="Validation")
-    field(page, "validation.interval").set_value("").run()
-    assert "--set validation.interval=null" in page.code[0].value
-    assert not page.button(key="launch").disabled
-    field(page, "validation.interval").set_value("7").run()
-    assert "--set validation.interval=7" in page.code[0].value
-    field(page, "validation.interval").set_value("often").run()
-    assert mistakes(page)[0].startswith("validation.interval: expected a whole number")
-    assert field(page, "validation.interval").value == "often"
-
-
 def test_a_ray_cluster_needs_its_address_and_takes_overrides(open_page):
     page = open_page("new_run", section="verl engine")
     page.radio(key=f"{PRESET_FORM}-where").set_value(Where.CLUSTER.value).run()
@@ -112,19 +100,6 @@ def test_a_ray_cluster_needs_its_address_and_takes_overrides(open_page):
     assert "--set verl.ray.address=http://127.0.0.1:8265" in page.code[0].value
     page.radio(key=f"{PRESET_FORM}-where").set_value(Where.MACHINE.value).run()
     assert any(text.startswith("verl.overrides: expected none") for text in mistakes(page))
-
-
-def test_script_and_estimates_of_a_cluster_by_its_gpu_need_no_address(open_page):
-    page = open_page("new_run", preset="paper-exgrpo")
-    page.radio(key="preset-paper-exgrpo-where").set_value(Where.CLUSTER.value).run()
-    times = []
-    for gpu in ("H100 80 GB", "A100 40 GB"):
-        page.selectbox(key="preset-paper-exgrpo-gpu").set_value(gpu).run()
-        (time,) = [text for text in texts(page) if f"Time on {gpu}, coarsely" in text]
-        times.append(time)
-    assert times[0] != times[1]
-    assert [button.label for button in page.get("download_button")][:2] == ["Shell script", "Slurm script"]
-    assert page.button(key="launch").disabled
 
 
 @pytest.mark.parametrize(
@@ -185,24 +160,6 @@ def test_known_clusters_are_offered_and_the_run_is_queued_for_the_chosen_one(run
     assert (spec["engine"], spec["verl"]["ray"]["address"]) == ("verl", addresses["second"])
 
 
-def test_a_run_for_gpus_that_this_machine_lacks_has_scripts_for_others(open_page, monkeypatch, tmp_path):
-    monkeypatch.setenv(VERL_PYTHON_VARIABLE, str(tmp_path / "gone"))
-    page = open_page("new_run", preset="paper-exgrpo")
-    assert page.radio[0].value == Where.GPUS.value
-    assert page.button(key="launch").disabled
-    reasons = " ".join(mistakes(page))
-    assert "run `make verl-env`" in reasons
-    assert "needs 8 NVIDIA GPUs" in reasons
-    assert has_text(page, "to fix")
-    assert has_text(page, "Disk: about 14.5 GB of recordings and 456.9 GB of checkpoints")
-    labels = [element.proto.label for element in page.get("download_button")]
-    assert labels == ["Shell script", "Slurm script", "Dry run", "Download run.yaml"]
-    assert page.code[0].value.startswith("ray job submit --address http://HEAD:8265")
-    text = requests.dry_run_text(load_preset("paper-exgrpo"))
-    assert "Memory of each of 8 GPUs" in text
-    assert "may use 0 of this machine" in text
-
-
 def test_a_mistake_beside_its_field_keeps_names_and_commands_as_they_are_written(open_page, monkeypatch, tmp_path):
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\necho '{\"vllm\": null}'\n")
@@ -216,13 +173,6 @@ def test_a_mistake_beside_its_field_keeps_names_and_commands_as_they_are_written
     assert "`make verl-env GPU=1`" in beside[0]
     (in_the_summary,) = [text for text in mistakes(page) if "vLLM is not installed" in text]
     assert "`make verl-env GPU=1`" in in_the_summary
-
-
-def test_embedded_run_that_memory_cannot_hold_is_not_ready(open_page):
-    page = open_page("new_run", preset="paper-exgrpo")
-    page.radio(key="preset-paper-exgrpo-where").set_value(Where.MACHINE.value).run()
-    assert any("need 121.8 GB of memory" in text for text in mistakes(page))
-    assert page.button(key="launch").disabled
 
 
 def test_parts_that_a_preset_sets_are_in_the_form(open_page):
@@ -331,16 +281,6 @@ def test_the_first_look_at_the_model_is_taken_once_when_it_is_opened(open_page, 
     field(page, "num_steps").set_value(7).run()
     assert taken == ["chains-warm"]
     assert has_text(page, look.sentence if look else "it is looked at when the run starts")
-
-
-@pytest.mark.usefixtures("recorded_shared")
-def test_differences_from_an_earlier_run_are_listed(open_page):
-    page = open_page("new_run", against="run-on-policy")
-    table = tables(page)[0].value
-    changes = dict(zip(table["Field"], zip(table["Other run"], table["This run"], strict=True), strict=True))
-    assert changes["num_steps"] == ("30", "150")
-    page.selectbox(key="diff-choice").set_value("").run()
-    assert any(text == "None." for text in texts(page))
 
 
 def test_draft_is_kept_opened_again_and_deleted_by_operators(runs_root, open_page, monkeypatch):

@@ -11,7 +11,6 @@ from db.ingest import events
 from jobs.runs.attempts import write_plan
 from jobs.runs.journal import Journal, JournalKind
 from tests.app import played, recorded
-from tests.app.charts import figures
 from tests.app.page_texts import has_text, tables, texts
 from tests.db.queries.test_judging import ingest_job, job_of_votes
 from tests.db.recorded_scores import event, record_scores
@@ -58,32 +57,6 @@ def jobs_root(tmp_path_factory):
 @pytest.fixture
 def jobs_shared(jobs_root, share):
     share(jobs_root)
-
-
-@pytest.mark.usefixtures("jobs_shared")
-def test_evaluation_shows_its_scores_and_no_curves(open_page):
-    page = open_page("run", run="scored")
-    assert not figures(page)
-    scores = tables(page)[0].value
-    assert dict(zip(scores["Scored"], scores["Score"], strict=True)) == {"paper": 50.0, "training": 0.0}
-    assert tables(page)[1].value.to_dict("list") == {
-        "Benchmark": ["AIME 2024"] * 2, "Part": ["format", "mine:reward"], "Mean": [0.75, -1.5],
-    }  # fmt: skip
-    assert not {"Clone", "Start branch"} & {button.label for button in page.button}
-    for view in ("Log", "Configuration", "Attempts"):
-        assert "Checkpoints" not in texts(open_page("run", run="scored", view=view))
-    page = open_page("run", run="asking")
-    assert "No score yet" in texts(page)
-    assert page.get("progress")[0].proto.text.startswith("0 of 30 questions")
-
-
-@pytest.mark.usefixtures("jobs_shared")
-def test_judge_shows_verdicts_why_some_are_none_and_why_it_failed(open_page):
-    page = open_page("run", run="voted")
-    displayed = {element.label: element.value for element in page.metric}
-    assert [displayed[label] for label in ("Valid", "Not valid", "Unjudged", "Tokens")] == ["1", "1", "1", "30"]
-    assert tables(page)[0].value.to_numpy().tolist() == [["no_box", 1]]
-    assert "The spend cap ends the judging." in texts(open_page("run", run="spent"))
 
 
 @pytest.mark.usefixtures("jobs_shared")

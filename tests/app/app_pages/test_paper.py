@@ -7,7 +7,7 @@ from jobs.studies.matrix import RunKey
 from jobs.supervisor.open_index import open_fresh_index
 from tests.app import recorded
 from tests.app.charts import figures
-from tests.app.page_texts import has_text, tables, texts
+from tests.app.page_texts import has_text, texts
 from tests.jobs.studies.recorded import record_run
 
 pytestmark = pytest.mark.slow
@@ -37,14 +37,6 @@ def test_a_card_opens_its_entry_and_leads_back_and_on(open_page):
     assert "figure" not in page.query_params
 
 
-def test_printed_numbers_stand_alone_without_any_run(open_page):
-    page = open_page("paper", figure="main-table", beside="Printed numbers")
-    assert len(figures(page)) == 1
-    printed = tables(page)[0].value
-    assert list(printed["Row"])[:2] == ["Qwen-Base", "Qwen-Instruct"]
-    assert "Choose runs above to draw the same of your own data." in texts(page)
-
-
 @pytest.mark.usefixtures("recorded_shared")
 def test_chosen_runs_are_drawn_and_followed_to_the_page_where_the_figure_lives(open_page):
     page = open_page("paper", figure="shaping-entropy", beside="Chosen runs", runs="run-finished,run-on-policy")
@@ -53,18 +45,6 @@ def test_chosen_runs_are_drawn_and_followed_to_the_page_where_the_figure_lives(o
     assert "runs=run-finished%2Crun-on-policy" in compare.proto.query_string
     method = open_page("paper", figure="method", beside="Chosen runs", runs="run-finished")
     assert any('href="selection_audit?run=run-finished"' in element.proto.body for element in method.get("html"))
-
-
-@pytest.mark.usefixtures("recorded_shared")
-def test_tables_of_chosen_runs_are_beside_the_printed_ones(open_page):
-    page = open_page("paper", figure="overhead", beside="Chosen runs", runs="run-finished,run-on-policy")
-    costs = next(frame.value for frame in tables(page) if "Overhead" in frame.value.columns)
-    assert list(costs["Avg. step, s"]) == [0.25, 0.25]
-    page = open_page("paper", figure="mini-batch-counts", beside="Chosen runs", runs="run-finished")
-    counts = next(
-        frame.value for frame in tables(page) if "# Avg. Mini-Batch" in frame.value.columns and "Run" in frame.value
-    )
-    assert list(counts["# Avg. Mini-Batch"]) == [5.5]
 
 
 @pytest.mark.usefixtures("recorded_shared")
@@ -86,14 +66,3 @@ def test_a_study_is_beside_its_figure_with_one_finished_run_of_each_cell(runs_ro
     page = open_page("paper", figure="variants", beside="The study's runs")
     legend = [button.label for button in page.button if (button.key or "").startswith("legend-")]
     assert sorted(legend) == ["ablations exgrpo seed 0", "ablations without-shaping seed 0"]
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("played_shared")
-def test_every_entry_opens_beside_the_demos_runs(open_page):
-    for entry in ENTRIES:
-        page = open_page("paper", figure=entry.key)
-        assert not page.error, entry.key
-        assert page.get("page_link"), entry.key
-    for key in ("code-rules", "settings", "backbones"):  # they show something without runs
-        assert not open_page("paper", figure=key, beside="Printed numbers").error

@@ -1,4 +1,3 @@
-import json
 import os
 import shutil
 import sqlite3
@@ -18,7 +17,7 @@ from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal, JournalKind
 from jobs.runs.processes import identify
 from jobs.specs.evaluation import parse_eval_spec
-from jobs.specs.train import TrainSpec, load_preset
+from jobs.specs.train import load_preset
 from jobs.supervisor.open_index import ingest_all, rebuild_index
 from tests.app import recorded
 from tests.app.charts import figures
@@ -80,42 +79,6 @@ def test_address_without_a_run_opens_the_newest_that_trains(runs_root, open_page
     with closing(open_database(None, runs_root)) as database:
         events.register_run(database, folder.read_run_info(), evaluation.model_dump(mode="json"))
     assert open_page("run").query_params["run"] == "run-finished"
-
-
-@pytest.mark.usefixtures("recorded_shared")
-def test_buffer_view_has_heatmap_and_area(open_page):
-    page = open_page("run", run="run-finished", view="Replay buffer")
-    assert len(figures(page)) == 2
-    page.segmented_control(key="buckets").set_value("draws").run()
-    assert len(figures(page)) == 2
-
-    (link,) = [link for link in page.get("page_link") if link.proto.label.startswith("What a replay changed")]
-    assert "run=run-finished" in link.proto.query_string
-
-
-@pytest.mark.usefixtures("recorded_shared")
-def test_log_has_the_last_lines_configuration_the_differences_and_attempts_the_checkpoints(open_page):
-    page = open_page("run", run="run-finished", view="Log")
-    (copied,) = [part.proto for part in page.get("bidi_component") if part.proto.component_name == "copied_text"]
-    assert json.loads(copied.bytes)["text"] == "run-finished"
-    lines = page.code[-1].value.splitlines()
-    assert (len(lines), lines[0], lines[-1]) == (200, "step 101 of exgrpo whole", "step 300 of exgrpo whole")
-    page.text_input(key="log").set_value("STEP 29").run()
-    found = [f"{step:>6,}  step {step} of exgrpo whole" for step in (29, *range(290, 300))]
-    assert page.code[-1].value.splitlines() == found
-    assert "11 lines of `log.txt` with these words" in texts(page)
-    page.text_input(key="log").set_value("step 300").run()
-    assert "1 line of `log.txt` with these words" in texts(page)
-    page = open_page("run", run="run-finished", view="Configuration")
-    table = tables(page)[0].value
-    assert table[["Field", "This run"]].to_numpy().tolist() == [["num_steps", "30"]]
-    assert "batch_size" in page.code[-1].value
-    page = open_page("run", run="run-failed", view="Attempts")
-    attempts, checkpoints = (element.value for element in tables(page))
-    assert list(attempts["Reason"]) == [recorded.FAILURE]
-    assert list(checkpoints["Size"]) == ["1.4 MB"]
-    assert page.code[-1].value == "exgrpo export run-failed@10 FOLDER"
-    assert page.code[-2].value.endswith("/run-failed/checkpoints/step-00000010")
 
 
 @pytest.mark.parametrize(
@@ -194,16 +157,6 @@ def test_a_failed_run_is_cloned_at_the_field_that_was_wrong(open_page):
     field(page, "optim.learning_rate").set_value(2e-5).run()
     assert not any(":red[:material/error: " in element.value for element in page.markdown)
     assert not page.button(key="launch").disabled
-
-
-def test_branch_of_a_run_on_gpus_takes_another_number_of_them(runs_root, open_page, monkeypatch):
-    spec = TrainSpec(engine="verl", verl={"gpus_per_node": 4, "ray": {"address": "http://head:8265"}})
-    monkeypatch.setattr(recorded, "load_preset", lambda _: spec)
-    recorded.record(runs_root, recorded.FINISHED)
-    page = open_page("new_run", **{"from": "run-finished", "step": "30"})
-    field(page, "verl.gpus_per_node").set_value(2).run()
-    page.button(key="launch").click().run()
-    assert RunDirectory.open(runs_root, page.query_params["run"]).spec().verl.gpus_per_node == 2
 
 
 def test_refused_commands_are_one_sentence(recorded_runs, open_page):

@@ -44,19 +44,6 @@ def actions_on(*run_ids):
     return AppTest.from_function(show, kwargs={"rows": rows}).run()
 
 
-def test_table_shows_state_progress_time_left_and_scores(runs_root, open_page):
-    recorded.record(runs_root, recorded.RUNNING, recorded.FINISHED)
-    page = open_page("runs")
-    assert column(page, "Run") == ["exgrpo live", "exgrpo whole"]
-    assert column(page, "State") == [["running"], ["finished"]]
-    assert column(page, "Progress") == [60.0, 100.0]
-    assert column(page, "Time left") == ["3 s", "\N{EN DASH}"]
-    assert column(page, "Method") == ["ExGRPO", "ExGRPO"]
-    assert round(column(page, "Batch Pass@1")[1], 1) == 58.0
-    assert len(column(page, "Curve")[0]) == 18
-    assert "2 of 2 runs, 1 active" in texts(page)
-
-
 @pytest.mark.usefixtures("recorded_shared")
 def test_states_and_words_filter_the_list_and_may_stand_in_the_address(open_page):
     page = open_page("runs", state="Active", q="live")
@@ -69,24 +56,6 @@ def test_states_and_words_filter_the_list_and_may_stand_in_the_address(open_page
     assert recorded.FAILURE in column(page, "Reason")
     page.text_input(key="q").set_value("nothing like it").run()
     assert "No run matches" in texts(page)
-
-
-@pytest.mark.parametrize(
-    ("words", "names"),
-    [
-        ("algorithm.experience_ratio=0 whole", ["on-policy whole"]),
-        ("algorithm.experience_ratio>0 whole", ["exgrpo whole"]),
-        ("preset=chains-on-policy", ["on-policy whole", "waits"]),
-        ("WHOLE dr.grpo", ["on-policy whole"]),
-        ("status:failed num_steps>1 too -whole", ["too fast"]),
-        ("algorithm.batchsize=1", []),
-        ("name>3", []),
-    ],
-)
-@pytest.mark.usefixtures("recorded_shared")
-def test_a_search_takes_conditions_on_fields(open_page, words, names):
-    page = open_page("runs", q=words)
-    assert (column(page, "Run") if tables(page) else []) == names
 
 
 def test_runs_of_one_name_carry_the_end_of_their_ids(runs_root, open_page):
@@ -274,22 +243,6 @@ def test_metrics_are_columns_by_which_all_runs_are_sorted_and_groups_have_their_
     mean = sum(recorded.pass_at_1(n) for n in (18, 30, 11, 3)) / 4
     assert replayed["reward/pass_at_1"] == pytest.approx(mean)
     assert replayed["reward/pass_at_1 \u00b1 95%"] > 0
-
-
-@pytest.mark.usefixtures("recorded_shared")
-def test_runs_are_grouped_by_a_field_with_mean_and_interval(open_page):
-    page = open_page("runs", group="algorithm.experience_ratio")
-    frame = tables(page)[0].value
-    assert dict(zip(frame["algorithm.experience_ratio"], frame["Runs"], strict=True)) == {"0.5": 4, "0.0": 2}
-    replayed = frame.iloc[0]
-    assert replayed["Batch Pass@1, %"] == pytest.approx(sum(100 * recorded.pass_at_1(n) for n in (18, 30, 11, 3)) / 4)
-    page.selectbox(key="run-group").set_value("Method").run()
-    assert list(tables(page)[0].value["Method"]) == ["ExGRPO", "Dr.GRPO"]
-    rows = [ask(runs.get_run, run_id) for run_id in ("run-finished", "run-running")]
-    first, second = (100 * recorded.pass_at_1(n) for n in (30, 18))
-    # With two values: t = 12.706 of one degree of freedom, standard error |a - b| / 2.
-    half = run_groups.table(rows, "Method")["Batch Pass@1 \u00b1 95%"][0]
-    assert half == pytest.approx(12.7062 * abs(first - second) / 2, rel=1e-4)
 
 
 @pytest.mark.usefixtures("recorded_shared")

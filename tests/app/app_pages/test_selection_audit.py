@@ -9,8 +9,7 @@ from app.queries.runs import wrong_choices
 from db.queries import selections
 from exgrpo_core.config import RetiredRule, RewardKind
 from tests.app import played
-from tests.app.charts import figures
-from tests.app.page_texts import has_text, tables, texts
+from tests.app.page_texts import has_text, tables
 
 pytestmark = pytest.mark.slow
 
@@ -22,38 +21,6 @@ def test_what_the_algorithm_selected_passes_every_check(open_page, run_id):
     assert has_text(page, "pass**")
     assert not has_text(page, "could not be made")
     assert all(result == "12 of 12 pass" for result in tables(page)[0].value["Checks"])
-
-
-@pytest.mark.usefixtures("played_shared")
-def test_question_of_the_address_is_shown_in_full(open_page):
-    first = open_page("selection_audit", run="play-finished", step="6")
-    question = str(tables(first)[0].value["Question"][0])
-    page = open_page("selection_audit", run="play-finished", step="6", question=question)
-    assert f"Question {question}" in texts(page)
-    assert set(tables(page)[2].value["Result"]) == {"passes"}
-    other = open_page("selection_audit", run="play-finished", step="6", question="999")
-    assert "Not drawn in this step" in texts(other)
-
-
-@pytest.mark.usefixtures("played_shared")
-def test_drawn_questions_are_compared_with_undrawn_ones(open_page):
-    page = open_page("selection_audit", run="play-finished", view="Drawn against undrawn")
-    frame = tables(page)[0].value
-    assert frame["Questions"][0] == "all"
-    assert has_text(page, "retired have no next attempt")
-    assert frame["Drawn"][0] == frame["Drawn"][frame["Questions"].str.startswith("bucket")].sum() > 0
-
-
-@pytest.mark.usefixtures("played_shared")
-def test_weights_are_listed_by_age_and_entropy_below_the_theorys_curves(open_page):
-    page = open_page("selection_audit", run="play-finished", view="Weights and variance")
-    frame = tables(page)[0].value
-    assert list(frame["Trajectories"][:1]) == ["replayed"]
-    is_part = frame["Trajectories"].str.startswith("replayed, age")
-    assert frame["Number"][is_part].sum() == frame["Number"][0] > 0
-    assert (frame["Effective"] > 1).any()
-    assert (frame["Effective"] <= 100).all()
-    assert len(figures(page)) == 2
 
 
 def choose_the_worst(report):

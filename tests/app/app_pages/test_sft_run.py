@@ -69,10 +69,6 @@ def test_form_starts_from_a_preset_of_fine_tuning_and_counts_demonstrations(open
     assert "rollouts" not in size
 
 
-def test_form_starts_from_an_earlier_fine_tuned_run(open_page):
-    assert field(open_page("new_run", **{"from": RUN_ID}), "sft.response_column").value == "target"
-
-
 def test_costs_of_a_fine_tuned_run_are_not_those_of_an_on_policy_one(open_page):
     page = open_page("paper", figure="overhead", beside="Chosen runs", runs=RUN_ID)
     costs = next(frame.value for frame in tables(page) if "Overhead" in frame.value.columns)

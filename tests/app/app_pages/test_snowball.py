@@ -32,18 +32,6 @@ def test_the_mean_of_a_very_long_run_is_over_the_most_steps_there_may_be(open_pa
     assert page.number_input(key="window").value == 1000
 
 
-@pytest.mark.usefixtures("judged_shared")
-def test_the_papers_numbers_are_beside_the_runs(open_page):
-    table = tables(open_page("snowball", run=judged.JUDGED))[0].value
-    rows = {(row["Questions"], row["Source"]): row for _, row in table.iterrows()}
-    assert rows["medium", "paper"]["Entropy, code"] == 0.14
-    assert rows["easy", "paper"]["Difference"] == -11.5
-    line = rows["medium", "this run"]
-    assert line["Entropy, code"] == pytest.approx(0.6, abs=1e-3)
-    assert (line["CoT %, no code"], line["CoT %, code"], line["Difference"]) == (50.0, 0.0, -50.0)
-    assert ("medium", "corrected") not in rows
-
-
 def test_rates_of_a_calibrated_judge_are_corrected_with_an_interval(open_page, judged_runs):
     judged.calibrate(judged_runs)
     table = tables(open_page("snowball", run=judged.JUDGED, judge="judge-voted"))[0].value
@@ -53,18 +41,6 @@ def test_rates_of_a_calibrated_judge_are_corrected_with_an_interval(open_page, j
     # With code it calls 0 of 11 valid; (0 + 0.8 - 1) / 0.7 is held to 0.
     assert rows["medium", "corrected"]["CoT %, code"] == 0.0
     assert rows["medium", "corrected"]["Interval, code"].startswith("0.0 \N{EN DASH} ")
-
-
-@pytest.mark.usefixtures("judged_shared")
-def test_a_case_shows_question_truth_and_both_responses_with_their_verdicts(open_page):
-    page = open_page("snowball", run=judged.JUDGED, view="Cases")
-    assert has_text(page, "**Question 1**")
-    blocks = [element.value for element in page.code]
-    assert blocks[:2] == ["Q1", "9"]
-    assert "print(9)" in "".join(blocks)
-    everything = len(page.get("code"))
-    page.toggle(key="telling").set_value(True).run()
-    assert len(page.get("code")) < everything
 
 
 def test_a_marked_case_is_kept_in_its_set_and_comes_back_after_a_rebuild(open_page, judged_runs):

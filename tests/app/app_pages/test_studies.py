@@ -11,8 +11,6 @@ from db.ingest import events
 from db.queries.run_filter import RunFilter
 from db.queries.runs import list_runs
 from db.statistics import MeanInterval
-from jobs.actions import run_actions
-from jobs.runs.attempts import write_outcome
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import list_run_directories
 from jobs.runs.journal import Journal, JournalKind
@@ -22,9 +20,7 @@ from jobs.studies.matrix import RunKey, key_from_tags, wanted_keys
 from jobs.studies.study_results import StudyResults
 from jobs.supervisor.open_index import ingest_all, open_fresh_index
 from tests.app import recorded
-from tests.app.charts import figures
 from tests.app.page_texts import has_text, tables, texts
-from tests.jobs.judging.chain_runs import record_chains
 from tests.jobs.studies.recorded import record_run
 
 pytestmark = pytest.mark.slow
@@ -71,30 +67,6 @@ def test_studies_are_shown_before_anything_ran(open_page):
     matrix = tables(page)[0]
     assert (len(matrix.value), "Paper's row" in matrix.value) == (300, False)
     assert page.button(key="launch").label == "Launch 200 of 7,200 missing runs"
-
-
-def test_what_the_paper_prints_is_shown_with_what_does_not_agree_and_gains_with_their_mean(open_page):
-    page = open_page("studies", study="main-table", view="What the paper prints")
-    printed = tables(page)[0].value
-    row = printed[printed["Row"] == "GPG-Zero"].iloc[0]
-    assert (row["OOD Avg."], row["Cells here"]) == ("41.6", "none")
-    assert list(printed.columns[:3]) == ["Group", "Row", "Cells here"]
-    assert not has_text(page, "tab:main")
-    assert has_text(page, "the mean of its cells is 53.73")
-    gains = tables(open_page("studies", study="headline-gains", view="What the paper prints"))[1].value
-    gains = gains.set_index("Setting")
-    assert len(gains) == 7
-    assert (gains.loc["Qwen2.5-Math-7B", "ID gain"], gains.loc["Mean", "ID gain"]) == ("+3.0", "+3.48")
-
-
-@pytest.mark.usefixtures("study_shared")
-def test_results_are_beside_the_papers(open_page):
-    page = open_page("studies", study="repo", view="Beside the paper")
-    rows = tables(page)[0].value.set_index("Cell").to_dict("index")
-    assert rows["repo"]["Yours"].startswith("45.0 ± ")
-    assert (rows["exgrpo-re"]["Yours"], rows["exgrpo-re"]["Yours, difference"]) == ("60.0", "+20.0")
-    assert figures(page)
-    assert [element for element in page.get("download_button") if element.proto.label == "Report as HTML"]
 
 
 def test_matrix_has_every_seed_and_launch_queues_what_is_missing_and_stop_all_ends_it(study_runs, open_page):
@@ -170,24 +142,6 @@ def test_a_study_without_a_baseline_shows_no_differences(runs_root, open_page):
     assert reading(StudyResults(study, Scale.CHAINS, (), ())) == ""
 
 
-def test_a_study_of_no_table_of_the_paper_says_what_its_differences_are_to(runs_root, open_page):
-    study = load_study("crossover")
-    for start in ("e0.4", "e1.5"):
-        for method, correct in (("on-policy", 4), ("exgrpo", 6)):
-            for seed in range(2):
-                more = seed * (method == "exgrpo")
-                record_run(runs_root, study, key(f"{method}-{start}-k8-n64", seed, study.name), correct + more)
-    with open_fresh_index(runs_root, None):
-        pass
-    page = open_page("studies", study=study.name, view="Results")
-    assert [tab.label for tab in page.tabs] == ["Runs", "Results"]
-    assert has_text(page, "Each difference is to the baseline of the same settings, such as on-policy-e0.4-k8-n64.")
-    assert has_text(page, "with Holm's correction (cells compared: 2)")
-    (chart,) = figures(page)
-    assert "shapes" not in chart["layout"]
-    assert not has_text(page, "dotted")
-
-
 def test_the_papers_scale_shows_its_cost_and_says_why_this_machine_cannot_run_it(runs_root, open_page):
     page = open_page("studies", study="ablations", scale="paper", cells="rho-25,rho-75")
     assert has_text(page, "2 runs take about 414 H100 hours, a coarse estimate.")
@@ -239,19 +193,6 @@ def test_a_click_in_the_matrix_leads_to_a_seeds_run_or_to_the_cells_runs(open_pa
     matrix.open(page, row, column)
     assert not [element.value for element in page.title if element.value == "Studies"]
     assert page.query_params[name] in (value, [value]) or not value
-
-
-def test_figures_of_a_run_are_beside_the_columns_that_name_them(runs_root, open_page):
-    folder = record_chains(runs_root, [["valid", "lucky", "wrong", "code"], ["lucky", "wrong", "wrong", "wrong"]])
-    for tag in key("on-policy", 0, "code-analysis").tags:
-        run_actions.tag(runs_root, folder.run_id, tag)
-    write_outcome(folder.attempt_path(1), RunStatus.FINISHED, "")
-    with open_fresh_index(runs_root, None):
-        pass
-    page = open_page("studies", study="code-analysis", view="Beside the paper")
-    rows = tables(page)[0].value.set_index(["Paper's row", "Column"])
-    assert rows.loc[("Medium", "CoT correctness without code (%)"), ["Paper", "Yours"]].tolist() == ["64.7", "50.0"]
-    assert "medium, without code: entropy" in list(tables(page)[1].value["Figure"])
 
 
 def test_a_sweep_is_written_checked_and_launched_like_a_study(runs_root, open_page):

@@ -36,13 +36,6 @@ def test_overview_has_the_supervisor_the_database_and_an_empty_queue(runs_root, 
     assert metric(open_page("system"), "Supervisor").value == "never ran"
 
 
-@pytest.mark.usefixtures("recorded_shared")
-def test_queue_holds_what_waits_and_what_runs(open_page):
-    page = open_page("system")
-    assert metric(page, "Queue").value == "1 queued"
-    assert sorted(tables(page)[0].value["State"]) == ["queued", "running"]
-
-
 def test_machine_shows_findings_gpus_and_versions(open_page, monkeypatch):
     monkeypatch.setattr(requests, "examine_machine", lambda: FINDINGS)
     monkeypatch.setattr("jobs.machine.hardware.list_gpus", lambda: [Gpu(0, "H200", 50.0, 10, 100)])
@@ -55,18 +48,6 @@ def test_machine_shows_findings_gpus_and_versions(open_page, monkeypatch):
     page.session_state["export-gpus"] = True
     page.run()
     assert page.download_button(key="export-gpus-csv").label == "CSV"
-
-
-def test_log_is_newest_first_and_names_runs(recorded_runs, open_page):
-    Journal(recorded_runs).append(JournalKind.TAGGED, "run-finished", tag="<b>")
-    page = open_page("system", view="Audit log")
-    log = tables(page)[0].value
-    assert (log["What"][0], log["Run"][0], log["Details"][0]) == (
-        "tagged",
-        "exgrpo whole",
-        "tag <b>",
-    )
-    assert log["What"].iloc[-1] == "queued a job"
 
 
 def test_log_names_old_runs_too(runs_root, open_page):

@@ -24,19 +24,6 @@ def shown_ids(page):
 
 
 @pytest.mark.usefixtures("recorded_shared")
-def test_filters_come_from_the_address_are_named_and_count_what_each_value_would_leave(open_page):
-    fresh = [item for group in make_report(7).groups for item in group.trajectories]
-    expected = [item.trajectory_id for item in fresh if item.reward == 1.0]
-    page = open_page("trajectories", run="run-finished", words="step7", outcome="correct")
-    assert shown_ids(page) == sorted(expected, reverse=True)
-    assert has_text(page, "correct")
-    assert has_text(page, f"{len(expected)} of {len(expected)} trajectories, newest first")
-    assert not has_text(page, "Outcome: correct")
-    page = open_page("trajectories", run="run-finished", facets="true", words="step7")
-    assert has_text(page, f"Outcome: correct {len(expected)}, not correct {len(fresh) - len(expected)}")
-
-
-@pytest.mark.usefixtures("recorded_shared")
 def test_filters_can_be_cleared_and_all_are_shown_newest_first_page_by_page(open_page):
     page = open_page("trajectories", run="run-finished", step_from="29", verdict="timeout")
     page.button(key="facets-clear").click().run()
@@ -96,23 +83,6 @@ def test_mathematics_is_rendered_only_on_request(open_page):
     assert not open_page("trajectories", **address).latex
     page = open_page("trajectories", mathematics="true", **address)
     assert [formula.value for formula in page.latex] == ["$$\n\\boxed{7}\n$$"]
-
-
-@pytest.mark.usefixtures("played_shared")
-@pytest.mark.parametrize("part", ["Tokens", "Lineage", "Group", "Question"])
-def test_every_part_of_a_replayed_trajectory_is_shown(open_page, part):
-    number = shown_ids(open_page("trajectories", run="play-finished", replayed="replayed"))[0]
-    page = open_page("trajectories", run="play-finished", trajectory=str(number), part=part)
-    if part == "Lineage":
-        assert "replayed" in list(tables(page)[1].value["Event"])
-    if part == "Group":
-        num_correct = sum(block.value.endswith("check: correct]") for block in page.markdown)
-        assert num_correct
-        assert has_text(page, f"{num_correct} of 4 correct")
-    if part == "Tokens":
-        assert page.selectbox(key="under").options[0] == "at rollout"
-        page.selectbox(key="under").select(int(page.selectbox(key="under").options[1].split()[-1])).run()
-        assert "Ratio" in page.segmented_control(key="colour").options
 
 
 def test_a_trajectory_generated_ahead_names_the_policy_that_wrote_it(runs_root, open_page):

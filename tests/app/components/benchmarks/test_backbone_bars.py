@@ -6,14 +6,6 @@ from app.components.benchmarks.score_table import Score, ScoreLine
 pytestmark = pytest.mark.slow
 
 
-def test_bars_are_the_printed_averages_of_base_on_policy_and_exgrpo():
-    drawn = figure("ID Avg.", [])
-    assert [trace.name for trace in drawn.data] == ["Base or Instruct", "On-Policy", "ExGRPO"]
-    assert list(drawn.data[1].y) == [45.3, 30.0, 35.2, 3.4, 19.9]
-    assert list(drawn.data[2].y) == [48.3, 35.3, 39.3, 6.1, 23.0]
-    assert list(drawn.data[0].x) == [*BACKBONES]
-
-
 def test_own_models_stand_at_the_backbone_they_were_trained_from():
     lines = [
         ScoreLine("a", "meta-llama/Llama-3.1-8B", "ExGRPO: mine", {"OOD Avg.": Score(12.5)}),

@@ -3,15 +3,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from app.components.benchmarks import score_table
 from app.components.benchmarks.score_table import (
     COLUMNS,
     Score,
     ScoreLine,
     measured_lines,
-    printed_lines,
     rank,
-    remarks,
 )
 from app.components.benchmarks.score_table_view import as_latex, as_markdown, as_rows
 from db.rows.scores import BenchmarkScoreRow
@@ -68,17 +65,6 @@ def half_interval(share, standard_error, num_questions):
     return 100 * max(high - share, share - low)
 
 
-def test_benchmark_of_ones_own_has_a_column_beside_the_papers():
-    rows = [row("aime24", 0.5), replace(row("aime24", 0.25), benchmark="sums", title="My sums")]
-    lines = measured_lines(rows)
-    assert lines[0].scores["sums"] == Score(25.0, pytest.approx(half_interval(0.25, 0.03, 30)))
-    assert score_table.user_columns(rows) == {"sums": "My sums"}
-    assert [{*line.scores} for line in score_table.with_columns(lines, COLUMNS)] == [{"AIME24"}]
-    (ranked,) = rank(score_table.with_columns(lines, {"sums"}), {"sums"})
-    assert ranked.scores["sums"].rank == 1
-    assert score_table.with_columns(lines, {"other"}) == []
-
-
 def test_average_needs_all_of_its_benchmarks_and_carries_their_error():
     rows = [row(name, 0.3, standard_error=0.06) for name in ("arc_c", "gpqa_diamond", "mmlu_pro")]
     assert "OOD Avg." not in measured_lines(rows[:2])[0].scores
@@ -96,29 +82,9 @@ def test_score_off_the_protocol_says_how_and_takes_no_rank():
     assert (line.scores["AIME24"].rank, line.group, line.name) == (0, "Other models", "own")
 
 
-def test_scores_that_were_made_otherwise_than_the_newest_are_told():
-    other = row("aime24", 0.1).comparability | {"data_hash": "other", "template": "none"}
-    lines = measured_lines([row("aime24", 0.5), row("aime24", 0.1, comparability=other, source_step=20)])
-    assert [line.scores["AIME24"].differing for line in lines] == ["", "questions, template"]
-    assert remarks(lines, lambda score: score.differing) == ["base, ExGRPO: mine, step 20, AIME24: questions, template"]
-
-
 def test_best_and_second_best_are_marked_and_equal_prints_share_a_mark():
     lines = rank([line("a", AMC=10.04), line("b", AMC=10.01), line("c", AMC=9.0), line("d", AMC=8.0)])
     assert [line.scores["AMC"].rank for line in lines] == [1, 1, 2, 0]
-
-
-def test_printed_lines_are_the_papers_with_what_does_not_add_up():
-    lines = {line.name: line for line in printed_lines(["main-table"]) if line.group == "Previous Zero RLVR Methods"}
-    assert lines["GPG-Zero"].scores["OOD Avg."].value == 41.6
-    assert "mean of its cells is 53.73" in lines["GPG-Zero"].scores["OOD Avg."].note
-    assert all(line.is_printed for line in lines.values())
-    # A row that the paper prints in two tables comes once.
-    both = printed_lines(["main-table", "ablations"])
-    assert len([line for line in both if line.name == "w/ Highest Entropy T."]) == 1
-    [exgrpo] = [line for line in printed_lines(["ablations"]) if line.name == "ExGRPO"]
-    assert exgrpo.scores["ID Avg."].value == 48.3
-    assert not {"replay-overhead", "code-analysis", "continuous-rewards"} & score_table.printed_tables().keys()
 
 
 def test_exports_have_the_papers_columns_best_bold_second_underlined_and_obey_no_name():

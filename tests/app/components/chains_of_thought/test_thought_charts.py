@@ -1,9 +1,8 @@
-import numpy as np
 import pytest
 
 from app.components.chains_of_thought import thought_charts
 from app.components.chains_of_thought.validity import near_miss_sentence
-from db.rows.chains_of_thought import Difficulty, EntropyPoint, ShareLine, WrongAnswer
+from db.rows.chains_of_thought import ShareLine, WrongAnswer
 from jobs.analysis.validity import ReadAnswer
 
 pytestmark = pytest.mark.slow
@@ -19,19 +18,6 @@ def test_shares_are_means_of_the_last_steps_and_gaps_are_left_out():
     # Step 4 averages steps 2 to 4.
     assert list(means["rollouts"].y) == pytest.approx([0.2, 0.3, 0.5])
     assert thought_charts.shares([]) is None
-
-
-def test_histograms_tell_groups_apart_over_the_same_bins_with_an_area_of_one():
-    points = [EntropyPoint(Difficulty.EASY, False, True, 0.1 + 0.01 * index, -0.1) for index in range(100)]
-    points += [EntropyPoint(Difficulty.EASY, False, False, 0.5, -0.1)]
-    figure = thought_charts.densities_of(points, thought_charts.VALIDITY, "mean_entropy")
-    assert [trace.name for trace in figure.data] == ["valid (100)", "not valid (1)"]
-    assert list(figure.data[0].x) == list(figure.data[1].x)
-    width = figure.data[0].x[1] - figure.data[0].x[0]
-    # Bins end above 98% of all values.
-    assert [sum(trace.y) * width for trace in figure.data] == pytest.approx([0.98, 1.0], abs=0.011)
-    assert figure.data[1].x[np.argmax(figure.data[1].y)] == pytest.approx(0.5, abs=float(width))
-    assert thought_charts.densities_of([], thought_charts.VALIDITY, "mean_entropy") is None
 
 
 def test_the_only_step_of_a_question_is_no_near_miss():

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from app.components.new_run import field_shapes
-from app.components.new_run.field_shapes import HIDDEN, OPTIONAL_PARTS, InputKind, part_defaults, section_of, sections
+from app.components.new_run.field_shapes import HIDDEN, OPTIONAL_PARTS, part_defaults, section_of, sections
 from db.rows.spec_differences import flatten
 from jobs.specs.train import TrainSpec
 
@@ -25,24 +25,6 @@ def test_a_path_into_a_value_belongs_to_the_section_of_its_field():
     assert section_of("algorithm.mask_range.low") == "algorithm"
     assert section_of("reward_model.source") == "algorithm"
     assert section_of("nothing") is None
-
-
-def test_symbols_and_explanations_are_read_from_the_docstrings():
-    symbols = {path: shape.symbol for path, shape in SHAPES.items() if shape.symbol}
-    fields = ("experience_ratio", "bucket_center", "bucket_spread", "shaping_beta", "rollouts_per_question")
-    assert "".join(symbols[f"algorithm.{name}"] for name in fields) == "\u03c1\u03bc\u03c3\u03b2K"
-    assert field_shapes.split_symbol("rho: share of groups.")[1] == "Share of groups."
-    assert [shape.path for shape in sections()["algorithm"] if not shape.explanation and shape.label != "Seed"] == []
-
-
-def test_types_choose_the_widgets():
-    kinds = {
-        "num_steps": (InputKind.WHOLE_NUMBER, False), "validation.interval": (InputKind.OPTIONAL_NUMBER, True),
-        "algorithm.shapes_policy": (InputKind.SWITCH, False), "tags": (InputKind.WORDS, False),
-        "algorithm.mask_range": (InputKind.CORRECTNESS_RANGE, True), "recording.loggers": (InputKind.CHOICES, False),
-        "algorithm.clipping": (InputKind.CHOICE, False), "external_experience": (InputKind.TEXT, True),
-    }  # fmt: skip
-    assert {path: (SHAPES[path].kind, SHAPES[path].is_optional) for path in kinds} == kinds
 
 
 def test_pages_of_several_browsers_read_the_fields_at_once():

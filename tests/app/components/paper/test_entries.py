@@ -1,28 +1,17 @@
-import re
 from pathlib import Path
 
 import pytest
 
 from app import app_pages
 from app.components.paper import method_overview
-from app.components.paper.entries import BY_KEY, ENTRIES, PARTS, Drawing
+from app.components.paper.entries import BY_KEY, ENTRIES
 from app.components.paper.printed_figures import rows_of, tables_of
-from app.components.paper.run_figures import _DRAWINGS
 from app.page_list import PAGES
-from exgrpo_core.step_report import METRICS
 from jobs.studies.definition import load_study, study_names
 
 pytestmark = pytest.mark.slow
 
 NAMES = {page.name for page in PAGES}
-
-
-def test_figures_and_tables_come_in_the_papers_order():
-    for kind in ("Figure", "Table"):
-        numbers = [match[1] for entry in ENTRIES if (match := re.fullmatch(rf"{kind} (\d+[a-c]?)", entry.label))]
-        assert numbers == sorted(numbers, key=lambda number: (int(re.match(r"\d+", number)[0]), number))
-    assert [entry.part for entry in ENTRIES] == sorted((entry.part for entry in ENTRIES), key=PARTS.index)
-    assert len({entry.key for entry in ENTRIES}) == len(ENTRIES)
 
 
 def test_every_printed_table_of_the_studies_has_an_entry():
@@ -31,14 +20,6 @@ def test_every_printed_table_of_the_studies_has_an_entry():
     # Overheads in percent are no bars.
     assert [row.value for row in rows_of(BY_KEY["overhead"])] == [155.38, 184.92, 185.0, 188.85]
     assert printed == {entry.table for entry in ENTRIES if entry.table}
-
-
-def test_every_entry_with_a_table_has_numbers_and_every_other_one_a_way_to_be_drawn():
-    for entry in ENTRIES:
-        assert entry.table == "" or rows_of(entry), entry.key
-        assert entry.drawing is Drawing.METHOD or entry.drawing in _DRAWINGS
-        assert set(entry.quantities) <= {*METRICS, "held_out"}
-        assert entry.homes
 
 
 def test_every_view_that_a_link_opens_is_a_view_of_its_page():

@@ -43,13 +43,6 @@ def test_other_ratio_adds_or_drops_and_keeps_the_rest_and_never_more_than_there_
     assert whole.kept.keys() | whole.added.keys() == {0, 1, 2}
 
 
-def test_narrow_gaussian_draws_from_the_bucket_at_its_center():
-    draw = what_if.redraw(recorded(), Settings(0.75, 0.01, 0.5, OWN.estimator), 0)
-    assert set(draw.added.values()) == {3}
-    assert len(draw.kept) + len(draw.added) == 4
-    assert all(index in MEMBERS[bucket] for index, bucket in draw.added.items())
-
-
 def test_draws_follow_the_new_probabilities():
     settings = Settings(1.0, 0.4, 0.5, OWN.estimator)
     rng, counts = np.random.default_rng(0), Counter()

@@ -1,13 +1,10 @@
 import numpy as np
 import pytest
 
-from app import theme
 from app.components.runs import comparison
 from app.components.runs.comparison import Group
-from app.components.widgets import run_choice
-from app.components.widgets.curve_view import WHOLE, Line, aligned, cut, paired, smoothed
-from db.rows.runs import EvaluationRow, MetricPoint
-from exgrpo_core.step_report import METRICS
+from app.components.widgets.curve_view import Line, aligned, cut, paired, smoothed
+from db.rows.runs import MetricPoint
 
 pytestmark = pytest.mark.slow
 
@@ -45,15 +42,6 @@ def test_curve_is_placed_by_what_the_axis_says_of_its_steps():
     assert (unplaced.x.tolist(), unplaced.y.tolist(), comparison.mean_line([unplaced])) == ([], [], None)
 
 
-def test_a_held_out_score_of_one_run_is_drawn_within_its_interval_at_its_own_steps():
-    rows = [EvaluationRow(10, "held_out", 40, 1, 1.0, 0.0, 1.0), EvaluationRow(20, "held_out", 40, 1, 0.5, 0.05, 0.5)]
-    line = comparison.with_intervals(WHOLE, rows)
-    assert line.x.tolist() == [10, 20]
-    # With 0, 0, 1, 1 added: 42/44 - z sqrt(42 * 2 / 44^3) of 40 right, .5 -+ z sqrt(40 * 39 * .05^2 + 1) / 44 at .5.
-    np.testing.assert_allclose(line.low, [0.892998, 0.401396], rtol=1e-4)
-    np.testing.assert_allclose(line.high, [1.0, 0.598604], rtol=1e-4)
-
-
 def test_mean_goes_as_far_as_all_runs_do_and_holds_their_range():
     one = Line(np.array([1, 2, 3], np.float32), np.array([0, 2, 4], np.float32))
     two = Line(np.array([1, 3, 5], np.float32), np.array([2, 6, 9], np.float32))
@@ -69,18 +57,6 @@ def test_a_mean_over_runs_has_an_interval_and_leaves_out_what_is_not_there():
     assert comparison.mean_over([1.0, 3.0, None]) == (2.0, pytest.approx(12.706205))
     assert comparison.mean_over([1.0]) == (1.0, None)
     assert comparison.mean_over([None, float("nan")]) == (None, None)
-
-
-def test_twenty_runs_have_curves_of_their_own_and_every_quantity_is_a_declared_metric():
-    assert len({theme.look_of_run(index) for index in range(run_choice.MAX_COMPARED)}) == run_choice.MAX_COMPARED
-    assert {*comparison.KEYS} - {comparison.HELD_OUT} <= set(METRICS)
-
-
-def test_chart_has_a_curve_a_name_and_a_band_for_a_mean():
-    mean = Line(*(np.array([1, 2], np.float32) for _ in range(4)))
-    figure = comparison.figure_of(["<b>", "gone"], [mean, None], WHOLE, is_share=True)
-    assert [trace.name for trace in figure.data] == ["&lt;b&gt;, least", "&lt;b&gt;, largest", "&lt;b&gt;"]
-    assert comparison.figure_of(["a"], [None], WHOLE, is_share=True) is None
 
 
 def test_smoothing_starts_at_the_first_value_and_leaves_out_what_is_not_finite():

@@ -64,21 +64,6 @@ def test_pages_of_replay_work_on_conversations(open_page, page):
     open_page(page, run="talks")
 
 
-@pytest.mark.usefixtures("talks")
-def test_conversations_are_filtered_by_the_address_and_moved_through_by_buttons(open_page):
-    page = open_page("trajectories", run="talks", tool="web_search", errors="some failed", turns_from="2")
-    assert list(tables(page)[0].value["Id"]) == [0]
-    page = open_page("trajectories", run="talks", words="role:user tower", trajectory="2")
-    page.button(key="next-trajectory").click().run()
-    assert page.query_params["trajectory"] == "1"
-    page.button(key="previous-trajectory").click().run()
-    assert page.query_params["trajectory"] == "2"
-    page.button(key="to-group").click().run()
-    assert page.query_params["part"] == "Group"
-    page = open_page("trajectories", run="talks", trajectory="0")
-    assert page.button(key="next-trajectory").disabled
-
-
 UNKNOWN = dict.fromkeys(("reward", "is_truncated", "mean_entropy", "mean_log_prob", "advantage")) | {"verdict": ""}
 
 

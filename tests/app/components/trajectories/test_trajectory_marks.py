@@ -1,10 +1,6 @@
-import shutil
-
 import pytest
 import streamlit as st
 
-from app import requests
-from db.rows.trajectories import MarkedTrajectory
 from jobs.runs.journal import Journal, JournalKind
 from jobs.supervisor.open_index import ingest_all, rebuild_index
 from tests.app.page_texts import has_text, tables
@@ -38,15 +34,3 @@ def test_a_mark_goes_through_the_journal_survives_a_rebuild_and_can_be_taken_off
     page = open_page("trajectories", marked="odd *reasoning*", **address)
     assert not page.exception
     assert not has_text(page, "Marked:")
-
-
-def test_a_mark_that_cannot_be_set_or_taken_off_says_why(open_page, played_runs):
-    requests.mark_trajectory(MarkedTrajectory("play-finished", 1, 3, "odd", ""))
-    ingest_all(played_runs, None)
-    page = open_page("trajectories", run="play-finished", trajectory="3")
-    page.button(key="keep-mark").click().run()
-    assert has_text(page, "Not marked")
-    shutil.rmtree(played_runs / "play-finished")
-    page.button(key="unmark-odd").click().run()
-    assert not page.exception
-    assert has_text(page, "Not removed")

@@ -10,11 +10,8 @@ import plotly.graph_objects as go
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app.components.replay_buffer import buffer_charts
-from app.components.replay_buffer.chosen_bar import View
-from app.components.widgets.data_table import FORMATS, as_csv, as_json, as_latex, as_markdown
+from app.components.widgets.data_table import as_csv, as_json, as_latex, as_markdown
 from app.components.widgets.figures import figure_rows
-from db.rows.replays import BufferState
 
 pytestmark = pytest.mark.slow
 
@@ -59,14 +56,6 @@ def test_whole_numbers_beside_missing_ones_are_written_whole():
 )  # fmt: skip
 def test_text_that_a_spreadsheet_would_run_is_text(text, written):
     assert read_csv([{"a": text}])[1] == [written]
-
-
-def test_frame_and_rows_write_the_same_and_values_that_are_not_finite_do_not_fail():
-    frame = pd.DataFrame({"a": [1.5, math.inf], "b": [True, False]})
-    rows = [{"a": 1.5, "b": True}, {"a": math.inf, "b": False}]
-    for _, _, written in FORMATS.values():
-        assert written(frame) == written(rows)
-    assert as_markdown(frame).splitlines()[2:] == ["| 1.5 | yes |", "| inf | no |"]
 
 
 def test_files_hold_each_value_whole():
@@ -120,30 +109,7 @@ def test_values_of_a_figure_are_rows(traces, rows):
     assert figure_rows(go.Figure(traces)) == rows
 
 
-def test_a_flow_is_a_row_a_way():
-    before, after = BufferState({1: 2}, frozenset()), BufferState({1: 3}, frozenset({2}))
-    assert {"from": "bucket 2", "to": "bucket 3", "value": 1} in figure_rows(
-        buffer_charts.flow(View("run", 2, 1, after, before))
-    )
-
-
-def page():
-    from app.components.widgets import data_table
-
-    data_table.export(lambda: [{"a": 1}], "numbers")
-
-
-def test_closed_menu_holds_nothing_and_an_open_one_a_button_a_format():
-    opened = AppTest.from_function(page).run()
-    assert not opened.download_button
-    opened.session_state["export-numbers"] = True
-    opened.run()
-    assert not opened.exception
-    assert [button.label for button in opened.download_button] == list(FORMATS)
-
-
 def page_of_a_table():
-    import pandas as pd
     import streamlit as st
 
     from app.components.widgets import data_table

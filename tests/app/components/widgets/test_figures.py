@@ -9,11 +9,11 @@ from streamlit.testing.v1 import AppTest
 from app import theme
 from app.components.replay_buffer import buffer_over_steps
 from app.components.widgets import curves, figures
-from app.components.widgets.curve_view import WHOLE, CurveView
+from app.components.widgets.curve_view import CurveView
 from app.components.widgets.run_state import HEALTH, STATES
 from app.queries.answers import UnavailableError
 from app.serving import server
-from db.rows.runs import LIVE_STATES, BucketRow, EvaluationRow, MetricPoint
+from db.rows.runs import LIVE_STATES, MetricPoint
 from exgrpo_core.step_report import METRICS
 from jobs.runs.control import ENDED, RunStatus
 from jobs.specs.base import PARTS as REWARD_PARTS
@@ -29,22 +29,6 @@ def test_every_curve_is_a_declared_metric_and_every_part_of_a_reward_and_bound_h
     assert set(curves.KEYS) | set(buffer_over_steps.KEYS) <= set(METRICS)
     assert {f"reward/{part}" for part in REWARD_PARTS} <= {*curves.KEYS}
     assert {curve.name for curve in curves.VARIANCE_BOUNDS.curves} == set(curves.BOUNDS)
-
-
-def test_buffer_and_retired_set_are_drawn_under_the_size_of_the_data_set():
-    series = {"buffer/num_questions": points(2, 3), "buffer/num_retired": points(1, 1)}
-    whole = buffer_over_steps.area(series | {"buffer/num_in_data": points(8, 8)}, WHOLE)
-    assert [trace.name for trace in whole.data] == ["replay buffer", "retired", "all questions, |D|"]
-    assert [trace.stackgroup for trace in whole.data] == ["all", "all", None]
-    assert len(buffer_over_steps.area(series, WHOLE).data) == 2
-    assert buffer_over_steps.area({"buffer/num_questions": []}, WHOLE) is None
-
-
-def test_chart_draws_the_series_that_have_values():
-    figure = curves.figure_of(curves.CHARTS[0], {"policy/entropy": points(0.5, float("nan"), 0.3)})
-    assert [trace.name for trace in figure.data] == ["fresh rollouts"]
-    np.testing.assert_allclose(figure.data[0].y, [0.5, np.nan, 0.3], rtol=1e-6)
-    assert curves.figure_of(curves.CHARTS[0], {}) is None
 
 
 @pytest.mark.parametrize(
@@ -68,36 +52,6 @@ def test_value_between_gaps_is_a_dot_and_infinite_ones_are_counted(values, dots,
         assert np.flatnonzero(sizes).tolist() == dots
         assert trace.mode == ("lines+markers" if dots else "lines")
     assert figure.data[-1].name.endswith("not drawn)") == np.isinf(values).any()
-
-
-def test_scores_during_training_have_a_curve_each_named_by_the_title_of_their_benchmark():
-    rows = [
-        EvaluationRow(step, name, 30, 8, 0.25 + step / 100, 0.01, 0.5)
-        for step in (0, 10)
-        for name in ("training", "held_out", "aime24", "mine")
-    ]
-    drawn = curves.pass_rates({}, rows, titles={"mine": "My sums"}).data
-    assert {trace.name: list(trace.y) for trace in drawn} == {
-        name: [0.25, 0.35] for name in ("Held-out Avg@8", "aime24 Avg@8", "My sums Avg@8")
-    }
-    assert len({trace.line.color for trace in drawn}) == 3
-
-
-def test_heatmap_has_a_row_for_every_bucket_and_zero_where_nothing_was_recorded():
-    rows = [BucketRow(1, 2, 5, 0.5, 1, 0), BucketRow(3, 1, 7, 0.5, 2, 0)]
-    sizes = buffer_over_steps.heatmap(rows, 4, "questions").data[0]
-    assert (list(sizes.x), list(sizes.y)) == ([1, 3], ["0/4", "1/4", "2/4", "3/4"])
-    assert np.array(sizes.z).tolist() == [[0, 0], [0, 7], [5, 0], [0, 0]]
-    assert np.array(buffer_over_steps.heatmap(rows, 4, "draws").data[0].z).max() == 2
-    assert buffer_over_steps.heatmap([BucketRow(1, 1, 0, 0.0, 0, 0)], 8, "questions") is None
-    many = [BucketRow(step, 1, 1, 1.0, 0, 0) for step in range(1, 1001)]
-    steps = buffer_over_steps.heatmap(many, 8, "questions").data[0].x
-    assert len(steps) <= buffer_over_steps.MAX_COLUMNS
-    assert steps[-1] == 1000
-
-
-def test_a_table_has_the_height_of_its_head_its_rows_and_its_border():
-    assert theme.table_height(3) == theme.table_height(3, 12) == theme.table_height(9, 3) == 34 + 3 * 34 + 2
 
 
 @pytest.mark.parametrize(("last_step", "dtick"), [(1, 1), (13, 1), (14, None)])
