@@ -78,7 +78,7 @@ TESTED_LATER := $(HERE) and $(SLOW) and not whole
 test: $(VENV)/.installed-dev tools  ## Run the tests that take minutes: all quick ones and a run of every kind (ARGS="..." goes to pytest)
 	@failed=0; trap 'kill $$(jobs -p) 2>/dev/null' INT TERM; \
 	$(if $(ARGS),,$(MAKE) $(VERL_VENV)/.installed-dev >/dev/null 2>&1 & ) \
-	$(if $(ARGS),true,$(PYTEST) -m 'not (verl or trl)' tests/exgrpo_core --cov=exgrpo_core --cov-report=term:skip-covered --cov-fail-under=95) \
+	$(if $(ARGS),true,$(PYTEST) -m '$(HERE)' tests/exgrpo_core --cov=exgrpo_core --cov-report=term:skip-covered --cov-fail-under=95) \
 		|| failed=1; \
 	$(if $(ARGS),$(PYTEST) -m '$(HERE)' $(ARGS),$(PYTEST) -m '$(TESTED)' --ignore=tests/exgrpo_core) || failed=1; \
 	wait; \
