@@ -80,6 +80,7 @@ def test_a_database_without_room_keeps_what_it_has_and_catches_up(disk, tmp_path
     assert 4 <= len(steps_in(url, run)) < 59
     disk.free()
     index = Indexer(url, run.path.parent)
+    index.poll(60.0)
     while index.is_behind:
         index.poll(60.0)
     index.close()
