@@ -20,22 +20,13 @@ def trace(page, name):
 
 @pytest.mark.parametrize(
     ("page", "axis"),
-    [("run", "Fresh rollouts"), ("run", "Wall clock"), ("compare", "Generated tokens"), ("compare", "Training time")],
+    [("run", "Wall clock"), ("compare", "Generated tokens"), ("compare", "Training time")],
 )
 def test_curves_are_drawn_against_each_axis(open_page, page, axis):
     opened = open_page(page, **PAGES[page], x=axis)
     titles = {figure["layout"]["xaxis"]["title"]["text"] for figure in figures(opened)}
     assert len(titles) == 1
     assert titles != {"step"}
-
-
-@EVERY_PAGE
-def test_a_window_in_the_address_is_that_of_all_charts(open_page, page):
-    opened = open_page(page, **PAGES[page], zoom="5,9")
-    assert {tuple(figure["layout"]["xaxis"]["range"]) for figure in figures(opened)} == {(5, 9)}
-    opened.button(key="curves-zoom").click().run()
-    assert "zoom" not in opened.query_params
-    assert address(open_page(page, **PAGES[page], zoom="9,5"), "zoom") == "9,5"
 
 
 @EVERY_PAGE

@@ -76,7 +76,6 @@ def test_change_shows_in_command_and_chart(open_page):
     ("preset", "num_charts", "words"),
     [
         ("chains-exgrpo", 1, ""),
-        ("chains-on-policy", 0, ""),
         ("chains-trl-replay", 0, "Stored groups in proportion to sum"),
         ("paper-exgrpo", 1, "| KV cache |"),
     ],
@@ -107,7 +106,6 @@ def test_a_ray_cluster_needs_its_address_and_takes_overrides(open_page):
     [
         (4, 3, ["2 machines, 5 of 8 GPUs free", "has not as many GPUs"]),
         (8, 1, ["11 of 12 GPUs free", "would refuse the run"]),
-        (8, 0, ["12 of 12 GPUs free"]),
     ],
 )
 def test_the_chosen_clusters_gpus_are_beside_the_launch_button(open_page, monkeypatch, num_gpus, num_used, words):
@@ -173,13 +171,6 @@ def test_a_mistake_beside_its_field_keeps_names_and_commands_as_they_are_written
     assert "`make verl-env GPU=1`" in beside[0]
     (in_the_summary,) = [text for text in mistakes(page) if "vLLM is not installed" in text]
     assert "`make verl-env GPU=1`" in in_the_summary
-
-
-def test_parts_that_a_preset_sets_are_in_the_form(open_page):
-    page = open_page("new_run", preset="paper-wildchat-if", section="Algorithm")
-    assert field(page, "reward_model.source").value == "Skywork/Skywork-Reward-Llama-3.1-8B-v0.2"
-    field(page, "reward_model").set_value(False).run()
-    assert any(text.startswith("reward_model: expected one for continuous rewards") for text in mistakes(page))
 
 
 def test_the_text_of_the_specification_is_edited_with_the_checks_of_the_form(open_page):

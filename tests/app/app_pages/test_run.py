@@ -18,10 +18,10 @@ from jobs.runs.journal import Journal, JournalKind
 from jobs.runs.processes import identify
 from jobs.specs.evaluation import parse_eval_spec
 from jobs.specs.train import load_preset
-from jobs.supervisor.open_index import ingest_all, rebuild_index
+from jobs.supervisor.open_index import ingest_all
 from tests.app import recorded
 from tests.app.charts import figures
-from tests.app.page_texts import field, has_text, tables, texts
+from tests.app.page_texts import field, has_text, texts
 from tests.jobs.training.killed_runs import killed_run
 
 pytestmark = pytest.mark.slow
@@ -121,42 +121,12 @@ def test_resume_says_from_which_step(runs_root, open_page):
     assert [toast.value for toast in page.toast] == ["Resumes from step 4."]
 
 
-def test_branch_starts_a_new_run_from_the_chosen_checkpoint_with_other_settings_and_opens_it(recorded_runs, open_page):
-    page = open_page("new_run", **{"from": "run-finished", "step": "20", "section": "Optimizer"})
-    field(page, "optim.learning_rate").set_value(2e-5).run()
-    assert page.selectbox(key="choose-step").options == ["30", "20", "10"]
-    assert page.code[0].value.startswith("exgrpo branch run-finished --step 20 --set optim.learning_rate=")
-    assert list(tables(page)[0].value["Field"]) == ["optim.learning_rate"]
-    page.button(key="launch").click().run()
-    branched = RunDirectory.open(recorded_runs, page.query_params["run"])
-    info = branched.read_run_info()
-    assert (info["parent_run_id"], info["branched_from_step"]) == ("run-finished", 20)
-    assert (branched.spec().num_steps, branched.spec().optim.learning_rate) == (30, 2e-5)
-    rebuild_index(recorded_runs, None)
-    st.cache_data.clear()
-    page = open_page("run", run=branched.run_id, view="Configuration")
-    assert list(tables(page)[0].value["Field"]) == ["name", "optim.learning_rate"]
-
-
 @pytest.mark.usefixtures("recorded_shared")
 def test_what_a_branch_cannot_change_is_marked_in_the_form(open_page):
     page = open_page("new_run", **{"from": "run-finished", "step": "20", "section": "Data"})
     field(page, "data.num_questions").set_value("70").run()
     assert page.button(key="launch").disabled
     assert any(":red[:material/error: " in element.value for element in page.markdown)
-
-
-@pytest.mark.usefixtures("recorded_shared")
-def test_a_failed_run_is_cloned_at_the_field_that_was_wrong(open_page):
-    page = open_page("run", run="run-failed")
-    assert next(button.label for button in page.button if button.key.startswith("run-")) == "Clone and fix"
-    page.button(key="run-fix").click().run()
-    assert page.query_params["section"] == "Optimizer"
-    page = open_page("new_run", **{"from": "run-failed"})
-    assert any(":red[:material/error: " in element.value for element in page.markdown)
-    field(page, "optim.learning_rate").set_value(2e-5).run()
-    assert not any(":red[:material/error: " in element.value for element in page.markdown)
-    assert not page.button(key="launch").disabled
 
 
 def test_refused_commands_are_one_sentence(recorded_runs, open_page):

@@ -44,20 +44,6 @@ def actions_on(*run_ids):
     return AppTest.from_function(show, kwargs={"rows": rows}).run()
 
 
-@pytest.mark.usefixtures("recorded_shared")
-def test_states_and_words_filter_the_list_and_may_stand_in_the_address(open_page):
-    page = open_page("runs", state="Active", q="live")
-    assert column(page, "Run") == ["exgrpo live"]
-    page.text_input(key="q").set_value("").run()
-    assert sorted(column(page, "Run")) == ["exgrpo live", "waits"]
-    page.segmented_control(key="state").set_value("Failed or lost").run()
-    assert column(page, "State") == [["failed"], ["failed"]]
-    assert column(page, "Health")[0] == ["not finite"]
-    assert recorded.FAILURE in column(page, "Reason")
-    page.text_input(key="q").set_value("nothing like it").run()
-    assert "No run matches" in texts(page)
-
-
 def test_runs_of_one_name_carry_the_end_of_their_ids(runs_root, open_page):
     pair = [replace(recorded.QUEUED, run_id=run_id) for run_id in ("run-one", "run-two")]
     recorded.record(runs_root, *pair, recorded.FINISHED)

@@ -8,7 +8,7 @@ from jobs.runs.journal import Journal, JournalKind
 from jobs.supervisor.open_index import ingest_all, rebuild_index
 from tests.app import judged
 from tests.app.charts import figures
-from tests.app.page_texts import has_text, tables
+from tests.app.page_texts import has_text
 
 pytestmark = pytest.mark.slow
 
@@ -30,17 +30,6 @@ def test_the_mean_of_a_very_long_run_is_over_the_most_steps_there_may_be(open_pa
     database.close()
     page = open_page("snowball", run=judged.JUDGED, view="Over steps")
     assert page.number_input(key="window").value == 1000
-
-
-def test_rates_of_a_calibrated_judge_are_corrected_with_an_interval(open_page, judged_runs):
-    judged.calibrate(judged_runs)
-    table = tables(open_page("snowball", run=judged.JUDGED, judge="judge-voted"))[0].value
-    rows = {(row["Questions"], row["Source"]): row for _, row in table.iterrows()}
-    # The judge calls 21 of 21 valid; (1 + 0.8 - 1) / (0.9 + 0.8 - 1) is over 1 and held there.
-    assert rows["medium", "corrected"]["CoT %, no code"] == 100.0
-    # With code it calls 0 of 11 valid; (0 + 0.8 - 1) / 0.7 is held to 0.
-    assert rows["medium", "corrected"]["CoT %, code"] == 0.0
-    assert rows["medium", "corrected"]["Interval, code"].startswith("0.0 \N{EN DASH} ")
 
 
 def test_a_marked_case_is_kept_in_its_set_and_comes_back_after_a_rebuild(open_page, judged_runs):

@@ -35,24 +35,6 @@ def test_filters_can_be_cleared_and_all_are_shown_newest_first_page_by_page(open
 
 
 @pytest.mark.usefixtures("played_shared")
-def test_the_most_replayed_of_all_is_first_after_one_click_on_its_head_and_the_address_keeps_the_order(open_page):
-    replayed = tables(open_page("trajectories", run="play-finished", replayed="replayed"))[0].value["Replays"]
-    page = open_page("trajectories", run="play-finished")
-    tables(page)[0].send(page, "sorted", {"name": "Replays", "isDescending": True})
-    assert page.query_params["sort"] == "-replays"
-    again = tables(open_page("trajectories", run="play-finished", sort="-replays"))[0]
-    assert again.data["order"] == {"name": "Replays", "isDescending": True}
-    most = again.value["Replays"].to_list()
-    assert most == sorted(most, reverse=True)
-    assert most[0] >= max(replayed)
-    tables(page)[0].send(page, "sorted", {"name": "Text", "isDescending": True})
-    assert page.query_params["sort"] == "-replays"
-    tables(page)[0].send(page, "sorted", {"name": "Id", "isDescending": False})
-    assert "sort" not in page.query_params
-    assert not tables(page)[0].data["columns"][0]["sorts"]  # a click that brings nothing would leave the rows dimmed
-
-
-@pytest.mark.usefixtures("played_shared")
 def test_previous_and_next_follow_the_order_of_all_beyond_the_loaded_rows(open_page):
     page = open_page("trajectories", run="play-finished", sort="-replays")
     loaded = shown_ids(page)
