@@ -106,6 +106,15 @@ def test_a_run_backed_up_while_it_trains_goes_on_from_the_copy(bench, tmp_path):
         assert len(steps) == end
 
 
+@pytest.mark.parametrize("place", ["there.tar", "runs/in.tar", "no/x"])
+def test_a_bad_target_is_named(small, tmp_path, place):
+    (tmp_path / "there.tar").write_text("mine")
+    target = small / "in.tar" if place == "runs/in.tar" else tmp_path / place
+    with pytest.raises(ArchiveError, match=str(target)):
+        back_up(small, target)
+    assert (tmp_path / "there.tar").read_text() == "mine"
+
+
 def test_nothing_is_restored_over_runs(small, tmp_path):
     back_up(small, tmp_path / "runs.tar")
     with pytest.raises(ArchiveError, match=str(small)):

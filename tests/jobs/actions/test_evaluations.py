@@ -17,6 +17,7 @@ from jobs.runs.directory import RunDirectory
 from jobs.runs.lookup import CommandError
 from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
 from jobs.specs.train import DataSpec, RecordingSpec, SpecError, TrainSpec
+from jobs.training.data_rows import DataError
 from tests.jobs.evaluation.tiny_evaluations import save_tiny_model, tiny_evaluation
 
 MATH = (BenchmarkChoice(name="math500"),)
@@ -77,6 +78,19 @@ def test_folder_and_hub_name_are_models_of_no_run(run, tmp_path):
     folder.mkdir()
     for source in (str(folder), "owner/model"):
         assert resolve_target(run.path.parent, source) == EvalModelSpec(source=source)
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [({"template": "chat"}, "template"), ({"benchmarks": [{"template": "chat"}]}, "benchmarks.mine.template")],
+)
+def test_a_chat_template_that_the_model_lacks_is_refused_before_the_start(run, tmp_path, fields, name):
+    (tmp_path / "mine.jsonl").write_text('{"problem": "1 + 1", "answer": "2"}\n')
+    mine = {"name": "mine", "source": str(tmp_path / "mine.jsonl")}
+    benchmarks = [mine | choice for choice in fields.get("benchmarks", [{}])]
+    spec = plan_evaluation(run.path.parent, "mine@5", fields | {"benchmarks": benchmarks}, "test")
+    with pytest.raises(SpecError, check=lambda error: error.fields == (name,)):
+        queue_job(run.path.parent, spec)
 
 
 def test_checkpoint_that_is_damaged_or_not_there_is_refused(run):
@@ -168,6 +182,23 @@ def test_what_cannot_fit_into_the_models_context_is_refused_before_anything_is_w
         queue_job(run.path.parent, plan(run, max_response_tokens=longest))
     assert set(run.path.parent.iterdir()) == before
     assert queue_job(run.path.parent, plan(run, max_response_tokens=16372))
+
+
+def test_wrong_row_of_ones_own_data_is_refused_before_anything_is_written(run, sums):
+    sums.write_text(json.dumps(SUMS[0]) + '\n{"problem": "What is 1+1?"}\n')
+    before = set(run.path.parent.iterdir())
+    with pytest.raises(DataError, match=r"sums.jsonl, row 2, answer: "):
+        queue_job(run.path.parent, plan(run))
+    assert set(run.path.parent.iterdir()) == before
+
+
+def test_a_model_is_asked_in_the_template_that_its_evaluation_plans(run, tmp_path):
+    (tmp_path / "sums.jsonl").write_text('{"problem": "1 + 1", "answer": "2"}\n')
+    choice = {"name": "sums", "source": str(tmp_path / "sums.jsonl")}
+    for target, template in (("mine@5", "none"), ("owner/model", "paper")):
+        planned = plan_evaluation(run.path.parent, target, {"benchmarks": [choice]}, "test").template
+        assert asked_and_graded(run.path.parent, target) == (planned, "auto")
+        assert planned == template
 
 
 def write_rows(path, *pairs):

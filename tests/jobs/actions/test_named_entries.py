@@ -107,6 +107,13 @@ def test_clusters_are_kept_without_a_token_and_what_is_done_to_them_is_recorded(
     assert {(entry.by, entry.data["cluster"], entry.data["address"]) for entry in entries} == {("ada", "ours", address)}
 
 
+@pytest.mark.parametrize("address", ["localhost:8265", "http://user:secret@host:8265"])
+def test_what_is_no_address_of_a_cluster_is_refused(tmp_path, address):
+    with pytest.raises(SpecError, check=lambda error: error.fields == ("address",)):
+        save_cluster(tmp_path, "ours", address)
+    assert list_clusters(tmp_path) == {}
+
+
 def test_a_cluster_is_not_asked_elsewhere_without_a_token_or_at_a_link_local_address(tmp_path, monkeypatch):
     monkeypatch.delenv(RAY_TOKEN_VARIABLE, raising=False)
     for address in ("http://192.0.2.1:8265", "http://169.254.169.254"):

@@ -3,10 +3,9 @@ import pytest
 from db.connections.opening import open_database
 from jobs.analysis.report import analyse_run, find_calibration, summarize_judge
 from jobs.judging.calibration import LabelledVotes, group_votes
-from jobs.runs.control import TrainingError
 from tests.db.queries.test_judging import ingest_job, job_of_votes
-from tests.db.recorded_runs import ingest_run, new_run, record_attempt
-from tests.jobs.judging.chain_runs import PROBLEM, WRITINGS, new_job, oracle_spec, record_chains, run_job
+from tests.db.recorded_runs import ingest_run
+from tests.jobs.judging.chain_runs import PROBLEM, WRITINGS, record_chains
 
 pytestmark = pytest.mark.slow
 
@@ -61,26 +60,6 @@ def test_rates_are_corrected_by_the_newest_calibration_of_the_same_judge(databas
     assert find_calibration(database, "another judge", "cot-judge-1") is None
     summary = summarize_judge(database, "calibrated")
     assert (summary["num_valid"], summary["calibration"].specificity.value) == (9, 1.0)
-
-
-def test_a_judge_of_another_run_is_refused(database, tmp_path):
-    ingest_run(database, record_chains(tmp_path, [KINDS]))
-    job = new_job(tmp_path, oracle_spec())
-    run_job(job)
-    ingest_job(database, job)
-    with pytest.raises(TrainingError):
-        analyse_run(database, "trained", "missing")
-    assert analyse_run(database, "trained", "judged").judge == "chains oracle"
-
-
-def test_buffer_and_replays_of_a_recorded_run_have_shares_too(database, tmp_path):
-    run = new_run(tmp_path)
-    record_attempt(run, range(1, 8))
-    ingest_run(database, run)
-    lines = analyse_run(database, run.run_id).code_shares
-    assert [line.step for line in lines] == list(range(1, 8))
-    assert {line.rollouts for line in lines} == {0.0}
-    assert not all(line.buffer is None for line in lines)
 
 
 def test_votes_are_put_together_by_item():

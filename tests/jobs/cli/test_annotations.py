@@ -4,6 +4,7 @@ import pytest
 from typer.testing import CliRunner
 
 from jobs.cli.main import app
+from jobs.runs.journal import Journal, JournalKind
 from tests.jobs.cli.invoked import exgrpo, printed_json
 from tests.jobs.judging.chain_runs import new_job, oracle_spec, record_chains, run_job
 
@@ -30,6 +31,16 @@ def test_marked_trajectories_are_listed_until_the_mark_is_taken_off(runs_root):
     refused = exgrpo(runs_root, "annotate", "mark", "trained", "1", "odd", "--undo", code=2)
     assert "does not have the mark 'odd'" in refused
     assert printed_json(runs_root, "query", "marks") == []
+
+
+def test_a_user_s_verdict_counts_until_it_is_taken_back(runs_root):
+    exgrpo(runs_root, "annotate", "verdict", "trained", "0", "invalid")
+    rows = printed_json(runs_root, "query", "verdicts", "trained", "--which", "disputed")
+    assert [(row["trajectory_id"], row["by_judge"], row["user"]) for row in rows] == [(0, True, False)]
+    exgrpo(runs_root, "annotate", "verdict", "trained", "0", "none")
+    assert printed_json(runs_root, "query", "verdicts", "trained", "--which", "disputed") == []
+    kinds = [entry.kind for entry in Journal(runs_root).entries()]
+    assert kinds[-2:] == [JournalKind.VERDICT_SET, JournalKind.VERDICT_CLEARED]
 
 
 def test_cases_are_found_kept_and_written_as_files(runs_root, tmp_path):

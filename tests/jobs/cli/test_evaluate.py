@@ -34,6 +34,16 @@ def queued(runs_root, command, *words):
     return RunDirectory.open(runs_root, run_id).job_spec()
 
 
+def test_specification_holds_what_the_command_was_given(tmp_path, benchmark_file):
+    words = ["-b", f"aime24={benchmark_file}", "-b", "gpqa_diamond", "-b", f"mine={benchmark_file}"]
+    words += ["--num-questions", "3", "--num-samples", "2", "--set", "temperature=0", "--set", "name=first try"]
+    spec = queued(tmp_path / "runs", "eval", "owner/model", *words)
+    assert (spec.name, spec.temperature, spec.model.source) == ("first try", 0.0, "owner/model")
+    named = {benchmark.name: benchmark.source for benchmark in spec.benchmarks}
+    assert named == {"aime24": str(benchmark_file), "gpqa_diamond": None, "mine": str(benchmark_file)}
+    assert {(item.num_questions, item.samples_per_question) for item in spec.benchmarks} == {(3, 2)}
+
+
 def test_declared_benchmarks_are_listed_and_scored_by_name_unless_a_setting_says_otherwise(tmp_path, benchmark_file):
     folder = tmp_path / "runs" / "workbench" / "benchmarks"
     folder.mkdir(parents=True)

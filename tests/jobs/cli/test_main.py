@@ -46,6 +46,18 @@ def test_a_misspelt_runs_root_names_the_folder_that_is_meant(runs_root):
     assert not wrong.exists()
 
 
+def test_a_run_is_named_by_a_part_of_its_id_or_its_name_unless_two_have_it(runs_root):
+    first, second, other = submit(runs_root, "same name"), submit(runs_root, "same name"), submit(runs_root, "mine")
+    for text in (other[:-2], other.rpartition("-")[2], "mine"):
+        assert printed_json(runs_root, "show", text)["run"]["run_id"] == other
+    refused = exgrpo(runs_root, "show", "same name", code=2)
+    assert first in refused
+    assert second in refused
+    lines = [line for line in exgrpo(runs_root, "runs").splitlines() if "same name" in line]
+    assert all(any(run_id in line for line in lines) for run_id in (first, second))
+    assert "'nothing'" in exgrpo(runs_root, "stop", "nothing", code=2)
+
+
 def test_a_clone_is_printed_or_queued_with_a_name_of_its_own_and_its_parent(runs_root):
     run_id = submit(runs_root)
     printed = exgrpo(runs_root, "clone", run_id, "--set", "num_steps=7")

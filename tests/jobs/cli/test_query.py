@@ -73,12 +73,10 @@ def test_retired_questions_become_a_benchmark(runs_root, tmp_path):
     ("words", "said"),
     [
         (["buffer", RUN, "--step", "15"], "step: "),
-        (["candidates", RUN, "--step", "999"], "step: "),
         (["trajectory", RUN, "999999"], f"{RUN}: "),
         (["curves", RUN, "-m", "replay/num_replay"], "metric: "),
         (["verdicts", "trained", "--which", "some"], "--which"),
         (["score-comparison", "eval-first", "nobody"], "RUN: "),
-        (["scores", "--scheme", "best"], "--scheme"),
         (["analysis", "trained", "--judge", "trained"], "trained"),
     ],
 )

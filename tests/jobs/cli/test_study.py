@@ -40,6 +40,21 @@ def test_status_tells_done_from_missing_and_lists_runs_of_more_seeds_than_the_st
     assert {run["seed"] for run in printed_json(tmp_path, *words)["runs"]} == {0, 1}
 
 
+def test_results_are_beside_the_papers_numbers_and_in_a_report(tmp_path: Path):
+    words = ("study", "results", "ablations")
+    assert exgrpo(tmp_path, *words).strip() == "No run has finished yet."
+    record_seeds(tmp_path, "ablations", "on-policy", 5)
+    record_seeds(tmp_path, "ablations", "exgrpo", 8)
+    found = printed_json(tmp_path, *words)
+    assert found["figures"]["exgrpo"]["Held-out Avg@8 (%)"] == {"mean": 80.0, "half": None, "values": [80.0]}
+    (row,) = [row for row in found["beside_paper"] if row["cell"] == "exgrpo"]
+    assert (row["printed"], row["difference"]["mean"]) == ("48.3", 30.0)
+    assert "ExGRPO / Avg.: paper 48.3, own exgrpo 80.0, difference +30.0 (1 seeds)" in exgrpo(tmp_path, *words)
+    page = tmp_path / "page.html"
+    assert exgrpo(tmp_path, "study", "report", "ablations", "--out", page).strip() == str(page)
+    assert "Finished runs: 2, " in page.read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize(
     ("words", "field"),
     [

@@ -94,7 +94,6 @@ def test_questions_that_are_asked_again_under_another_id_are_counted(tmp_path, t
     [
         ([ONE], "1 questions of small, expected 2"),
         ([verl_row("1+1", "2", source="mine")] * 3, r"0 questions of small, expected 2; .*'mine' \(3 rows\)"),
-        ([], "0 questions"),
         ([ONE, TWO, ONE], r"row 3: .* \(1, 3\)"),
         ([ONE] * 4 + [TWO] * 3, r"row 7: .* \(5, 6, 7\)"),
         ([ONE, verl_row("1+1", "3")], "row 2: gold '3' contradicts '2' of row 1"),
@@ -223,14 +222,11 @@ def test_chains_are_not_validated_on_benchmarks():
     ("raw", "field"),
     [
         ({"problem": "1+1 \ud83d", "answer": "2"}, "problem: holds half"),
-        ({"problem": "1+1", "answer": "2\ud83d"}, "answer: holds half"),
         ({"question": "1+1", "options": ["2", "3\ud83d"], "answer": "A"}, "options: holds half"),
-        ({"question": "1+1", "A": "2", "B": "3\ud83d", "answer": "A"}, "options: holds half"),
         ({"Question": "1+1", "Correct Answer": "2\ud83d"} | dict.fromkeys(WRONG, "3"), "Correct Answer: holds half"),
         (verl_row("1+1 \ud83d", "2"), "prompt, content: holds half"),
         (verl_row("1+1", math.nan), "reward_model.ground_truth: "),
         ({"problem": "1+1", "answer": math.nan}, ".*gold answer"),
-        ({"problem": "1+1", "answer": "NaN"}, ".*gold answer"),
     ],
 )
 def test_halves_of_characters_and_golds_that_are_no_number_are_named_by_row_and_field(tmp_path, raw, field):

@@ -99,10 +99,8 @@ def test_an_option_that_is_a_number_is_no_index_where_one_row_says_so(tmp_path):
     "change",
     [
         {"answer": "purple"},
-        {"answer": None},
         {"answer": float("nan")},
         {"options": list("abcdefghijkl")},
-        {"options": ["a", None]},
         {"options": {"label": ["A", "B"], "text": ["a"]}},
         {"Question": "q", "Correct Answer": "a"},
     ],

@@ -46,6 +46,15 @@ def spec_of(tmp_path, rows, template="compact", model=None):
     )
 
 
+def test_rows_of_a_file_are_put_into_the_template(tmp_path):
+    preview = preview_data(spec_of(tmp_path, [row("What is 2 + 2?"), row("1 + 1", "2")], "paper"))
+    prompt = preview.questions[0].prompt
+    assert "What is 2 + 2?" in prompt
+    assert "<think>" in prompt
+    assert (preview.questions[0].answer, preview.questions[0].graded_as) == ("4", "math")
+    assert preview.lengths[0] == len(prompt)
+
+
 def test_chat_messages_are_shown_with_their_roles_and_a_notice(tmp_path):
     spec = spec_of(tmp_path, [row("2 + 2")], "chat")
     for each in (spec, apply_settings(spec, ["model.source=nobody/nothing", "data.template=auto"])):

@@ -53,6 +53,12 @@ def test_each_presets_dry_run_tells_settings_command_memory_and_disk(name, tmp_p
     assert list(tmp_path.iterdir()) == []
 
 
+def test_dry_run_of_fine_tuning_tells_the_settings_of_verls_sft_trainer(tmp_path):
+    plan = plan_run(verl_spec("paper-sft"), tmp_path)
+    assert {f"model.path={plan.spec['model']['source']}", "optim.lr_scheduler_type=cosine"} <= set(plan.settings)
+    assert plan.memory is None
+
+
 @pytest.mark.parametrize(
     "word",
     [

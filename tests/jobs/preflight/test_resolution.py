@@ -9,7 +9,6 @@ from jobs.actions.queueing import queue_job
 from jobs.cli.main import app
 from jobs.preflight.resolution import RunRefusedError, resolve
 from jobs.runs.lookup import CommandError
-from jobs.specs.base import ValidationBenchmark
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import TrainSpec, load_preset
 from tests.jobs.evaluation.tiny_evaluations import save_tiny_model
@@ -62,25 +61,6 @@ def test_every_reason_is_told_at_once(runs_root):
     with pytest.raises(RunRefusedError, match="no checkpoint at step 7") as refused:
         preflight.raise_refusals()
     assert len(refused.value.mistakes) == 2
-
-
-def test_a_benchmark_of_the_users_own_is_validated_on_by_its_name(runs_root):
-    folder = runs_root / "workbench" / "benchmarks"
-    folder.mkdir(parents=True)
-    (folder / "sums.jsonl").write_text('{"problem": "1 + 1", "answer": "2"}\n')
-    (folder / "sums.yaml").write_text("sums: {source: sums.jsonl, samples_per_question: 4}")
-    content = {
-        "model": {"source": "mine"},
-        "data": {"source": "word_problems", "template": "chat"},
-        "validation": {"benchmarks": {"sums": None}},
-    }
-    preflight = resolve(TrainSpec.model_validate(content), runs_root, is_quick=True)
-    assert preflight.spec.validation.benchmarks == {
-        "sums": ValidationBenchmark(source=str(folder / "sums.jsonl"), samples_per_question=4)
-    }
-    content["validation"]["benchmarks"] = {"sum": None}
-    preflight = resolve(TrainSpec.model_validate(content), runs_root, is_quick=True)
-    assert any("validation.benchmarks" in refusal.mistake.fields for refusal in preflight.refusals)
 
 
 def test_a_chat_template_that_the_model_lacks_is_missed_before_the_run(runs_root, tmp_path):

@@ -29,10 +29,7 @@ def test_mapping_sets_a_field_that_is_null():
         ("algorithm.experience_ration", "algorithm.experience_ratio"),
         ("experience_ratio", "algorithm.experience_ratio"),
         ("learning_rate", "optim.learning_rate"),
-        ("lerning_rate", "optim.learning_rate"),
         ("algorithm.lerning_rate", "optim.learning_rate"),
-        ("algorithm.seeed", "algorithm.seed"),
-        ("num_step", "num_steps"),
     ],
 )
 def test_unknown_key_is_answered_with_the_nearest_name(key, nearest):

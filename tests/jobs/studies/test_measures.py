@@ -3,13 +3,14 @@ import pytest
 from db.connections.opening import open_database
 from db.connections.session import Database
 from db.ingest import events
+from exgrpo_core.config import HARD, MEDIUM
 from exgrpo_core.run_files.file_recorder import FileRecorder
 from jobs.recording.event_reader import EventReader
 from jobs.runs.directory import RunDirectory
 from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
 from jobs.specs.train import RecordingSpec
 from jobs.studies.definition import Scale, load_study
-from jobs.studies.measures import AVERAGES, BENCHMARK_COLUMNS, MeasuredRun, measure_run
+from jobs.studies.measures import AVERAGES, BENCHMARK_COLUMNS, MeasuredRun, count_unmasked, measure_run
 from tests.db.recorded_runs import ingest_run, new_run, record_attempt
 from tests.db.recorded_scores import event, record_scores
 from tests.jobs.judging.chain_runs import record_chains
@@ -35,6 +36,12 @@ def take_in_scores(database: Database, tmp_path, *scores: tuple[str, int, int]) 
     events.register_run(database, run.read_run_info(), run.job_spec().model_dump(mode="json"))
     batch = EventReader(run).read()
     events.ingest_events(database, run.run_id, batch.events, batch.position)
+
+
+def test_groups_inside_the_range_are_counted():
+    rates = [0.25, 0.5, 0.75, 1.0, 0.0]
+    assert count_unmasked(rates, MEDIUM) == 2
+    assert count_unmasked(rates, HARD) == 1
 
 
 def test_benchmark_scores_are_those_of_the_last_scored_checkpoint_with_complete_averages_only(database, tmp_path):
@@ -73,6 +80,11 @@ def test_seconds_are_read_over_all_steps_sizes_and_fresh_rollouts_from_the_last(
     assert "stored trajectories" in figures
     assert (figures["Index in memory (MB)"], figures["Trajectories in files (MB)"]) == (2.0, 5.0)
     assert (figures["Fresh rollouts"], figures["Fresh rollouts per step"]) == (90.0, 30.0)
+
+
+def test_questions_left_in_mini_batches_are_the_mean_of_what_steps_recorded(database, tmp_path):
+    figures = measured(database, tmp_path, "mini-batch-counts", 3, lambda n: {"batch/questions_left": 10.0 + n})
+    assert figures == {"# Avg. Mini-Batch": 12.0}
 
 
 def test_code_and_validity_come_from_the_oracle_on_chains_and_what_is_not_there_is_left_out(database, tmp_path):

@@ -94,6 +94,15 @@ def test_headline_gains_are_means_over_six_settings_luffy_included():
     assert disagreements(study) == []
 
 
+def test_numbers_keep_sign_unit_and_decimals():
+    rows = {(row.group, row.row, row.column): row for row in number_rows(load_study("replay-overhead"))}
+    overhead = rows["Qwen2.5-Math-1.5B", "Overhead", "Peak Step (s)"]
+    assert (overhead.value, overhead.printed) == (-10.1, "-10.1%")
+    assert rows["Qwen2.5-Math-7B", "On-Policy", "RAM"].value is None
+    assert rows["Qwen2.5-Math-7B", "ExGRPO", "Peak Step (s)"].printed == "256.00"
+    assert rows["", "Qwen2.5-Math-7B ExGRPO", "stored trajectories"].value == 202011
+
+
 def test_a_row_of_the_wrong_width_or_that_names_no_cell_is_refused():
     with pytest.raises(ValidationError):
         PaperTable(name="t", columns=("x", "y"), rows=(PaperRow(row="a", values=(1.0,)),))

@@ -11,6 +11,7 @@ import pytest
 from db.rows.runs import RunRow
 from jobs.actions import run_actions
 from jobs.runs.control import RunStatus
+from jobs.studies.comparison import reading
 from jobs.studies.definition import Scale, load_study, study_names
 from jobs.studies.matrix import RunKey, wanted_keys
 from jobs.studies.study_report import render_report
@@ -100,6 +101,14 @@ def test_an_archived_run_and_one_whose_settings_cannot_be_read_do_not_count(tmp_
     assert "rho-75" in text_of(results)
 
 
+def test_a_cell_with_the_same_difference_at_every_seed_is_named_and_not_compared(tmp_path):
+    record(tmp_path, on_policy=(8, 9, 8), exgrpo=(3, 4, 3), rho_25=(7, 8, 9))
+    text = reading(read(tmp_path))
+    assert text.startswith("exgrpo: the same difference at every seed")
+    assert "Not distinguishable from it: rho-25." in text
+    assert "cells compared: 1" in text
+
+
 def test_a_difference_that_chance_explains_among_several_is_not_said_to_be_real(tmp_path):
     record(tmp_path, on_policy=(5, 5, 5, 5), exgrpo=(6, 7, 7, 8))
     record(tmp_path, without_shaping=(5, 4, 5, 6), rho_25=(4, 5, 6, 5), rho_75=(6, 5, 4, 5))
@@ -110,6 +119,15 @@ def test_a_difference_that_chance_explains_among_several_is_not_said_to_be_real(
     text = text_of(results)
     assert "Higher" not in text
     assert "with Holm's correction (cells compared: 4)" in text
+
+
+def test_cells_with_the_runs_of_another_are_named_and_no_comparisons(tmp_path):
+    record(tmp_path, on_policy=(4, 5, 6), on_policy_retire=(4, 5, 6), exgrpo=(6, 6, 7), redraw=(6, 6, 7))
+    record(tmp_path, rho_25=(5, 6, 6))
+    text = reading(read(tmp_path))
+    assert text.startswith("redraw: the same runs as exgrpo. on-policy-retire: the same runs as on-policy. ")
+    assert "Not distinguishable from it: exgrpo, rho-25." in text
+    assert "with Holm's correction (cells compared: 2)" in text
 
 
 def test_a_cell_with_a_baseline_of_its_own_is_compared_with_that(tmp_path):

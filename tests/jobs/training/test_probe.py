@@ -5,7 +5,9 @@ import re
 import time
 
 import pytest
+from typer.testing import CliRunner
 
+from jobs.cli.main import app
 from jobs.playground.process import ProbeProcess
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import parse_spec
@@ -55,6 +57,17 @@ def test_each_bad_figure_has_one_sentence_on_what_to_do(change, advice):
     assert GOOD.advice() == []
     (sentence,) = dataclasses.replace(GOOD, **change).advice()
     assert re.search(advice, sentence)
+
+
+def test_command_prints_prompt_answers_figures_and_advice(chat_model, tmp_path):
+    words = ["probe", str(chat_model), "--data", "word_problems", "--set", "algorithm.max_response_tokens=6"]
+    words += ["--set", "algorithm.max_prompt_tokens=400", "--num-questions", "1", "--runs-root", str(tmp_path)]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    assert "<|im_start|>assistant" in result.output
+    assert "pass rate 0.00, format rate 0.00, truncation rate 1.00" in result.output
+    assert "- No answer is right" in result.output
+    assert not any(tmp_path.iterdir())
 
 
 def test_process_of_a_form_gives_the_same_report_or_one_sentence_and_ends_when_stopped(chat_model, tmp_path):

@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -123,3 +125,12 @@ def test_adapters_that_peft_would_leave_out_are_refused_by_name(base, tmp_path, 
 def test_architecture_without_our_decoder_is_refused():
     with pytest.raises(EngineError, match=r"model\.lora"):
         make_engine("gpt2+lora")
+
+
+def test_checkpoint_of_another_rank_is_refused(tmp_path):
+    make_engine("llama+lora").save(tmp_path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tests.jobs.engines.embedded.engines.LORA", dataclasses.replace(LORA, rank=2))
+        engine = make_engine("llama+lora")
+    with pytest.raises(EngineError, match=str(tmp_path)):
+        engine.restore(tmp_path)

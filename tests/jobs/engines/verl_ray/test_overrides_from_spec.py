@@ -36,6 +36,25 @@ def test_the_papers_hyperparameters_reach_verl():
     assert values["actor_rollout_ref.rollout.val_kwargs.temperature"] == "0.6"
 
 
+def test_grpo_normalises_and_takes_the_mean_over_a_trajectorys_own_tokens():
+    values = settings(verl_spec(algorithm={"normalize_by_std": True, "loss_aggregation": "token_mean"}))
+    assert values["algorithm.norm_adv_by_std_in_grpo"] == "True"
+    assert values["actor_rollout_ref.actor.loss_agg_mode"] == "seq-mean-token-mean"
+    assert values["actor_rollout_ref.actor.loss_scale_factor"] == "null"
+
+
+def test_adapters_reach_verl_and_servers_get_them_merged():
+    lora = {"rank": 4, "alpha": 8, "target_modules": ["q_proj", "down_proj"]}
+    values = settings(verl_spec(model={"source": "a/b", "lora": lora}, seed=2**40 + 3))
+    model = "actor_rollout_ref.model"
+    assert (values[f"{model}.lora_rank"], values[f"{model}.lora_alpha"]) == ("4", "8")
+    assert values[f"{model}.target_modules"] == "[q_proj,down_proj]"
+    assert values[f"{model}.lora.merge"] == "True"
+    # A seed beyond those of numpy is made smaller.
+    assert values["actor_rollout_ref.rollout.seed"] == values["actor_rollout_ref.actor.fsdp_config.seed"] == "3"
+    assert not [name for name in settings(verl_spec()) if "lora" in name]
+
+
 def test_answers_are_graded_by_this_project_and_never_by_verls_math_graders():
     values = settings(verl_spec(data={"requires_think_end": True}))
     assert values["+reward.custom_reward_function.reward_kwargs.requires_think_end"] == "True"
@@ -50,6 +69,13 @@ def test_continuous_rewards_come_from_a_reward_model_on_gpus_of_its_own():
     assert values["reward.custom_reward_function.name"] == "score_by_model"
     assert values["reward.reward_model.enable_resource_pool"] == "True"
     assert (values["trainer.n_gpus_per_node"], values["reward.reward_model.n_gpus_per_node"]) == ("7", "1")
+
+
+def test_upper_clip_limit_reaches_verl():
+    assert settings(verl_spec())["actor_rollout_ref.actor.clip_ratio_high"] == "0.2"
+    higher = settings(verl_spec(algorithm={"fresh_objective": "clip", "clip_epsilon_high": 0.28}))
+    assert higher["actor_rollout_ref.actor.clip_ratio_high"] == "0.28"
+    assert higher["actor_rollout_ref.actor.clip_ratio_low"] == "0.2"
 
 
 def test_rollouts_ahead_are_generated_on_as_many_more_gpus():
@@ -73,23 +99,12 @@ ROOT = "actor_rollout_ref"
         "trainer={}",
         f"+{ROOT}.rollout.n=4",
         f"{ROOT}.rollout={{n:4}}",
-        f"{ROOT}.actor.clip_ratio_high=0.3",
         f"{ROOT}.model.override_config={{attn_implementation:sdpa}}",
-        f"{ROOT}.actor.optim.lr=1",
         f"{ROOT}.actor.fsdp_config={{strategy:fsdp}}",
-        f"{ROOT}.actor.optim.optimizer=SGD",
-        f"{ROOT}.nccl_timeout=60",
-        f"{ROOT}.actor.use_torch_compile=False",
-        f"{ROOT}.ref.fsdp_config.dtype=float32",
         f"{ROOT}.actor.fsdp_config.wrap_policy.min_num_params=9",
         f"{ROOT}.model.tiled_mlp.enabled=True",
-        f"{ROOT}.rollout.multi_stage_wake_up=True",
-        "trainer.ray_wait_register_center_timeout=600",
         f"+{ROOT}.rollout.multi_turn.enable=True",
-        f"{ROOT}.rollout.top_p=1",
         "data.shuffle=False",
-        "algorithm.filter_groups.enable=True",
-        "transfer_queue.enable=False",
         "trainer.loger=[console]",
     ],
 )
@@ -113,10 +128,7 @@ def test_override_of_fine_tuning_without_effect_is_refused(word):
         f"+{ROOT}.actor.fsdp_config.mixed_precision.param_dtype=fp32",
         f"+{ROOT}.rollout.engine_kwargs.vllm.kv_cache_dtype=fp8",
         f"{ROOT}.actor.optim.lr_scheduler_type=cosine",
-        f"{ROOT}.model.use_fused_kernels=False",
-        "transfer_queue.metrics.enabled=True",
         "+ray_kwargs.ray_init.num_gpus=4",
-        "ray_kwargs.ray_init.num_cpus=4",
         "trainer.logger=[console,wandb]",
     ],
 )
