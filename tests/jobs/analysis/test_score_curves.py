@@ -60,13 +60,6 @@ def test_a_single_question_has_no_interval_and_answers_without_log_prob_no_curve
     assert read_score_curves(tmp_path, "sums", "paper") == []
 
 
-def test_newest_answers_count_and_questions_with_fewer_samples_do_not(tmp_path):
-    append(tmp_path / "run", "a", [("5", None)])
-    append(tmp_path / "run", "b", [("4", None)])
-    append(tmp_path / "run", "a", [("4", None), ("", None)], attempt=2)
-    assert curves(tmp_path / "run")["maj@k"].values == (0.5, 1)
-
-
 def test_difficulty_is_the_models_mean_share_of_correct_answers_to_common_questions(tmp_path):
     for name, first, second in (("a", "44", "44"), ("b", "45", "44"), ("c", "45", "55"), ("d", "44", "")):
         append(tmp_path / "first", name, [(answer, None) for answer in first])

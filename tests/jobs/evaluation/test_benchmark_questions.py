@@ -47,19 +47,6 @@ def load_rows(tmp_path, rows, protocol=SMALL, **changes):
     return load_benchmark(BenchmarkChoice(name=protocol.name, source=str(path), **changes), protocol)
 
 
-@pytest.mark.parametrize("name", PROVIDED)
-def test_provided_files_hold_exactly_the_protocols_questions(name, shared_dir):
-    file, *counts = PROVIDED[name]
-    source = str(shared_dir / "data" / "benchmarks" / file)
-    loaded = load_benchmark(BenchmarkChoice(name=name, source=source), find_protocol(name))
-    assert [len(loaded.questions), loaded.samples_per_question] == counts
-    assert len({question.question_id for question in loaded.questions}) == len(loaded.questions)
-    odd = [notice for notice in loaded.notices if "asked with" not in notice]
-    assert len(odd) == 2 * (name == "mmlu_pro")
-    # It contradicts itself, and asks some questions twice.
-    assert all("row 3860" in notice or "159 questions are asked again" in notice for notice in odd)
-
-
 def test_one_benchmark_in_two_layouts_has_one_data_hash(tmp_path):
     in_schema = load_rows(tmp_path, [ONE, TWO])
     in_columns = load_rows(tmp_path, [{"problem": "1+1", "answer": 2.0}, {"problem": "2+2", "answer": "4"}])

@@ -117,9 +117,3 @@ def test_server_that_gives_no_answers_fails_the_evaluation(reply, num_requests):
     with serving(lambda _body: reply) as server, pytest.raises(TrainingError):
         ask(server.address, wanted="a")
     assert len(server.asked) == num_requests
-
-
-@pytest.mark.usefixtures("impatient")
-def test_server_that_is_not_there_is_named():
-    with pytest.raises(TrainingError, match=r"^http://127.0.0.1:9/v1: "):
-        ask("http://127.0.0.1:9/v1", wanted="a")

@@ -73,13 +73,6 @@ def test_an_answer_that_trickles_in_or_is_large_is_not_read_to_its_end(reply, re
     assert server.num_bytes_sent < len(reply.content)
 
 
-def test_a_server_that_is_not_there_is_a_failed_connection():
-    with serving() as server:
-        address = server.address
-    [answer] = ask(address)
-    assert answer.reason == "connection: ConnectError"
-
-
 def test_a_second_try_may_succeed_and_its_cost_counts_both():
     replies = [Reply("", 503, {"Retry-After": "0"}), completion("\\boxed{no}", total_tokens=50)]
     with serving(lambda _: replies.pop(0)) as server:

@@ -73,13 +73,6 @@ def test_attempts_are_numbered_from_one_and_each_caller_gets_one_of_its_own(run)
     assert run.attempt_path(3).name == "0003"
 
 
-def test_a_stop_is_asked_for_and_taken_back(run):
-    for ask, is_asked in ((run.request_stop, True), (run.clear_stop, False)):
-        ask()
-        ask()
-        assert run.stop_requested() is is_asked
-
-
 def test_a_copied_folder_is_a_run_of_its_own(run):
     copy = run.path.rename(run.path.with_name("copied"))
     assert RunDirectory(copy).read_run_info()["run_id"] == "copied"

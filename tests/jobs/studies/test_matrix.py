@@ -35,14 +35,3 @@ def test_tags_tell_which_run_it_is_and_fit_the_rule_for_tags():
         for key in wanted_keys(study, Scale.PAPER, study.cells, 8):
             assert key_from_tags(["mine", *key.tags]) == key
             assert max(len(tag) for tag in key.tags) <= 40
-
-
-def test_a_grid_has_a_cell_for_each_method_and_combination_of_values():
-    study = load_study("crossover")
-    assert len(study.cells) == 10 * 5 * 2 * 3
-    cell = study.cell("redraw-e3-k4-n512")
-    assert study.baseline_of(cell) == "on-policy-e3-k4-n512"
-    assert study.baseline_of(study.cell("on-policy-e3-k4-n512")) is None
-    spec = spec_of(study, RunKey(study.name, Scale.CHAINS, cell.name, 0))
-    assert (spec.model.demonstrator_errors, spec.data.num_questions, spec.data.modulus) == (3.0, 512, 100)
-    assert (spec.algorithm.rollouts_per_question, spec.algorithm.retired, spec.num_steps) == (4, "redraw", 157)

@@ -80,14 +80,6 @@ def test_figures_are_means_over_the_seeds_of_a_cell_and_differences_are_paired_b
     assert results.difference(on_policy) is None
 
 
-def test_runs_that_failed_or_were_never_started_are_unfinished(runs_root):
-    states = {(item.cell, item.seed): state for item, state in read(runs_root).unfinished}
-    assert states["rho-25", 0] == "failed"
-    assert states["rho-25", 1] == "missing"
-    assert ("exgrpo", 0) not in states
-    assert len(states) == 3 * 10
-
-
 def test_an_archived_run_and_one_whose_settings_cannot_be_read_do_not_count(tmp_path):
     [old], [new] = (record_seeds(tmp_path, "ablations", "rho-75", count) for count in (3, 5))
     assert _run_of(tmp_path, key("rho-75", 0)).run_id == new

@@ -42,15 +42,6 @@ def test_waiting_run_fails_with_the_reason_of_the_one_that_failed_and_waits_agai
     assert bench.run_of(second).newest_attempt() == 2
 
 
-def test_stop_in_the_queue_ends_a_waiting_run(bench: Bench):
-    first = bench.submit(toy_spec(500))
-    second = bench.submit(waiting_spec(first))
-    bench.start()
-    bench.look_until(first, RunStatus.RUNNING)
-    run_actions.stop(bench.runs_root, second)
-    bench.look_until(second, RunStatus.STOPPED)
-
-
 def test_a_job_that_is_not_there_cannot_be_waited_for(bench: Bench):
     with pytest.raises(SpecError, match="waits_for"):
         bench.submit(waiting_spec("nothing"))

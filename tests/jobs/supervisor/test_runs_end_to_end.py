@@ -7,7 +7,6 @@ import pytest
 from db.connections.opening import open_database
 from db.queries import metrics, runs
 from jobs.actions import branching, run_actions
-from jobs.runs.attempts import read_outcome
 from jobs.runs.control import RunStatus
 from jobs.runs.lookup import CommandError
 from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
@@ -44,15 +43,6 @@ def test_submitted_run_is_started_and_succeeds_and_takes_neither_stop_nor_resume
     for action in (run_actions.stop, run_actions.resume):
         with pytest.raises(CommandError):
             action(bench.runs_root, run_id)
-
-
-def test_second_run_waits_until_the_first_has_ended(bench: Bench):
-    first, second = bench.submit(toy_spec(100)), bench.submit(toy_spec(2))
-    bench.start()
-    bench.look_until(first, RunStatus.RUNNING)
-    assert bench.status_of(second) is RunStatus.QUEUED
-    bench.look_until(second, RunStatus.FINISHED)
-    assert read_outcome(bench.run_of(first).attempt_path(1)).at < read_outcome(bench.run_of(second).attempt_path(1)).at
 
 
 def test_stop_leaves_a_checkpoint_and_resume_goes_on_from_it(bench: Bench):

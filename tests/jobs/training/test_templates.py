@@ -37,11 +37,6 @@ def test_the_question_is_put_in_once_and_nothing_else_is_replaced():
     assert "Be brief." not in prompt
 
 
-def test_a_tokenizer_without_a_template_is_refused():
-    with pytest.raises(FieldError):
-        render_chat_prompt(MESSAGES, make_tokenizer())
-
-
 def test_auto_is_the_tokenizers_template_where_it_has_one_else_the_question_alone():
     tokenizer = make_tokenizer()
     plain_text = "Q3;a=1;a+1;"

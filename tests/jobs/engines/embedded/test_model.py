@@ -6,7 +6,7 @@ from safetensors.torch import load_file, save_file
 from transformers import PreTrainedTokenizerFast
 
 from exgrpo_core.errors import EngineError
-from jobs.engines.embedded.model import load_policy, refuse_odd_files, resolve_device, wrap_model
+from jobs.engines.embedded.model import load_policy, refuse_odd_files, wrap_model
 from tests.jobs.engines.tiny_models import END, VOCABULARY_SIZE, build_model, tiny_tokenizer
 from tests.jobs.preflight.test_data_preview import PANICS
 
@@ -127,9 +127,3 @@ def test_sliding_attention_and_changing_rope_go_through_the_model_s_own_forward(
     assert wrap_model(model, tiny_tokenizer(), CPU).is_packed
     setattr(model.config, name, value)
     assert not wrap_model(model, tiny_tokenizer(), CPU).is_packed
-
-
-def test_a_gpu_that_is_not_there_is_refused(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(EngineError, match=r"model.device: expected a CUDA GPU"):
-        resolve_device("cuda")

@@ -37,16 +37,6 @@ def test_difficulties_are_drawn_evenly():
     assert min(counts.values()) > 30
 
 
-def test_numbers_grow_with_their_size():
-    def mean(size):
-        numbers = [number for story in make_stories(100, 0, size=size) for number in story.numbers]
-        return sum(numbers) / len(numbers)
-
-    assert mean("tiny") * 1.2 < mean("small")
-    assert mean("small") * 1.3 < mean("medium")
-    assert mean("medium") * 1.3 < mean("large")
-
-
 @pytest.mark.parametrize(("low", "high"), [(0, 3), (4, 3), (1, 7)])
 def test_impossible_ranges_are_refused(low, high):
     with pytest.raises(ValueError, match="min_operations and max_operations"):
@@ -58,13 +48,6 @@ def test_a_story_survives_its_details():
         assert Story.from_details(story.details()) == story
     with pytest.raises(ValueError, match="details"):
         Story.from_details({"question": "Q6a*2:"})
-
-
-def test_there_are_forms_of_every_topic_and_number_of_operations():
-    forms = load_forms()
-    assert len({form.name for form in forms}) == len(forms) >= 24
-    assert len({form.topic for form in forms}) == 7
-    assert {form.num_operations for form in forms} == set(range(1, 7))
 
 
 FORMS = {form.name: form for form in load_forms()}
