@@ -5,7 +5,6 @@ import math
 from datetime import datetime, timedelta, timezone
 
 import numpy as np
-import pandas as pd
 import plotly.graph_objects as go
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -110,6 +109,7 @@ def test_values_of_a_figure_are_rows(traces, rows):
 
 
 def page_of_a_table():
+    import pandas as pd
     import streamlit as st
 
     from app.components.widgets import data_table
