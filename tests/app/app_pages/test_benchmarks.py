@@ -4,6 +4,7 @@ import re
 import pytest
 
 from app.formats import literal
+from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
 from jobs.preflight.benchmark_look import keep_benchmark_file, look_at_benchmark
 from jobs.runs.directory import list_run_directories
 from jobs.runs.journal import Journal, JournalKind
@@ -185,6 +186,18 @@ def test_a_file_of_the_papers_questions_serves_their_benchmarks(runs_root, tmp_p
     (tmp_path / "test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     look = look_at_benchmark(runs_root, str(tmp_path / "test.jsonl"))
     assert (look.papers, look.num_questions) == (("aime24",), 30)
+
+
+def test_generator_vllm_says_that_no_environment_has_it_and_what_makes_one(runs_root, open_page, monkeypatch, tmp_path):
+    monkeypatch.delenv(VERL_PYTHON_VARIABLE, raising=False)
+    monkeypatch.setattr("jobs.machine.engine_environments.PROJECT_ROOT", tmp_path)
+    page = open_page("benchmarks", start="true", target="owner/model")
+    sentence = "no environment has vLLM; make one with"
+    assert has_text(page, sentence)
+    page.selectbox(key="evaluate-generator").set_value("vllm")
+    page = send(page, target="owner/model", questions=5)
+    assert [text for text in texts(page) if text.startswith(rf"generator\: {sentence}")]
+    assert not list_run_directories(runs_root)
 
 
 @pytest.mark.usefixtures("scored_shared")

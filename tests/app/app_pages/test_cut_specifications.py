@@ -9,6 +9,7 @@ from tests.app.page_texts import has_text
 
 pytestmark = pytest.mark.slow
 
+BUFFER_VIEWS = ["Buckets", "Flow", "Ages and replays", "Over time", "Concentration", "Retired"]
 CLAIMS = ("Not a training run", "This run is on-policy", "vote")
 
 
@@ -18,7 +19,7 @@ def cut_root(tmp_path_factory):
     runs = (recorded.FINISHED, recorded.ON_POLICY, recorded.QUEUED)
     recorded.record(root, *runs)
     run_ids = [run.run_id for run in runs]
-    run_ids.append(played.play(root, played.FINISHED).run_id)
+    run_ids += [played.play(root, run).run_id for run in (played.FINISHED, played.ON_POLICY)]
     run_ids += [other_jobs.record_evaluation(root), other_jobs.record_judge(root)]
     recorded.cut_specification(root, *run_ids)
     return root
@@ -40,6 +41,18 @@ def test_every_view_of_a_training_run_claims_nothing_and_offers_only_what_works(
     assert batch.value == f"{100 * recorded.pass_at_1(30):.1f}%"
     assert not {"Clone", "Score", "Start branch"} & {button.label for button in page.button}
     assert len(figures(page)) > 5 or view != "Curves"
+
+
+@pytest.mark.parametrize(
+    ("run_id", "view", "last"),
+    [*(("play-finished", view, 14) for view in BUFFER_VIEWS), ("play-on-policy", "Buckets", 3)],
+)
+def test_replay_buffer_is_shown(open_page, run_id, view, last):
+    page = open_page("replay_buffer", run=run_id, view=view)
+    assert [title.value for title in page.title] == ["Replay buffer"]
+    assert has_text(page, "Settings cannot be read")
+    assert not any(has_text(page, claim) for claim in CLAIMS)
+    assert page.slider(key="step").value == last
 
 
 @pytest.mark.parametrize(

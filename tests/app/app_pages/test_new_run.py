@@ -173,6 +173,13 @@ def test_a_mistake_beside_its_field_keeps_names_and_commands_as_they_are_written
     assert "`make verl-env GPU=1`" in in_the_summary
 
 
+def test_parts_that_a_preset_sets_are_in_the_form(open_page):
+    page = open_page("new_run", preset="paper-wildchat-if", section="Algorithm")
+    assert field(page, "reward_model.source").value == "Skywork/Skywork-Reward-Llama-3.1-8B-v0.2"
+    field(page, "reward_model").set_value(False).run()
+    assert any(text.startswith("reward_model: expected one for continuous rewards") for text in mistakes(page))
+
+
 def test_the_text_of_the_specification_is_edited_with_the_checks_of_the_form(open_page):
     page = open_page("new_run", section="YAML")
     text = page.text_area(key="new-run-yaml").value

@@ -52,6 +52,13 @@ def test_flow_goes_forward_and_its_mark_names_its_questions(open_page, step, bas
 
 
 @pytest.mark.usefixtures("played_shared")
+@pytest.mark.parametrize("mark", ["rollout:2", "replays:1", "bucket:2", "retired:all"])
+def test_every_kind_of_mark_has_its_questions(open_page, mark):
+    page = open_page("replay_buffer", run="play-finished", mark=mark)
+    assert len(tables(page)[0].value) > 0
+
+
+@pytest.mark.usefixtures("played_shared")
 @pytest.mark.parametrize(
     "mark", ["rollout:x", "nonsense", "bucket:99", "rollout:99999999999999999999", "flow:**x** [a](http://evil)"]
 )
@@ -94,6 +101,17 @@ def test_what_if_of_other_draws_says_why_there_is_none_and_of_any_spread_changes
     played.play(runs_root, replace(played.FINISHED, run_id="play-other"), **setting)
     page = open_page("replay_buffer", run="play-other", view="What if")
     assert has_text(page, words)
+
+
+@pytest.mark.usefixtures("played_shared")
+def test_step_of_another_run_is_compared_with_question_by_question(open_page):
+    address = {"run": "play-finished", "against": "play-failed", "step": "14", "base": "6"}
+    page = open_page("replay_buffer", view="Flow", mark="retired:all", **address)
+    assert has_text(page, "From step 6 of broken replay to step 14 of this run")
+    question_table = tables(page)[0].value
+    assert set(question_table["After step 14 of this run"]) == {"retired"}
+    assert "After step 6 of broken replay" in question_table
+    assert not has_text(page, "Other questions")
 
 
 @pytest.mark.usefixtures("played_shared")

@@ -34,6 +34,12 @@ def test_report_shows_figures_answers_and_what_to_do(open_page, open_with):
     assert any(code.value == "\\boxed{3}" for code in page.code)
 
 
+def test_failed_probe_says_why(open_with):
+    page, _ = open_with("probe: model.source: gone")
+    assert has_text(page, "probe: model.source: gone")
+    assert not page.metric
+
+
 def test_running_probe_can_be_stopped(open_with):
     page, process = open_with(None)
     page.button(key="stop-probe").click().run()
