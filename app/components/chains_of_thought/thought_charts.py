@@ -20,8 +20,6 @@ from jobs.analysis.validity import ValidityLine
 _NARROW_LEGEND = 3
 _NUM_BINS = 40
 _DRAWN_PERCENT = 98.0
-_LEAST_SPAN = 1e-9
-"""Of a histogram, relative to its lowest value: equal values have bins of a width too."""
 _SIGNALS = {"mean_entropy": "entropy, nats per token", "perplexity": "perplexity"}
 KEY = "policy/entropy"
 
@@ -81,8 +79,7 @@ def densities_of(points: Sequence[EntropyPoint], groups: Sequence[Group], signal
     if not values.size:
         return None
     low = values.min()
-    high = max(np.percentile(values, _DRAWN_PERCENT), low + max(abs(low), 1.0) * _LEAST_SPAN)
-    edges = np.linspace(low, high, _NUM_BINS + 1)
+    edges = np.linspace(low, max(np.percentile(values, _DRAWN_PERCENT), low + max(abs(low), 1) * 1e-9), _NUM_BINS + 1)
     middles = ((edges[:-1] + edges[1:]) / 2).astype(np.float32)
     colours = theme.palette()
     figure = figures.new_figure()
