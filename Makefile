@@ -75,7 +75,7 @@ TESTED_LATER := $(HERE) and $(SLOW) and not whole
 
 # Only the tests of exgrpo_core count coverage, because counting makes tests a fifth slower.
 # The environment of verl's tests is made at the same time; if that fails, test-verl says why.
-test: $(VENV)/.installed-dev tools  ## Run the tests that take minutes: all quick ones and a run of every kind (ARGS="..." goes to pytest)
+test: $(VENV)/.installed-dev tools  ## Run every quick test and a whole run of each kind, ten minutes (ARGS="..." goes to pytest)
 	@failed=0; trap 'kill $$(jobs -p) 2>/dev/null' INT TERM; \
 	$(if $(ARGS),,$(MAKE) $(VERL_VENV)/.installed-dev >/dev/null 2>&1 & ) \
 	$(if $(ARGS),true,$(PYTEST) -m '$(HERE)' tests/exgrpo_core --cov=exgrpo_core --cov-report=term:skip-covered --cov-fail-under=95) \
@@ -96,7 +96,7 @@ test-changed: $(VENV)/.installed-dev  ## Run the tests that your change can brea
 	if [ -z "$$files" ]; then echo "Nothing has changed."; exit 0; fi; \
 	failed=0; \
 	$(PYTEST) -m '$(HERE)' $(ARGS) $$files || failed=1; \
-	files="$$(grep -rls 'mark\.verl\b' $$files | tr '\n' ' ')"; \
+	files="$$({ grep -rls 'mark\.verl\b' $$files || true; } | tr '\n' ' ')"; \
 	if [ -e $(VERL_VENV)/.installed-dev ] && [ -n "$$files" ]; then $(MAKE) test-verl VERL_TESTS="$$files" || failed=1; fi; \
 	exit $$failed
 

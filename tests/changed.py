@@ -14,7 +14,7 @@ from pathlib import Path
 import grimp
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("app", "jobs", "db", "exgrpo_core")
+PACKAGES = ("app", "jobs", "db", "exgrpo_core", "bench")
 ALWAYS = "tests/house"
 ORACLE = "tests/numbers"
 
@@ -67,12 +67,12 @@ def pick_tests(changed: list[Path], graph: ImportGraph) -> set[str]:
         module = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
         if path.parts[0] == "tests":
             modules = graph.tests_by(module) if path.suffix == ".py" else set()
-            picked |= _paths(modules) or _place(path)
+            picked |= {path.parent.as_posix()} if path.stem == "conftest" else _paths(modules) or _place(path)
         elif path.parts[0] in PACKAGES:
             picked |= _paths(graph.nearest_tests(module)) if path.suffix == ".py" else _naming(path.stem)
             picked |= _place("tests" / path)
             picked |= {ORACLE} if path.parts[0] in ("app", "db") else set()
-    return picked
+    return {name for name in picked if (ROOT / name).exists()}
 
 
 def _paths(modules: set[str]) -> set[str]:

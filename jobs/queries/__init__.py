@@ -1,1 +1,1 @@
-"""What pages show, as rows for programs: one table that serves the command line, HTTP and agents."""
+"""What pages show, as rows for programs: one table that serves the command line and agents."""
