@@ -22,6 +22,7 @@ from db.tables.shared_reads import require_run_key
 MAX_OBSERVATIONS = 500_000
 """Of a longer run one in so many steps is used."""
 _OUTSIDE = -1
+_ROUNDING = 1e-12
 
 Numbers = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -122,6 +123,8 @@ def _within(part: Observations, values: Numbers, is_used: Mask) -> tuple[float, 
     scores = np.bincount(clusters.reshape(-1), weights=centred * residuals)
     correction = scores.size / max(1, scores.size - 1)
     error = float(np.sqrt(correction * np.square(scores).sum()) / total)
+    if error < _ROUNDING:  # all differ alike, which tells no scatter
+        error = float("nan")
     return float(drawn.sum() / total), float(undrawn.sum() / total), Difference(value, error)
 
 

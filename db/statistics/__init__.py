@@ -6,6 +6,7 @@ differences on the same questions a paired bootstrap. Fewer than two values have
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from statistics import fmean, stdev
 from typing import NamedTuple
@@ -13,13 +14,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-CONFIDENCE, Z_95 = 0.95, 1.959964  # of the standard normal distribution, two-sided
-NUM_DRAWS = 2000
+CONFIDENCE, Z_95, NUM_DRAWS = 0.95, 1.959964, 2000  # Z of the standard normal distribution, two-sided
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(80)
 _LEAST_DEVIATION = 1e-12  # less is rounding
 
 
-class Rate(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Rate:
     """A share with Wilson's interval and its number of items."""
 
     value: float
@@ -70,8 +71,7 @@ def score_interval(score: float, standard_error: float, num_questions: int) -> t
     """Return a normal interval over questions with two all-right and two all-wrong ones (Agresti, Coull)."""
     if num_questions < 2:
         return math.nan, math.nan
-    total = num_questions + 4
-    mean = (score * num_questions + 2) / total
+    mean = (score * num_questions + 2) / (total := num_questions + 4)
     of_questions = num_questions * ((num_questions - 1) * standard_error**2 + (score - mean) ** 2)
     reach = Z_95 * math.sqrt(of_questions + 2 * mean**2 + 2 * (1 - mean) ** 2) / total
     return max(0.0, mean - reach), min(1.0, mean + reach)
@@ -90,8 +90,8 @@ def half_of_mean(deviation: float, num_values: int) -> float:
 
 def mean_of_sums(num_values: int, total: float, squares: float) -> tuple[float, float]:
     """Return a mean and half of its interval from sums of values and of their squares; NaN of no values."""
-    mean = total / num_values if num_values else math.nan
-    return mean, half_of_mean(deviation_of_sums(num_values, total, squares), num_values)
+    half = half_of_mean(deviation_of_sums(num_values, total, squares), num_values)
+    return total / num_values if num_values else math.nan, half
 
 
 def deviation_of_sums(num_values: int, total: float, squares: float) -> float:

@@ -1,3 +1,4 @@
+import dataclasses
 import itertools
 import math
 
@@ -57,7 +58,7 @@ def test_none_and_all_of_ten_have_intervals_with_a_width(count, low, high):
 
 
 def test_a_share_of_no_items_is_unknown():
-    assert wilson(0, 0)[1:] == (0.0, 1.0, 0)
+    assert dataclasses.astuple(wilson(0, 0))[1:] == (0.0, 1.0, 0)
 
 
 @pytest.mark.parametrize(("num_questions", "num_samples"), [(2, 1), (3, 2), (4, 4), (8, 2), (5, 3)])

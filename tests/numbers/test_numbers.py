@@ -72,7 +72,7 @@ def test_system(derive):
 
 
 def test_paper(derive):
-    derive("paper", 2000)
+    derive("paper", 1800)
 
 
 def values_of(root, name):

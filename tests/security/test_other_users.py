@@ -21,7 +21,7 @@ def test_a_command_makes_files_for_its_user_alone(tmp_path):
     )
     subprocess.run([sys.executable, "-c", program, str(root)], check=True, capture_output=True)
     made = [root, *root.rglob("*")]
-    assert {"workbench", "supervisor.lock"} <= {path.name for path in made}
+    assert {"workbench", "workbench.db"} <= {path.name for path in made}
     others = [str(path) for path in made if stat.S_IMODE(path.stat().st_mode) & 0o077]
     assert others == []
 

@@ -62,15 +62,11 @@ FOR_OPERATORS = {
 FOR_ADMINS = {"archive", "delete", "restore", "empty_bin", "save_cluster", "delete_cluster", "ask_cluster"}
 READS = {
     "answer_damage", "benchmarks_folder", "branch_spec", "clone", "failure",
-    "describe_missing_package", "describe_stop", "estimate_resources", "estimate_step_seconds", "evaluation_answers",
-    "evaluation_questions",
-    "examine_machine", "find_cluster_fault",
+    "describe_missing_package", "describe_stop", "evaluation_answers", "evaluation_questions", "examine_machine",
+    "find_cluster_fault",
     "find_view_fault", "job_progress", "journal_entries", "list_clusters", "list_deleted", "list_drafts",
-    "list_gpus", "list_skipped", "list_views", "load_draft", "load_preset", "missing_vllm",
-    "package_versions", "preset_exists",
-    "load_plain_yaml", "preset_description", "preset_group", "preset_names", "read_machine", "score_curves",
-    "score_curves_by_difficulty",
-    "status_by_files", "token_data", "type_of", "user_benchmarks",
+    "list_skipped", "list_views", "load_draft", "missing_vllm", "score_curves", "score_curves_by_difficulty",
+    "status_by_files", "token_data", "user_benchmarks",
 }  # fmt: skip
 
 

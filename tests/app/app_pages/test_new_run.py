@@ -60,8 +60,6 @@ def test_presets_are_in_groups_with_a_description_and_the_first_of_all_is_the_de
         assert {preset_group(name.split()[0]) for name in chosen.options} == {group}
         assert has_text(page, with_code(preset_description(first)))
     assert preset_names()[0] == "chains-exgrpo"
-    assert field(page, "data.source").value == ""
-    assert has_text(page, "Name your questions")
 
 
 def test_change_shows_in_command_and_chart(open_page):

@@ -15,6 +15,7 @@ from jobs.engines.embedded.model import load_policy, resolve_device
 from jobs.playground.answering import find_model
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
+from jobs.runs.journal import waited_for
 from jobs.runs.lookup import find_run_id
 from jobs.runs.state import read_state
 from jobs.specs.judging import JudgedSpec, JudgeSpec
@@ -98,7 +99,7 @@ def test_a_run_of_any_kind_does_everything_in_another_root(runs, tmp_path, kind,
     else:
         shutil.copytree(runs[0], root)
     run = RunDirectory.open(root, run_id)
-    assert find_hold(run, {}) is None
+    assert find_hold(run, waited_for(run)) is None
     if kind in {"evaluation", "judge"}:
         return
     run_actions.resume(root, run_id)
