@@ -25,7 +25,11 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def this_boot() -> str:
-    """Return the id of this machine's boot, "" where the system does not say."""
+    """Return the id of this machine's boot, "" if the system does not say.
+
+    A lock on a file holds in all containers of the machine, so this names none; a worker's `boot_id`, by whose pids
+    processes are ended, does.
+    """
     try:
         return _BOOT_ID.read_text(encoding="ascii").strip()
     except OSError:

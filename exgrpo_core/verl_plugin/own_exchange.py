@@ -13,7 +13,7 @@ from typing import Any
 from omegaconf import DictConfig, open_dict
 from verl.workers.rollout.base import _ROLLOUT_REGISTRY
 
-from exgrpo_core.errors import StoppedError
+from exgrpo_core.errors import InputError, StoppedError
 
 EXTENSION = "exgrpo_core.verl_plugin.vllm_extension.WeightExtension"
 ADAPTER = "exgrpo_core.verl_plugin.weight_exchange.WeightAdapter"
@@ -28,10 +28,19 @@ END_SECONDS = 10.0
 
 
 def use_own_exchange(config: DictConfig) -> None:
-    """Name the extension and this module in verl's configuration where it names no others."""
+    """Name the extension in verl's configuration, and this module if the configuration names no other.
+
+    Raises:
+        InputError: The configuration names another extension.
+    """
     rollout = config.actor_rollout_ref.rollout
     with open_dict(rollout):
-        rollout.engine_kwargs.vllm.setdefault("worker_extension_cls", EXTENSION)
+        named = rollout.engine_kwargs.vllm.setdefault("worker_extension_cls", EXTENSION)
+        if named != EXTENSION:
+            raise InputError(
+                "actor_rollout_ref.rollout.engine_kwargs.vllm.worker_extension_cls: expected none, got "
+                f"{named}, since the plug-in's trainer sends weights to an extension of its own; remove it."
+            )
         engine = rollout.checkpoint_engine
         engine.custom_backend_module = engine.custom_backend_module or __name__
 

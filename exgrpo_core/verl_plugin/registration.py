@@ -7,9 +7,11 @@ in its configuration (`own_exchange`).
 A part is loaded when verl imports what it extends: few processes need verl's trainer, which takes seconds to import.
 """
 
+from functools import wraps
 from importlib import import_module
 from typing import Any
 
+from omegaconf import OmegaConf
 from wrapt import register_post_import_hook
 
 from exgrpo_core.errors import InputError
@@ -32,10 +34,11 @@ def _refuse_older_trainer(main: Any) -> None:
     """Have the older trainer of verl's command say that it does not replay: its loop is one function."""
     create = main.RayPPOTrainer.__init__
 
+    @wraps(create)
     def create_or_refuse(trainer: Any, config: Any, *most_of_it: Any, **options: Any) -> None:
-        if config.trainer.v1.trainer_mode == TRAINER_MODE:
+        if OmegaConf.select(config, "trainer.v1.trainer_mode") == TRAINER_MODE:
             raise InputError(
-                f"trainer.use_v1: expected True where trainer.v1.trainer_mode is {TRAINER_MODE}, got False; set it, or "
+                f"trainer.use_v1: expected True if trainer.v1.trainer_mode is {TRAINER_MODE}, got False; set it, or "
                 "start the run from the workbench, which replays on this trainer too."
             )
         create(trainer, config, *most_of_it, **options)

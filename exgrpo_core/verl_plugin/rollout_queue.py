@@ -1,4 +1,4 @@
-"""verl's TransferQueue, which this module alone knows: prompts that agent loops answer, and their rollouts.
+"""verl's TransferQueue, which only this module knows: prompts that agent loops answer, and their rollouts.
 
 A rollout stays in the queue, under its key, until it is cleared.
 """
@@ -48,7 +48,7 @@ def fetch_rows(keys: Sequence[str], names: Sequence[str], partition: str = TRAIN
 
 
 def put_column(keys: Sequence[str], name: str, column: torch.Tensor) -> None:
-    """Put a column beside those of training's rows."""
+    """Put a column next to those of training's rows."""
     fields = TensorDict({name: column}, batch_size=[len(keys)])
     tq.kv_batch_put(keys=list(keys), partition_id=TRAINING, fields=fields)
 

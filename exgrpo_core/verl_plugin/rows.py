@@ -103,7 +103,7 @@ class KeptRows:
     def add(
         self, rows: Sequence[QueuedRow], token_ids: Sequence[Int32Array], old_log_probs: Sequence[Float32Array]
     ) -> None:
-        """Keep rows until `clear`, with log-probs of the policy before the update, which workers wrote beside them."""
+        """Keep rows until `clear`, with log-probs of the policy before the update, which workers wrote next to them."""
         self._rows |= {id(kept[1]): kept for kept in zip(rows, token_ids, old_log_probs, strict=True)}
 
     def find(self, row: TrainingRow) -> QueuedRow | None:

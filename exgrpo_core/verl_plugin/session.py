@@ -27,6 +27,7 @@ from exgrpo_core.verl_plugin.settings import (
     CLUSTER_VARIABLE,
     EXTERNAL_MODULES_VARIABLE,
     NO_STATISTICS,
+    PLATFORM_VARIABLE,
     version_notice,
 )
 from exgrpo_core.verl_plugin.trainer import ExperienceTrainer
@@ -46,7 +47,7 @@ START_TIMEOUT = "timed out during startup"
 QUIET_VARIABLES = {"PYTHONWARNINGS": "ignore::UserWarning:verl.workers.engine", NO_STATISTICS: "1"}
 """Every process of verl warns of each training engine that is not installed; vLLM reports its use to its makers."""
 FORWARDED_VARIABLES = (
-    "VERL_PLATFORM", "VERL_ENGINE_DEVICE", "VERL_ENGINE_VENDOR", EXTERNAL_MODULES_VARIABLE, "OMP_NUM_THREADS",
+    PLATFORM_VARIABLE, "VERL_ENGINE_DEVICE", "VERL_ENGINE_VENDOR", EXTERNAL_MODULES_VARIABLE, "OMP_NUM_THREADS",
     "TQ_NUM_THREADS", "HF_HUB_OFFLINE", "HF_HOME", ALLOWED_CODE_VARIABLE,
 )  # fmt: skip
 """Environment variables of this process that Ray's processes need."""
@@ -63,7 +64,7 @@ def compose_config(overrides: Sequence[str]) -> DictConfig:
 
 @contextmanager
 def open_trainer(config: DictConfig, variables: Mapping[str, str] | None = None) -> Iterator[ExperienceTrainer]:
-    """Start Ray and that of verl's trainers which `config` names, and end both afterwards.
+    """Start Ray and the trainer of verl that `config` names, and end both afterwards.
 
     verl's processes get `variables`.
 

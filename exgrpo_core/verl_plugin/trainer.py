@@ -58,7 +58,7 @@ class ExperienceTrainer:
     shares_gpus = True
     """Servers are on the GPUs of training."""
     stop_requested: Callable[[], bool] = staticmethod(lambda: False)
-    """Asked while weights are sent to the servers, which may last long."""
+    """Asked while weights are sent to the servers, which can take long."""
     _begun: "tuple[Sequence[Prompt], Prompt] | None" = None
     _finished: "Generated | None" = None
     _has_weights = False

@@ -27,8 +27,8 @@ class RunTrainerV0(ExperienceTrainer, RayPPOTrainer):
         rollout = config.actor_rollout_ref.rollout
         if rollout.nnodes:
             raise EngineError(
-                "actor_rollout_ref.rollout.nnodes: expected 0 where trainer.use_v1 is false, since that trainer's "
-                f"servers are on the GPUs of training, got {rollout.nnodes}; set trainer.use_v1=True."
+                "actor_rollout_ref.rollout.nnodes: expected 0 if trainer.use_v1 is false, got "
+                f"{rollout.nnodes}, since that trainer's servers are on the GPUs of training; set trainer.use_v1=True."
             )
         with open_dict(config):
             rollout.agent.agent_loop_manager_class = rollout.agent.get("agent_loop_manager_class") or AGENT_LOOPS

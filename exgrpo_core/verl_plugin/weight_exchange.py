@@ -1,8 +1,8 @@
 """The exchange of weights between a training worker and vLLM's worker on the same GPU: verl's, with a time limit.
 
 In verl each side waits for the other for ever, and what vLLM's worker raises reaches nobody. Here no side waits longer
-than `EXCHANGE_SECONDS` for a message, and the receiver answers with its error. The socket's name is of this job alone:
-verl names it after the job's id, which is the same in the first job of each Ray on a host.
+than `EXCHANGE_SECONDS` for a message, and the receiver answers with its error. The socket's name belongs to this job
+only: verl names it after the job's id, which is the same in the first job of each Ray on a host.
 """
 
 import asyncio
@@ -77,7 +77,10 @@ class _LimitedSocket:
 def failure(receiver: str, stage: str, error: BaseException | str) -> EngineError:
     """Return the error of an exchange, in which vLLM's own is quoted."""
     text = error if isinstance(error, str) else first_line(getattr(error, "cause", error))
-    return EngineError(f"weight exchange: {receiver} did not {stage} ({text.rstrip('.')}); log.txt has the tracebacks.")
+    return EngineError(
+        f"weight exchange: {receiver} did not {stage} ({text.rstrip('.')}); the log has the tracebacks. Resume the "
+        "run: it continues from its newest checkpoint."
+    )
 
 
 class LimitedSender(BucketedWeightSender):
@@ -184,17 +187,20 @@ class WeightAdapter(ServerAdapter):
         sender = LimitedSender(self.zmq_handle, megabytes, self.use_shm, receiver=receiver, answer=answer)
         await sender.async_send_weights(weights)
         if answer is not None:
-            await _finish(answer, receiver)
+            await _finish(answer, receiver, "finish the update")
         if self._has_server:
-            await self.server_handle.clear_kv_cache.remote()
+            await _finish(self.server_handle.clear_kv_cache.remote().future(), receiver, "clear its cache")
             if global_steps is not None:
-                await self.server_handle.set_global_steps.remote(global_steps)
+                noted = self.server_handle.set_global_steps.remote(global_steps)
+                await _finish(noted.future(), receiver, "note the step")
 
 
-async def _finish(answer: "Future[Any]", receiver: str) -> None:
+async def _finish(answer: "Future[Any]", receiver: str, stage: str) -> None:
     try:
         await asyncio.wait_for(asyncio.wrap_future(answer), EXCHANGE_SECONDS)
-    except TimeoutError:
-        raise failure(receiver, "finish the update", f"no answer within {EXCHANGE_SECONDS:.0f} s") from None
+    except TimeoutError as error:
+        if answer.done() and not answer.cancelled():  # an error of vLLM's own, to which Ray gives its type
+            raise failure(receiver, stage, error) from error
+        raise failure(receiver, stage, f"no answer within {EXCHANGE_SECONDS:.0f} s") from None
     except Exception as error:  # whatever the server raised
-        raise failure(receiver, "finish the update", error) from error
+        raise failure(receiver, stage, error) from error

@@ -139,7 +139,8 @@ def _show_processes(run: RunDirectory, *, as_json: bool) -> None:
         print_result(f"{run.run_id}: {heartbeat.status}, step {heartbeat.step}{doing}; heartbeat {seconds:.0f} s ago")
     if not processes:
         print_result(
-            f"{run.run_id}: no process of it runs on this machine; on a cluster, ask on the machine that has it."
+            f"{run.run_id}: no process of it runs on this machine; on a cluster, ask on the machine that has it. "
+            "If it belongs to another user, run this as that user or as root."
         )
     for process in processes:
         print_result(f"{process.pid} {process.command}")

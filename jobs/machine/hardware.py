@@ -96,9 +96,9 @@ MIN_BFLOAT16_PARAMETERS = 2**25
 def uses_bfloat16(num_parameters: int) -> bool:
     """Tell whether this CPU computes a model of so many parameters in bfloat16: it has units for it (AVX512, AMX).
 
-    Where oneDNN is told to use fewer of the processor's units, it may refuse bfloat16.
+    If oneDNN is told to use fewer of the processor's units, it can refuse bfloat16.
     """
-    is_limited = "ONEDNN_MAX_CPU_ISA" in os.environ
+    is_limited = os.environ.get("ONEDNN_MAX_CPU_ISA", "ALL").upper() not in ("ALL", "DEFAULT")
     return num_parameters >= MIN_BFLOAT16_PARAMETERS and not is_limited and bool(_BFLOAT16_FLAGS & _flags())
 
 

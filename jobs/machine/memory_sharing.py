@@ -15,10 +15,13 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
+from exgrpo_core.errors import first_line
 from jobs.machine.engine_environments import PROJECT_ROOT
 
 PROBE_SECONDS = 30.0
 """Most time of a probe; one that works takes about ten seconds, most of it for importing PyTorch twice."""
+_END_SECONDS = 5.0
+"""Most time in which a killed probe closes its output; a process that waits in the driver may not end at all."""
 WORKS, UNTRIED = "works", "untried: "
 _NUM_BYTES = 1 << 20
 _BUSY = ("out of memory", "busy or unavailable")
@@ -57,7 +60,10 @@ def probe_sharing(python: str, device: str = "cuda", seconds: float = PROBE_SECO
         with suppress(ProcessLookupError):  # the receiver may outlive the sender
             os.killpg(process.pid, signal.SIGKILL)
     if is_hanging:
-        output, _ = process.communicate()
+        try:
+            output, _ = process.communicate(timeout=_END_SECONDS)
+        except subprocess.TimeoutExpired as error:
+            output = (error.output or b"").decode()
     last = (output.strip().splitlines() or [f"{UNTRIED}the probe printed nothing"])[-1]
     if last.startswith(UNTRIED) or any(words in last for words in _BUSY):
         return MemorySharing(None, last.removeprefix(UNTRIED))
@@ -74,7 +80,10 @@ def _guarded(side: Callable[[Connection, str], None], name: str, connection: Con
     """Run one side; its error is the last that is said, unless the other side ended with one before."""
     try:
         side(connection, device)
-    except (EOFError, BrokenPipeError):
+    except (EOFError, ConnectionError):
+        sys.exit(1)
+    except ImportError as error:
+        _say(f"{UNTRIED}{first_line(error)}")
         sys.exit(1)
     except Exception as error:  # noqa: BLE001 - what the driver or PyTorch raises is the finding
         _say(f"{name}: {' '.join(str(error).split())[:200] or type(error).__name__}")
@@ -87,6 +96,9 @@ def _send(connection: Connection, device: str) -> None:
     if device == "cuda" and not torch.cuda.is_available():
         _say(f"{UNTRIED}PyTorch finds no GPU")
         return
+    if device == "cuda":  # verl does so before each exchange: memory of expandable segments is not shared
+        torch.cuda.memory._set_allocator_settings("expandable_segments:False")
+    connection.recv()
     _say("sender: exports the memory")
     tensor = torch.zeros(_NUM_BYTES, dtype=torch.uint8, device=device)
     connection.send(None)
@@ -101,6 +113,7 @@ def _send(connection: Connection, device: str) -> None:
 def _receive(connection: Connection, device: str) -> None:
     import torch.multiprocessing  # noqa: F401 - registers how tensors are unpickled
 
+    connection.send(None)
     connection.recv()
     _say("receiver: opens the memory")
     tensor = connection.recv()

@@ -5,12 +5,13 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
-from jobs.runs.processes import ATTEMPT_VARIABLE
+from jobs.runs.processes import was_started_for
 
 _SPY_SECONDS = 20.0
 _MOST_COMMAND = 120
@@ -47,14 +48,11 @@ def read_stacks(attempt_path: Path) -> list[ProcessStacks]:
 
 def find_processes(attempt_path: Path) -> list[psutil.Process]:
     """Return the processes on this machine that were started for an attempt and run Python."""
-    attempt, found = str(attempt_path.resolve()), []
+    found = []
     for process in psutil.process_iter():
-        try:
-            is_of_run = process.environ().get(ATTEMPT_VARIABLE) == attempt
-            if is_of_run and Path(process.exe()).name.startswith("python"):
+        with suppress(psutil.Error, OSError):
+            if was_started_for(process.pid, attempt_path) and Path(process.exe()).name.startswith("python"):
                 found.append(process)
-        except (psutil.Error, OSError):
-            continue
     return sorted(found, key=lambda process: process.pid)
 
 
@@ -83,8 +81,8 @@ def _dump(pid: int) -> str:
     reason = " ".join(done.stderr.split())
     if "ermission" in reason:
         return (
-            "py-spy may not look into the process: run this command as root or as the user of the run; on the host set "
-            "kernel.yama.ptrace_scope to 0, in a container take --cap-add=SYS_PTRACE."
+            "py-spy has no permission to read the process: run this command as root or as the user of the run; on the "
+            "host set kernel.yama.ptrace_scope to 0, in a container take --cap-add=SYS_PTRACE."
         )
     return f"py-spy: {reason[:300]}"
 

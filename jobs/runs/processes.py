@@ -32,7 +32,10 @@ class ProcessIdentity:
 
 @cache
 def boot_id() -> str:
-    """Return an id of the current boot of this machine and, of containers on it, of the one whose pids this sees."""
+    """Return an id of the current boot of this machine and, of containers on it, of the one whose pids this sees.
+
+    A pid says which process is meant only within one container, unlike a lock on a file (`run_attempt.this_boot`).
+    """
     pids = ""
     with contextlib.suppress(OSError):
         pids = f" {os.readlink('/proc/self/ns/pid')}"
@@ -92,8 +95,12 @@ def works_on(identity: ProcessIdentity, attempt_path: Path) -> bool:
     A heartbeat is a file, which may have been copied or written by hand: the process that it names is trusted, and
     ended, only if it was started for the folder of the heartbeat.
     """
-    attempt = str(attempt_path.resolve())
-    return any(_variable_of(pid, ATTEMPT_VARIABLE) == attempt for pid in group_members(identity))
+    return any(was_started_for(pid, attempt_path) for pid in group_members(identity))
+
+
+def was_started_for(pid: int, attempt_path: Path) -> bool:
+    """Whether a process, which this user can read, was started for this attempt."""
+    return _variable_of(pid, ATTEMPT_VARIABLE) == str(attempt_path.resolve())
 
 
 def variable_of(identity: ProcessIdentity, name: str) -> str | None:

@@ -201,6 +201,20 @@ def test_sender_and_server_of_the_plug_ins_trainer_name_the_same_socket(composed
     assert receiver == (f"ipc:///tmp/exgrpo-weights-{job}-replica-0-rank-0.sock", "LimitedReceiver")
 
 
+@pytest.mark.verl
+def test_an_extension_of_the_users_own_is_refused_by_its_field(composed):
+    from omegaconf import OmegaConf
+
+    from exgrpo_core.errors import InputError
+    from exgrpo_core.verl_plugin.own_exchange import use_own_exchange
+
+    config = composed[0].copy()
+    field = "actor_rollout_ref.rollout.engine_kwargs.vllm.worker_extension_cls"
+    OmegaConf.update(config, field, "mine.Extension", force_add=True)
+    with pytest.raises(InputError, match=rf"{field}: expected none, got mine\.Extension"):
+        use_own_exchange(config)
+
+
 @needs_vllm
 def test_with_the_plug_in_merely_installed_sender_and_server_are_verls(composed):
     from verl.workers.engine_workers import ActorRolloutRefWorker

@@ -36,6 +36,19 @@ from exgrpo_core.verl_plugin.blocks import BlockWorker
 from exgrpo_core.verl_plugin.fsdp_engine import GpuEngine
 assert EngineRegistry.get_engine_cls("language_model", "fsdp2") is GpuEngine
 """
+OLDER_TRAINER = """
+import inspect
+import verl.trainer.main_ppo_v0
+from omegaconf import OmegaConf
+from verl.trainer.ppo.ray_trainer import RayPPOTrainer
+assert "resource_pool_manager" in inspect.signature(RayPPOTrainer).parameters
+try:
+    RayPPOTrainer(OmegaConf.create({"trainer": {}}), None, {}, None)
+except AttributeError as error:
+    assert "actor_rollout_ref" in str(error), error
+else:
+    raise AssertionError
+"""
 
 
 def run(program: str) -> None:
@@ -46,6 +59,10 @@ def run(program: str) -> None:
 
 def test_parts_are_loaded_with_what_they_extend():
     run(IMPORT_VERL + FROM_REGISTRIES)
+
+
+def test_a_configuration_of_the_older_trainer_needs_nothing_of_the_newer_one():
+    run(OLDER_TRAINER)
 
 
 @pytest.mark.parametrize("name", ["agent_loop", "engine", "fsdp_engine", "trainer_v0", "trainer_v1"])

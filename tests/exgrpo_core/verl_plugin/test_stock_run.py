@@ -32,7 +32,7 @@ def test_the_command_refuses_to_replay_on_the_older_trainer(tmp_path):
         Path(sys.executable), tmp_path, stock_verl.write_inputs(tmp_path), [*THREE_LINES, "trainer.use_v1=False"]
     )
     assert run.returncode != 0
-    assert "trainer.use_v1: expected True where trainer.v1.trainer_mode is exgrpo" in run.stdout
+    assert "trainer.use_v1: expected True if trainer.v1.trainer_mode is exgrpo" in run.stdout
     assert not (tmp_path / "metrics.jsonl").exists()
 
 

@@ -15,14 +15,15 @@ pytestmark = [pytest.mark.verl, pytest.mark.slow, pytest.mark.timeout(600)]
 LIMIT_SECONDS = 15.0
 WAITS_SECONDS = 120.0
 """A side that has not ended by then on a busy machine waits for ever."""
-CASES = ("whole", "raises", "killed", "killed vllm_failed", "no receiver", "no sender")
+AND_NOW = "Resume the run: it continues from its newest checkpoint."
+CASES = ("whole", "vllm timed out", "raises", "killed", "killed vllm_failed", "no receiver", "no sender")
 EXCHANGES = """
 import asyncio, json, multiprocessing, os, sys, types
 from concurrent.futures import Future
 if "without_vllm" in sys.argv:
     sys.modules["verl.third_party.vllm"] = types.SimpleNamespace(VLLM_SLEEP_LEVEL=1)  # it asks for vLLM's version
 import torch
-from exgrpo_core.verl_plugin.weight_exchange import LimitedReceiver, LimitedSender
+from exgrpo_core.verl_plugin.weight_exchange import LimitedReceiver, LimitedSender, _finish
 folder, limit, seconds, cases = sys.argv[1], float(sys.argv[2]), float(sys.argv[3]), json.loads(sys.argv[4])
 weights = [(f"layer{n}", torch.full((n + 1, 300_000), n + 0.5)) for n in range(5)]
 LimitedReceiver.limit_seconds = limit
@@ -37,6 +38,10 @@ def send(case, handle):
             yield name, tensor
     options = {"receiver": "vLLM's worker (replica 0, rank 0)", "answer": answer, "limit_seconds": limit}
     asyncio.run(LimitedSender(handle, 8, True, **options).async_send_weights(named()))
+    if "timed out" in case:
+        error_of_ray = type("RayTaskError(TimeoutError)", (RuntimeError, TimeoutError), {})
+        answer.set_exception(error_of_ray("RPC call timed out."))
+        asyncio.run(_finish(answer, options["receiver"], "finish the update"))
 
 
 def receive(case, handle):
@@ -105,11 +110,15 @@ def ends(tmp_path_factory) -> dict[str, tuple[str, str]]:
 
 def failed_to(stage: str, why: str) -> str:
     receiver = "vLLM's worker (replica 0, rank 0)"
-    return f"EngineError: weight exchange: {receiver} did not {stage} ({why}); log.txt has the tracebacks."
+    return f"EngineError: weight exchange: {receiver} did not {stage} ({why}); the log has the tracebacks. {AND_NOW}"
 
 
 def test_weights_arrive_in_several_buckets(ends):
     assert ends["whole"] == ("done", "done")
+
+
+def test_an_error_of_vllm_that_is_a_timeout_is_told_as_vllms_own(ends):
+    assert ends["vllm timed out"] == (failed_to("finish the update", "RPC call timed out"), "done")
 
 
 def test_sender_ends_with_the_error_of_a_receiver_that_raises(ends):

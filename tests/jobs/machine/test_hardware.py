@@ -94,3 +94,7 @@ def test_a_large_model_is_computed_in_bfloat16_where_the_processor_has_units_for
     hardware.CPU_INFO.write_text(f"processor\t: 0\nflags\t\t: fpu avx2 {flags}\n\nprocessor\t: 1\n")
     assert hardware.uses_bfloat16(LARGE) == expected
     assert not hardware.uses_bfloat16(100_000)
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "default")
+    assert hardware.uses_bfloat16(LARGE) == expected
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX2")
+    assert not hardware.uses_bfloat16(LARGE)

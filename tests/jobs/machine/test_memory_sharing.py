@@ -1,7 +1,9 @@
 import sys
+import time
 
 import pytest
 
+from jobs.machine import memory_sharing
 from jobs.machine.hardware import list_gpus
 from jobs.machine.memory_sharing import probe_sharing
 
@@ -42,6 +44,24 @@ def test_a_probe_that_hangs_is_ended_and_its_stage_is_told(tmp_path):
     python.chmod(0o700)
     found = probe_sharing(str(python), seconds=1.0)
     assert (found.works, found.detail) == (False, "receiver: opens the memory, without an end after 1 s")
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a process is left
+def test_a_probe_that_cannot_be_ended_is_not_waited_for(tmp_path):
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho receiver: opens the memory\nsetsid sleep 20 &\nsleep 20\n")
+    python.chmod(0o700)
+    began_at = time.monotonic()
+    found = probe_sharing(str(python), seconds=1.0)
+    assert (found.works, found.detail) == (False, "receiver: opens the memory, without an end after 1 s")
+    assert time.monotonic() - began_at < 15.0
+
+
+def test_without_pytorch_nothing_is_found_about_the_gpu(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(SystemExit):
+        memory_sharing._guarded(memory_sharing._send, "sender", None, "cpu")
+    assert capsys.readouterr().out.startswith("untried: import of torch")
 
 
 def test_an_interpreter_that_does_not_run_is_no_finding_about_the_gpu(tmp_path):

@@ -49,7 +49,7 @@ def three_steps(engine, folder):
 def test_servers_on_gpus_of_their_own_are_refused_with_a_remedy(tmp_path):
     ahead = {"num_generating": 1, "rollouts_ahead": True, "sampler_correction": "truncate"}
     with (
-        pytest.raises(EngineError, match=r"rollout\.nnodes: expected 0 .* set trainer\.use_v1=True"),
+        pytest.raises(EngineError, match=r"rollout\.nnodes: expected 0 .*, got 1, .* set trainer\.use_v1=True"),
         open_engine(tmp_path, 1, overrides=OLDER, **ahead),
     ):
         pass
