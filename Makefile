@@ -214,14 +214,14 @@ bench-gpu: $(VENV)/.installed  ## Measure the embedded engine on a CUDA GPU, int
 	@cat $(VENV)/embedded_gpu.txt
 	@mkdir -p bench/results/gpu && tail -n 1 $(VENV)/embedded_gpu.txt >bench/results/gpu/embedded_gpu.json
 
-format: $(VENV)/.installed-dev  ## Format the code and mend what lint can mend
+format: $(VENV)/.installed-dev  ## Format the code and fix what lint can fix
 	@$(BIN)/ruff format --quiet .
 	@$(BIN)/ruff check --fix --quiet .
 
 install: $(VENV)/.installed  ## Make .venv and install the workbench into it (LOCKED=1: by the hashes of requirements/locks/; VIEWER=1: pages alone)
 install-dev: $(VENV)/.installed-dev  ## The same with everything that tests and checks need
 
-# pip looks at what is installed each time, since this mends an environment with other versions too.
+# pip looks at what is installed each time, since this fixes an environment with other versions too.
 verl-env:  ## Make .venv-verl for the verl engine (GPU=1: verl's pairing for NVIDIA GPUs, with vLLM)
 	@rm -f $(VERL_VENV)/.installed
 	@$(MAKE) $(VERL_VENV)/.installed

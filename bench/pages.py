@@ -2,7 +2,7 @@
 
 Run `python -m bench.pages` (1,000 runs with 100 k points each and a million trajectories; `--short`: 5 runs with
 2,000 trajectories, and two pages in the browser; `--times-ten`: 20 runs with ten million trajectories without texts,
-and lists of them alone). The database is made by `python -m bench.synthetic_runs` in a temporary folder, or taken
+and lists of them only). The database is made by `python -m bench.synthetic_runs` in a temporary folder, or taken
 from `--runs-root` and `--database-url`. Of each view: the database part, its queries called alone; server time, the
 page's script run without a cache; and, if Chromium is installed, time until the first content, the view's own content
 and everything in the window show, bytes by web socket, how many of ten browsers at once show nothing within a minute,
@@ -185,7 +185,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Time the pages on a large database.")
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--short", action="store_true", help="a small database")
-    size.add_argument("--times-ten", action="store_true", help="ten million trajectories, lists alone")
+    size.add_argument("--times-ten", action="store_true", help="ten million trajectories, lists only")
     parser.add_argument("--repeats", type=int, help="runs of each view")
     parser.add_argument("--runs-root", type=Path, help="a runs root that `python -m bench.synthetic_runs` was used on")
     parser.add_argument("--database-url", help="its database; by default SQLite in the runs root")

@@ -4,7 +4,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from statistics import median
 
 
@@ -32,15 +31,3 @@ class Stopwatch:
         }
         print(f"{name:<32}" + "".join(f"{value:10.1f}" for value in medians.values()))
         return medians
-
-
-def reset_peak_memory() -> None:
-    """Reset the peak of this process's memory."""
-    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-
-
-def peak_gib() -> float:
-    """Return the peak of this process's memory since `reset_peak_memory`, GiB."""
-    status = Path("/proc/self/status").read_text(encoding="ascii")
-    (line,) = (line for line in status.splitlines() if line.startswith("VmHWM:"))
-    return int(line.split()[1]) / 2**20

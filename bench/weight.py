@@ -33,7 +33,7 @@ def find_excess(measured: Mapping[str, int], limits: Mapping[str, int]) -> list[
 
 
 def main() -> int:
-    """Print the figures beside their numbers; 1 where one is above."""
+    """Print the figures next to their numbers; 1 if one is above."""
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     limits: dict[str, dict[str, int]] = tomllib.loads(text)["tool"]["exgrpo"]["weight"]
     measured = {

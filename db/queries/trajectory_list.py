@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, case, false, func, null, select, tuple_
+from sqlalchemy import ColumnElement, Connection, case, exists, false, func, null, select
 
 from db.connections.session import Database
 from db.queries.text_search import all_matching, newest_matching, split_words
@@ -28,13 +28,13 @@ SEARCHED_CHARACTERS = 20_000
 _BATCH = 150
 _OF = models.trajectories.c
 _Condition = ColumnElement[Any]
-_REPLAYED = select(models.replays.c.run_key, models.replays.c.trajectory_id)
+_REPLAYS = models.replays.c
 _FACTS: dict[str, ColumnElement[Any]] = {
     "question_index": _OF.question_index,
     "bucket": _OF.bucket,
     "verdict": _OF.verdict,
     "is_correct": is_correct_column(),
-    "is_replayed": tuple_(_OF.run_key, _OF.trajectory_id).in_(_REPLAYED),
+    "is_replayed": exists().where(_REPLAYS.run_key == _OF.run_key, _REPLAYS.trajectory_id == _OF.trajectory_id),
     "has_code": _OF.has_code,
     "is_valid": _OF.is_valid,
     "has_tool_errors": case((_OF.num_tool_calls > 0, _OF.num_tool_errors > 0), else_=null()),

@@ -7,6 +7,7 @@ differences on the same questions a paired bootstrap. Fewer than two values have
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import accumulate
 from statistics import fmean, stdev
 from typing import NamedTuple
@@ -85,7 +86,7 @@ def mean_interval(values: Sequence[float]) -> MeanInterval:
 def half_of_mean(deviation: float, num_values: int) -> float:
     """Return half of the interval of a mean from the sample's deviation; NaN where `MeanInterval` has none."""
     is_known = num_values > 1 and deviation >= _LEAST_DEVIATION
-    return t_quantile(min(num_values - 1, 1000)) * deviation / math.sqrt(num_values) if is_known else math.nan
+    return t_quantile(num_values - 1) * deviation / math.sqrt(num_values) if is_known else math.nan
 
 
 def mean_of_sums(num_values: int, total: float, squares: float) -> tuple[float, float]:
@@ -134,6 +135,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return [corrected[index] for index in range(len(order))]
 
 
+@cache
 def t_quantile(degrees: int, confidence: float = CONFIDENCE) -> float:
     """Return the t with P(|T| <= t) = `confidence` for a whole number of degrees of freedom."""
     low, high = 0.0, 1e3
@@ -145,6 +147,7 @@ def t_quantile(degrees: int, confidence: float = CONFIDENCE) -> float:
 
 def _inner_probability(t: float, degrees: int) -> float:
     """Return P(|T| <= t), where the angle of tangent T / sqrt(degrees) has a density of cos^(degrees - 1)."""
+    degrees = min(degrees, 1000)  # the nodes are too far apart for a narrower density
     ends = math.atan(t / math.sqrt(degrees)), math.pi / 2
     area, whole = (end * _WEIGHTS @ np.cos(end / 2 * (_NODES + 1)) ** (degrees - 1) for end in ends)
     return float(area / whole)

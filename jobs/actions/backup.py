@@ -40,10 +40,13 @@ def back_up(runs_root: Path, target: Path) -> dict[Path, str]:
     unfinished = target.with_name(target.name + ".tmp")
     left_out = unreadable_below(runs_root)
     try:
-        with tarfile.open(unfinished, "w") as archive:
+        # Links of models, which have gigabytes, are kept. tarfile knows them by device and inode only, but an inode may
+        # become another file's once a live run pruned the first one; time and size tell the two apart.
+        with tarfile.open(unfinished, "w", dereference=True) as archive:
+            stored: dict[tuple[int, ...], str] = {}
             for path in _paths_in_order(runs_root):
                 try:
-                    _add(archive, path, str(path.relative_to(runs_root)))
+                    _add(archive, stored, path, str(path.relative_to(runs_root)))
                 except PermissionError as error:
                     left_out[path] = error.strerror or str(error)
         sync(unfinished)
@@ -84,7 +87,7 @@ def restore(source: Path, runs_root: Path) -> int:
     return len(list_run_directories(runs_root))
 
 
-def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:
+def _add(archive: tarfile.TarFile, stored: dict[tuple[int, ...], str], path: Path, name: str) -> None:
     """Add a folder, or a plain file at its current length, since it may grow; skip a path that no longer exists."""
     with contextlib.suppress(FileNotFoundError):
         if path.is_symlink() or not (path.is_dir() or path.is_file()):
@@ -93,6 +96,10 @@ def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:
             member = archive.gettarinfo(path, name, file)
             member.uid = member.gid = 0
             member.uname = member.gname = ""
+            if file and (state := os.fstat(file.fileno())).st_nlink > 1:
+                first = stored.setdefault((state.st_dev, state.st_ino, state.st_mtime_ns, state.st_size), name)
+                if first != name:
+                    member.type, member.linkname, member.size = tarfile.LNKTYPE, first, 0
             archive.addfile(member, file if member.isreg() else None)
 
 

@@ -35,8 +35,6 @@ from jobs.runs.lookup import CommandError, find_run_id, open_run
 from jobs.supervisor.open_index import open_fresh_index, rebuild_index
 
 database_app = command_group("The database, which is an index of the run folders.")
-# Without a callback Typer makes a group of one command that command.
-database_app.callback()(lambda: None)
 
 
 def import_(

@@ -2,7 +2,7 @@
 
 import heapq
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from operator import itemgetter
@@ -89,20 +89,24 @@ def held_out_scores(run: RunDirectory) -> dict[int, float]:
     return {event["step"]: sum(event["num_correct"]) / event["samples_per_question"] for event in events}
 
 
-def best_checkpoint(run: RunDirectory) -> int | None:
-    """Return the step of the checkpoint with the highest held-out score, of equal ones the first; it may be gone."""
+def best_checkpoint(run: RunDirectory, among: Collection[int] | None = None) -> int | None:
+    """Return the step of the checkpoint with the highest held-out score, of equal ones the first.
+
+    Without `among`, checkpoints that are gone count too.
+    """
     scores = held_out_scores(run)
-    steps = {event["step"] for event in iterate_events(run, "checkpoint")} | {*list_steps(run.checkpoints_path)}
-    return max(sorted(steps & scores.keys()), key=scores.__getitem__, default=None)
+    if among is None:
+        among = [event["step"] for event in iterate_events(run, "checkpoint")] + list_steps(run.checkpoints_path)
+    return max(sorted({*among} & scores.keys()), key=scores.__getitem__, default=None)
 
 
 def refusal_of_new_start(run: RunDirectory) -> str:
-    """Return why a run that recorded checkpoints and has none any more is not resumed: it would begin anew; else ""."""
+    """Return why a run that lost all checkpoints is not resumed: it would train from the start; else ""."""
     if list_checkpoints(run.checkpoints_path) or not any(iterate_events(run, "checkpoint")):
         return ""
     return (
         f"{run.run_id} cannot be resumed: its checkpoints, which its events name, are gone; copy them from a backup, "
-        "or clone the run to train anew."
+        "or clone the run to train from the start."
     )
 
 

@@ -212,7 +212,7 @@ def open_newest(
     if faults:
         raise DamagedCheckpointError(
             f"No checkpoint is whole ({'; '.join(faults.values())}); copy one from a backup, or clone the run to train "
-            "anew."
+            "from the start."
         )
     return None
 

@@ -13,8 +13,17 @@ from jobs.machine.hardware import GPUS_VARIABLE
 from jobs.runs.attempts import AttemptEnd, Heartbeat, read_heartbeat, read_outcome, write_outcome_of_lost
 from jobs.runs.control import DEFAULT_GRACE_SECONDS, INTERRUPTED, RunStatus, stop_grace
 from jobs.runs.directory import RunDirectory
-from jobs.runs.processes import FileLock, ProcessIdentity, is_alive, signal_group, signal_leader, variable_of, works_on
-from jobs.runs.state import end_without_outcome, has_worker
+from jobs.runs.processes import (
+    FileLock,
+    ProcessIdentity,
+    boot_id,
+    is_alive,
+    signal_group,
+    signal_leader,
+    variable_of,
+    works_on,
+)
+from jobs.runs.state import CONTACT_TIMEOUT_SECONDS, end_without_outcome, has_worker
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +46,8 @@ class StopPolicy:
     term_seconds: float = 30.0
     """From SIGTERM to SIGKILL."""
     silent_seconds: float = 10.0
-    """Without a heartbeat, of which one comes every two seconds, until a worker that is not found is lost."""
+    """Without a heartbeat, of which one comes every two seconds, until a worker that is not found is lost; on another
+    machine at least `CONTACT_TIMEOUT_SECONDS`."""
 
     def grace_of(self, heartbeat: Heartbeat | None) -> float:
         """Return the seconds from the request to SIGTERM, by what the run does and how long that took recently."""
@@ -165,9 +175,13 @@ class AttemptWatch:
     def _is_silent(self) -> bool:
         """Whether no heartbeat came for long, by this machine's clock: two machines' clocks are not compared."""
         heartbeat, now = read_heartbeat(self._path), time.monotonic()
-        if heartbeat is not None and heartbeat.at != self._beat_at:
+        if heartbeat is None:
+            return True
+        if heartbeat.at != self._beat_at:
             self._beat_at, self._beat_seen_at = heartbeat.at, now
-        return heartbeat is None or now - self._beat_seen_at >= self._policy.silent_seconds
+        # A network file system may show another machine's newest heartbeat late.
+        least = CONTACT_TIMEOUT_SECONDS if heartbeat.worker.boot_id != boot_id() else 0.0
+        return now - self._beat_seen_at >= max(self._policy.silent_seconds, least)
 
     def _finalize(self, worker: ProcessIdentity | None) -> AttemptEnd | None:
         """Write the outcome for a worker that is gone, under its lock, once its process group is gone.

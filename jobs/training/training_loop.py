@@ -18,6 +18,7 @@ from jobs.recording.event_reader import best_checkpoint
 from jobs.runs.checkpoints import (
     Checkpoint,
     DamagedCheckpointError,
+    list_steps,
     open_newest,
     prune_checkpoints,
     save_checkpoint,
@@ -131,7 +132,7 @@ def keep_checkpoint(
         recorder.settle()
         checkpoint = save_checkpoint(folder, step, write)
         recorder.checkpoint(step, checkpoint.path)
-    best = best_checkpoint(RunDirectory(folder.parent)) if spec.keeps_best_checkpoint else None
+    best = best_checkpoint(RunDirectory(folder.parent), list_steps(folder)) if spec.keeps_best_checkpoint else None
     prune_checkpoints(folder, spec.num_checkpoints_kept, best)
     logger.info("step %d: checkpoint written", step)
 

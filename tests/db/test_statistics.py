@@ -36,6 +36,12 @@ def test_p_values_are_those_of_scipy(values):
     assert mean_interval(values).p_value == pytest.approx(ttest_1samp(values, 0.0).pvalue)
 
 
+def test_the_p_value_of_a_million_values_is_that_of_scipy():
+    interval, num_values = MeanInterval(1.5, 1.0, (0.0,) * 10**6), 10**6
+    expected = 2 * t.sf(1.5 * t.ppf(0.975, num_values - 1), num_values - 1)
+    assert interval.p_value == pytest.approx(expected, abs=1e-4)
+
+
 @pytest.mark.parametrize("values", [[0.5], [2.0, 2.0], [0.0, 0.0], [0.3 - 0.1, 0.5 - 0.3]])
 def test_one_seed_and_equal_ones_tell_no_scatter_and_no_difference_from_zero(values):
     interval = mean_interval(values)

@@ -1,7 +1,9 @@
 import pytest
+from sqlalchemy import event, func, insert, select
 
 from db.queries import trajectory_list
 from db.rows.trajectories import TrajectoryFacets, TrajectoryOrder, TrajectorySortKey
+from db.tables import models
 from jobs.runs.control import RunStatus
 from tests.db.conftest import KINDS
 from tests.db.recorded_chains import Response, Step, record_steps
@@ -107,3 +109,25 @@ def test_a_run_with_external_replays_is_taken_in_and_they_replay_no_trajectory_o
     replayed = trajectory_list.list_snippets(database, TrajectoryFacets(run_id="trained", is_replayed=True))
     assert [row.trajectory_id for row in replayed] == [0]
     assert trajectory_list.count_trajectories(database, of_run) == 4
+
+
+def test_postgresql_looks_each_trajectorys_replays_up_by_its_number(new_database, tmp_path):
+    database, replays, seen = new_database("postgresql", tmp_path), models.replays, []
+    ingest_run(
+        database, record_steps(tmp_path, [Step({1: [Response()]}), Step({1: [Response()]}, replayed={1: (0, 1)})])
+    )
+    copied = select(
+        *(func.generate_series(10, 5000) if item.name in {"step", "trajectory_id"} else item for item in replays.c)
+    )
+    with database.engine.begin() as connection:
+        connection.execute(insert(replays).from_select(list(replays.c), copied))
+        connection.exec_driver_sql("ANALYZE")
+    event.listen(database.engine, "before_cursor_execute", lambda *given: seen.append(given[2:4]))
+    trajectory_list.count_facets(database, TrajectoryFacets())
+    (query,) = (item for item in seen if "replays" in item[0])
+    with database.engine.connect() as connection:
+        connection.exec_driver_sql("SET work_mem = '64kB'")  # as if there were too many replays to hash
+        plan = "\n".join(connection.exec_driver_sql(f"EXPLAIN {query[0]}", query[1]).scalars())
+    database.close()
+    assert "Seq Scan on replays" not in plan
+    assert "trajectory_id = trajectories.trajectory_id" in plan

@@ -106,6 +106,29 @@ def test_a_run_backed_up_while_it_trains_goes_on_from_the_copy(bench, tmp_path):
         assert len(steps) == end
 
 
+def test_a_file_whose_inode_was_another_files_is_no_link_to_that_one(small, tmp_path, monkeypatch):
+    pruned, newer = small / "workbench" / "a" / "model", small / "workbench" / "b" / "model"
+    for path in (pruned, newer):
+        path.parent.mkdir()
+    pruned.write_text("weights")
+    add = backup._add
+
+    def prune_once_added(*given):
+        add(*given)
+        if pruned in given and pruned.exists():
+            pruned.write_text("newer weights")  # the same inode, as the file system may give it to a newer file
+            os.link(pruned, newer)
+            os.link(pruned, newer.with_name("model-of-an-evaluation"))
+            pruned.unlink()
+
+    monkeypatch.setattr(backup, "_add", prune_once_added)
+    back_up(small, tmp_path / "runs.tar")
+    with tarfile.open(tmp_path / "runs.tar") as archive:
+        assert archive.extractfile("workbench/a/model").read() == b"weights"
+        assert archive.extractfile("workbench/b/model").read() == b"newer weights"
+        assert archive.getmember("workbench/b/model-of-an-evaluation").linkname == "workbench/b/model"
+
+
 @pytest.mark.parametrize("place", ["there.tar", "runs/in.tar", "no/x"])
 def test_a_bad_target_is_named(small, tmp_path, place):
     (tmp_path / "there.tar").write_text("mine")
@@ -147,10 +170,10 @@ def test_a_file_of_another_user_is_left_out_and_one_that_fails_is_named_instead_
         [OSError(5, "Input/output error", str(log)), PermissionError(13, "Denied", str(log))],
     )
 
-    def refuse(archive, path, name):
+    def refuse(archive, stored, path, name):
         if path == log:
             raise errors.pop(0)
-        add(archive, path, name)
+        add(archive, stored, path, name)
 
     monkeypatch.setattr(backup, "_add", refuse)
     with pytest.raises(ArchiveError, match=log.name):

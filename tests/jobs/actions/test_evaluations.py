@@ -11,13 +11,15 @@ from jobs.actions.queueing import queue_job
 from jobs.evaluation.model_folder import model_source
 from jobs.evaluation.protocols import benchmarks_folder
 from jobs.recording.event_reader import best_checkpoint
-from jobs.runs.checkpoints import checkpoint_path, save_checkpoint
+from jobs.runs.checkpoints import checkpoint_path, list_steps, save_checkpoint
 from jobs.runs.control import TrainingError
 from jobs.runs.directory import RunDirectory
 from jobs.runs.lookup import CommandError
 from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
 from jobs.specs.train import DataSpec, RecordingSpec, SpecError, TrainSpec
 from jobs.training.data_rows import DataError
+from jobs.training.training_loop import keep_checkpoint
+from tests.faults.small_training import StepControl
 from tests.jobs.evaluation.tiny_evaluations import save_tiny_model, tiny_evaluation
 
 MATH = (BenchmarkChoice(name="math500"),)
@@ -70,7 +72,18 @@ def test_a_best_checkpoint_that_is_gone_is_named(run):
     recorder.close()
     with pytest.raises(CommandError, match=r"of step 3, is gone; there are: 5, 10"):
         resolve_target(run.path.parent, "mine@best")
-    assert best_checkpoint(run) == 3  # what pruning keeps
+    assert best_checkpoint(run) == 3
+
+
+def test_pruning_keeps_the_best_checkpoint_that_exists_though_a_better_one_is_gone(run):
+    recorder = FileRecorder(run, run.claim_attempt(), RecordingSpec())
+    for step, num_correct in ((3, 4), (5, 2), (10, 1)):
+        recorder.evaluation(EvaluationRecord(step, "held_out", ["a"], [num_correct], 4, 1.0, 0.0))
+    recorder.checkpoint(3, checkpoint_path(run.checkpoints_path, 3))
+    spec = TrainSpec(name="mine", num_checkpoints_kept=1)
+    keep_checkpoint(run.checkpoints_path, 12, write_policy, spec, recorder, StepControl())
+    recorder.close()
+    assert list_steps(run.checkpoints_path) == [5, 12]
 
 
 def test_folder_and_hub_name_are_models_of_no_run(run, tmp_path):

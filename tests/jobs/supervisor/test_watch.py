@@ -101,6 +101,7 @@ def test_of_a_time_without_a_look_little_counts_as_waiting_for_a_stop(tmp_path, 
 
 def test_a_worker_of_another_machine_is_lost_when_it_is_silent_until_it_sends_heartbeats_again(tmp_path, monkeypatch):
     monkeypatch.setattr(loop, "LOST_SECONDS", 0.0)
+    monkeypatch.setattr(watch, "CONTACT_TIMEOUT_SECONDS", 2.0)
     run = RunDirectory.create(tmp_path, toy_spec(1))
     path = run.attempt_path(run.claim_attempt(1))
     run.request_attempt(1)
@@ -121,6 +122,8 @@ def test_a_worker_of_another_machine_is_lost_when_it_is_silent_until_it_sends_he
             beat()
             assert status() is RunStatus.RUNNING
             time.sleep(0.1)
+        time.sleep(0.6)
+        assert status() is RunStatus.RUNNING, "a network file system shows heartbeats late"
         wait_until(lambda: status() is RunStatus.LOST, "the silence")
         assert supervisor.is_idle
         assert not is_over(path), "the worker goes on if it can"
