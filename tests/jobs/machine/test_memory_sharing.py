@@ -61,7 +61,9 @@ def test_without_pytorch_nothing_is_found_about_the_gpu(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(SystemExit):
         memory_sharing._guarded(memory_sharing._send, "sender", None, "cpu")
-    assert capsys.readouterr().out.startswith("untried: import of torch")
+    said = capsys.readouterr().out
+    assert said.startswith("untried: ")
+    assert "torch" in said
 
 
 def test_an_interpreter_that_does_not_run_is_no_finding_about_the_gpu(tmp_path):
