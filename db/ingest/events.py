@@ -24,7 +24,7 @@ From a run directory to rows, for a run of two attempts whose worker was killed 
    newest attempt, always forward (`_record_statuses`). What no event can say, such as an end by a kill, the indexer
    sets (`set_status`).
 6. Damage is kept in the summary as faults. An error of the program or database is the fault `NOT_SHOWN`: the run is
-   ingested again when the supervisor starts, and `exgrpo db rebuild` does the same for all.
+   ingested again when the next program reads it, and `exgrpo db rebuild` does the same for all.
 """
 
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -167,9 +167,8 @@ def _ingest(connection: Connection, run_id: str, events: Sequence[Event], positi
         repeated = RepeatedSteps(connection, run_key)
         has_left_steps = repeated.note(new)
         if has_left_steps:
-            save_position(
-                connection, _UNANNOUNCED + run_id, ""
-            )  # what users wrote on them comes from the journal again
+            # What users wrote on them comes from the journal again.
+            save_position(connection, _UNANNOUNCED + run_id, "")
         collector = RowCollector(run_key)
         gathered = [event for event in recorded.gather(connection, run_key, new) if event not in repeated]
         kept = [event for event in new if event not in repeated]
@@ -318,6 +317,8 @@ class RepeatedSteps:
         return num_left > 0
 
     def __contains__(self, event: Event) -> bool:
+        if event["kind"] == "questions":  # its step is that of a batch's first rollout; later attempts keep its numbers
+            return False
         return "step" in event and any(
             later > event["attempt"] and resumed is not None and event["step"] > resumed
             for later, resumed in self._resumed_from.items()

@@ -253,6 +253,26 @@ def test_repeated_steps_take_their_marks_and_their_scale_of_rewards_with_them(da
     assert contents(database) == before
 
 
+def test_questions_of_steps_that_were_repeated_keep_their_numbers(database, run):
+    for question in "ABCD":
+        run.log(1 + "ABCD".index(question) // 2, trajectories=[{"prompt": question, "response": "old"}])
+    run.finish()
+    again = recording.start("recorded", None, run.path.parent, run_id=run.run_id)
+    for step, question in ((1, "E"), (2, "C")):
+        again.log(step, trajectories=[{"prompt": question, "response": "new"}])
+    reader, position = ingest(database, again)
+    again.log(3, trajectories=[{"prompt": "F", "response": "new"}])
+    again.finish()
+    batch = reader.read(position)
+    events.ingest_events(database, run.run_id, batch.events, batch.position)
+    found = [(row.prompt, row.question_index) for row in rows(database, run)]
+    assert found == [("E", 4), ("C", 2), ("F", 5)]
+    before = contents(database)
+    reset(database)
+    ingest(database, run)
+    assert contents(database) == before
+
+
 def test_ranks_are_one_run_with_numbers_of_their_own(database, tmp_path):
     ranks = [recording.start("ranks", None, tmp_path, run_id="job", rank=rank, num_ranks=2) for rank in range(2)]
     for rank, run in enumerate(ranks):
