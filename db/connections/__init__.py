@@ -1,1 +1,1 @@
-"""Opening SQLite or PostgreSQL, with the schema brought up to date."""
+"""Opening SQLite or PostgreSQL; tables of another version are made again."""

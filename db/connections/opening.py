@@ -129,10 +129,11 @@ def _find_difference(connection: Connection) -> str | None:
     return None if connection.scalar(known) == _fingerprint() else "its tables are another version's"
 
 
-def reset(database: Database) -> None:
+def reset(database: Database, *, is_forced: bool = True) -> None:
     """Drop the program's tables, whatever their schema, and create them again, empty.
 
-    The caller reads the run directories and the journal again afterwards.
+    The caller reads the run directories and the journal again afterwards. Unless it `is_forced`, tables of this
+    version's schema stay, which another program may just have made.
 
     Raises:
         ForeignDatabaseError: The tables are another program's.
@@ -140,6 +141,8 @@ def reset(database: Database) -> None:
 
     def work(connection: Connection) -> None:
         _lock(connection)
+        if not is_forced and _find_difference(connection) is None:
+            return
         _drop_tables(connection)
         _create_tables(connection)
 

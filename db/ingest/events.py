@@ -197,10 +197,10 @@ def run_source(run_id: str) -> str:
 
 
 def _end(table: Table, status: str, at: datetime | None) -> ColumnElement[datetime | None]:
-    """Return the end time: the stored one, from the final status event, else the given one, else now."""
-    if status not in ENDED_STATUSES:
-        return literal(None, UtcDateTime)
-    return func.coalesce(table.c.ended_at, literal(at or datetime.now(UTC), UtcDateTime))
+    """Return the end time: the given one, else the stored one, from the final status event, else now."""
+    if status not in ENDED_STATUSES or at is not None:
+        return literal(at if status in ENDED_STATUSES else None, UtcDateTime)
+    return func.coalesce(table.c.ended_at, literal(datetime.now(UTC), UtcDateTime))
 
 
 def _unseen(connection: Connection, run_key: int, events: Sequence[Event]) -> list[Event]:

@@ -78,8 +78,8 @@ def get_run(database: Database, run_id: str) -> RunRow | None:
     return _run_row(row, tags.get(row["run_key"], ()))
 
 
-def list_ends(database: Database) -> dict[str, tuple[str, str, int]]:
-    """Return status, reason and newest attempt of each run that is shown whole: it has ended, or no attempt began."""
+def list_ends(database: Database) -> dict[str, tuple[str, str, int, datetime | None]]:
+    """Return status, reason, attempt and end of each run that is shown whole: it has ended, or no attempt began."""
     runs, attempts = models.runs, models.attempts
     num_ended = (
         select(func.count())
@@ -87,10 +87,10 @@ def list_ends(database: Database) -> dict[str, tuple[str, str, int]]:
         .scalar_subquery()
     )
     is_still = runs.c.status.in_(ENDED_STATUSES) | ((runs.c.status == "queued") & (runs.c.attempt == 0))
-    query = select(runs.c.run_id, runs.c.status, runs.c.status_reason, runs.c.attempt, runs.c.summary)
+    query = select(runs.c.run_id, runs.c.status, runs.c.status_reason, runs.c.attempt, runs.c.ended_at, runs.c.summary)
     with database.read() as connection:
         rows = connection.execute(query.where(is_still, num_ended == runs.c.attempt))
-        return {row.run_id: (row.status, row.status_reason, row.attempt) for row in rows if is_shown(row.summary)}
+        return {row.run_id: row[1:5] for row in rows if is_shown(row.summary)}
 
 
 def run_spec(database: Database, run_id: str) -> dict[str, Any]:

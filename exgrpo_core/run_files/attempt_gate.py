@@ -41,9 +41,9 @@ def is_over(attempt_path: Path) -> bool:
 
 
 def exit_if_fenced() -> None:
-    """End this process at once, before it writes, if its attempt is over or superseded."""
+    """End this process at once, before it writes, if its attempt is over or a later attempt was claimed."""
     for attempt_path in _current:
         if is_over(attempt_path):
-            logger.error("%s is over or superseded by another attempt; this worker exits.", attempt_path)
+            logger.error("%s is over or a later attempt was claimed; this worker exits.", attempt_path)
             logging.shutdown()
             os._exit(EXIT_NOT_MINE)

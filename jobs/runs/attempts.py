@@ -13,7 +13,7 @@ The gate: only the newest attempt of a run writes, and only until it has another
    checkpoint of step 25 and records steps 26, 27 and so on.
 4. The machine wakes up. Before attempt 1 writes a heartbeat, an event or the name of a checkpoint, `exit_if_fenced`
    sees the folder of attempt 2 and ends the process. The run has one history from step 25 on.
-5. Steps 26 to 40 that attempt 1 had recorded stay in its files; `db/ingest/events.py` marks them.
+5. Steps 26 to 40 that attempt 1 had recorded stay in its files; `db/ingest/events.py` leaves them out of the database.
 
 A write that has passed the gate before step 3 may still land after it. So each save of a checkpoint fills a hidden
 folder of its own and passes the gate again before the rename, and events are in the folder of their attempt.

@@ -4,7 +4,7 @@ import contextlib
 import json
 import signal
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -104,7 +104,7 @@ class RunState:
 
     def differs_from(self, other: "RunState | None") -> bool:
         """Whether anything but the heartbeat changed since `other`."""
-        return other is None or (self.status, self.reason, self.attempt) != (other.status, other.reason, other.attempt)
+        return other is None or replace(self, heartbeat=None) != replace(other, heartbeat=None)
 
 
 def read_state(run: RunDirectory) -> RunState:

@@ -59,7 +59,7 @@ class Indexer:
         self._retry_at = 0.0
         self._last_error = ""
         self._say_at = time.monotonic() + PROGRESS_SECONDS
-        self._ends: dict[str, tuple[str, str, int]] = {}
+        self._ends: dict[str, tuple[str, str, int, datetime | None]] = {}
         self._runs: dict[str, RunIndexing] = {}
         self._look_at_all_at = 0.0
 
@@ -90,6 +90,9 @@ class Indexer:
             self._ingest(self._open(), time.monotonic() + budget_seconds)
             self._retry_at, self._last_error = 0.0, ""
             self._say_progress()
+        except UnknownRunError:  # another program has emptied the database
+            self.close()
+            self._read_all_again()
         except (DatabaseError, SQLAlchemyError) as error:
             if (sentence := first_line(error)) != self._last_error:
                 logger.warning("The database is behind: %s", sentence)
@@ -157,7 +160,7 @@ class Indexer:
         except OtherSchemaError as error:
             logger.warning("%s", error)
             with contextlib.closing(open_database(self._url, self._runs_root, checks_schema=False)) as database:
-                reset(database)
+                reset(database, is_forced=False)
             return open_database(self._url, self._runs_root)
 
     def _begin_anew(self) -> None:
@@ -176,7 +179,7 @@ class Indexer:
 
     def _ingest(self, database: Database, give_up_at: float) -> None:
         for run_id, run in self._runs.items():
-            if not run.may_record and self._ends.get(run_id) == run.key:
+            if not run.may_record and run.is_shown_by(self._ends.get(run_id)):
                 run.is_caught_up = True
                 continue
             if time.monotonic() >= give_up_at:
@@ -185,10 +188,9 @@ class Indexer:
             if run.is_over and run.is_caught_up and run.is_complete:
                 self._ends[run_id] = run.key
         for run_id in apply_journal(database, self._journal):
+            self._ends.pop(run_id, None)  # it may have been deleted, and be restored later
             if run_id in self._runs:
                 self._runs[run_id].is_due = True
-            else:
-                self._ends.pop(run_id, None)
 
 
 def apply_journal(database: Database, journal: Journal) -> set[str]:
@@ -255,4 +257,4 @@ _CHANGES: dict[JournalKind, Callable[[Database, JournalEntry], None]] = {
     JournalKind.TRAJECTORY_MARKED: lambda to, entry: annotations.set_mark(to, _mark_of(entry), _time_of(entry)),
     JournalKind.TRAJECTORY_UNMARKED: lambda to, entry: annotations.remove_mark(to, _mark_of(entry)),
 }
-"""What an entry of each kind changes; those of other kinds are in the audit log alone."""
+"""What an entry of each kind changes; those of other kinds are only in the audit log."""

@@ -48,7 +48,7 @@ class SupervisorSettings:
     max_running: int = 1
     stop_policy: StopPolicy = field(default_factory=StopPolicy)
     resumes_interrupted: bool = False
-    """Whether runs continue that a shutdown interrupted or left queued: not by a command that looks or follows."""
+    """Whether runs continue that a shutdown interrupted or left queued: not by a command that follows a run."""
 
 
 class Job:

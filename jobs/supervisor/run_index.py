@@ -3,6 +3,7 @@
 import logging
 import math
 import time
+from datetime import datetime
 
 from db.connections.session import Database, concerns_database
 from db.ingest import events
@@ -43,9 +44,13 @@ class RunIndexing:
         self._position: str | None = None
 
     @property
-    def key(self) -> tuple[str, str, int]:
-        """The status, reason and attempt to show."""
-        return (self.state.status.value, self.state.reason, self.state.attempt)
+    def key(self) -> tuple[str, str, int, datetime | None]:
+        """The status, reason, attempt and end to show."""
+        return (self.state.status.value, self.state.reason, self.state.attempt, self.state.ended_at)
+
+    def is_shown_by(self, end: tuple[str, str, int, datetime | None] | None) -> bool:
+        """Return whether the database shows this state; an end at a time that no file has fits any time."""
+        return end is not None and self.key == (*end[:3], self.state.ended_at and end[3])
 
     @property
     def is_over(self) -> bool:

@@ -25,7 +25,7 @@ _NUM_RECENT = 20
 class WorkerControl:
     """Writes a heartbeat every two seconds from a thread and once a step; a stop request is a file or SIGTERM.
 
-    If the attempt is over or superseded, the process ends instead of writing a heartbeat.
+    If the attempt is over or a later attempt was claimed, the process ends instead of writing a heartbeat.
     """
 
     def __init__(self, run: RunDirectory, attempt_path: Path) -> None:

@@ -3,18 +3,22 @@
 import json
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
-from sqlalchemy import create_engine, make_url
+from sqlalchemy import create_engine, make_url, update
 
-from db.connections.opening import open_database
-from db.connections.session import DatabaseError
+from db.connections.opening import open_database, reset
+from db.connections.session import Database, DatabaseError
 from db.queries import metrics, runs, trajectories
 from db.rows.chains_of_thought import SavedCase
 from db.rows.trajectories import MarkedTrajectory
+from db.tables import models
+from exgrpo_core import recording
 from exgrpo_core.run_files.event_codec import EventWriter
 from exgrpo_core.run_files.file_recorder import FileRecorder
 from jobs.actions import annotations, run_actions
@@ -22,6 +26,7 @@ from jobs.actions.queueing import queue_job
 from jobs.runs.attempts import write_outcome
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
+from jobs.runs.journal import Journal, JournalKind
 from jobs.specs.train import RecordingSpec, TrainSpec
 from jobs.supervisor import indexing, run_index
 from jobs.supervisor.indexing import Indexer
@@ -104,13 +109,95 @@ def shown_attempts(runs_root: Path, database_url: str | None, run: RunDirectory)
         return [row.status for row in runs.list_attempts(database, run.run_id)]
 
 
-def test_run_of_a_worker_that_is_gone_is_shown_as_lost_with_all_it_recorded(database_url, tmp_path):
-    run = record(tmp_path / "runs", 1, 2, ends=False)
+def record_lost(runs_root: Path) -> RunDirectory:
+    run = record(runs_root, 1, 2, ends=False)
     path = run.attempt_path(1)
     long_ago = path.stat().st_mtime - 3600
     os.utime(path, (long_ago, long_ago))
+    return run
+
+
+def test_run_of_a_worker_that_is_gone_is_shown_as_lost_with_all_it_recorded(database_url, tmp_path):
+    run = record_lost(tmp_path / "runs")
     ingest_all(tmp_path / "runs", database_url)
     assert shown_steps(tmp_path / "runs", database_url, run) == ("lost", [1, 2])
+
+
+def test_runs_that_have_ended_are_read_once(database_url, tmp_path):
+    for make in (record, record_lost):  # an end by the outcome, at its time, and one at a time that nobody knows
+        make(tmp_path)
+    recording.start("recorded", None, tmp_path).finish()
+    ingest_all(tmp_path, database_url)
+    with closing(Indexer(database_url, tmp_path)) as index:
+        index.poll(0.0)
+        assert not index.is_behind
+
+
+@pytest.mark.parametrize("is_next_program", [True, False])
+def test_what_a_run_recorded_after_it_was_opened_again_is_shown(database_url, tmp_path, monkeypatch, is_next_program):
+    monkeypatch.setattr(indexing, "_REST", 0.0)
+    run = recording.start("recorded", None, tmp_path)
+    run.log(1, {"reward/mean": 1.0})
+    run.finish()
+    with closing(Indexer(database_url, tmp_path, list_seconds=0.0)) as index:
+        assert index.catch_up()
+        time.sleep(0.002)  # times of ends are milliseconds
+        run = recording.reopen(run.path)
+        run.log(2, {"reward/mean": 0.5})
+        run.finish()
+        assert ingest_all(tmp_path, database_url) if is_next_program else index.catch_up()
+    assert shown_steps(tmp_path, database_url, RunDirectory(run.path)) == ("finished", [1, 2])
+
+
+def test_a_database_that_another_program_has_made_again_is_not_reset(database_url, tmp_path, monkeypatch):
+    run = record(tmp_path, 1, 2)
+    ingest_all(tmp_path, database_url)
+    with closing(open_database(database_url, tmp_path)) as database:
+        database.write(lambda connection: connection.execute(update(models.ingest_positions).values(position="old")))
+    kept = []
+
+    def reset_second(database: Database, **options: bool) -> None:
+        monkeypatch.undo()
+        ingest_all(tmp_path, database_url)
+        reset(database, **options)
+        kept.append(runs.get_run(database, run.run_id))
+
+    monkeypatch.setattr(indexing, "reset", reset_second)
+    ingest_all(tmp_path, database_url)
+    assert [row and row.run_id for row in kept] == [run.run_id]
+
+
+def test_a_database_that_another_program_empties_is_read_again(database_url, tmp_path):
+    ended, run = record(tmp_path, 1), record(tmp_path, 1, ends=False)
+    with closing(Indexer(database_url, tmp_path)) as index:
+        assert index.catch_up()
+        with closing(open_database(database_url, tmp_path)) as database:
+            reset(database)
+        record_attempt(run, [2, 3])
+        assert index.catch_up()
+    assert shown_steps(tmp_path, database_url, run)[1] == [1, 2, 3]
+    assert shown_steps(tmp_path, database_url, ended) == ("finished", [1])
+
+
+def test_a_run_that_is_deleted_during_a_poll_and_restored_is_shown(database_url, tmp_path, monkeypatch):
+    runs_root = tmp_path / "runs"
+    run = record(runs_root, 1, 2)
+    apply_journal = indexing.apply_journal
+
+    def delete_before(*options: Any) -> set[str]:
+        monkeypatch.undo()
+        shutil.move(run.path, tmp_path / "aside")
+        Journal(runs_root).append(JournalKind.DELETED, run.run_id)
+        return apply_journal(*options)
+
+    with closing(Indexer(database_url, runs_root)) as index:
+        assert index.catch_up()
+        monkeypatch.setattr(indexing, "apply_journal", delete_before)
+        index.poll()
+        index.poll()
+        shutil.move(tmp_path / "aside", run.path)
+        assert index.catch_up()
+    assert shown_steps(runs_root, database_url, run) == ("finished", [1, 2])
 
 
 def test_tags_and_notes_come_with_runs_that_are_taken_in_late(database_url, tmp_path):
