@@ -52,7 +52,7 @@ def served(runs_root, tmp_path_factory):
 
 @pytest.fixture
 def page(browser):
-    page = browser.new_context(ignore_https_errors=True, viewport={"width": 1440, "height": 900}).new_page()
+    page = browser.new_context(viewport={"width": 1440, "height": 900}).new_page()
     page.set_default_timeout(90_000)
     yield page
     page.context.close()

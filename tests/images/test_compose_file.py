@@ -45,7 +45,7 @@ def test_a_service_can_do_nothing_but_its_work(project):
 
 
 def test_a_run_is_launched_from_the_page(project, browser):  # noqa: F811 - a fixture
-    context = browser.new_context(ignore_https_errors=True, viewport={"width": 1440, "height": 900})
+    context = browser.new_context(viewport={"width": 1440, "height": 900})
     page = context.new_page()
     page.set_default_timeout(180_000)
     enter(page, f"{ADDRESS}/?token={TOKEN}")
