@@ -34,7 +34,6 @@ PAGES = {
     f"/replay_buffer?{PLAYED}": "questions in the buffer",
     f"/selection_audit?{PLAYED}": " pass",
     f"/snowball?{THOUGHTS}&view=Cases": MARK,
-    f"/snowball?{THOUGHTS}&view=Code+rules": "dotted call",
     f"/snowball?{THOUGHTS}&view=Saved+cases&set={quote(hostile.PAYLOADS[28])}": MARK,
     f"/entropy_and_judge?{THOUGHTS}&view=Verdicts&trajectory=8": MARK,
     f"/entropy_and_judge?{THOUGHTS}&view=Judges": "final judgment",
