@@ -33,11 +33,11 @@ HAS_GPU := $(filter-out 0,$(GPU))
 VERL_PINS := requirements/constraints-verl-$(if $(HAS_GPU),gpu,cpu).txt
 # Each file has Ray clusters that keep a core busy.
 VERL_WORKERS ?= 2
-VERL_TESTS := tests/exgrpo_core/verl_plugin $(addprefix tests/jobs/,launchers engines/verl_ray evaluation grading)
+VERL_TESTS := tests/exgrpo_core/verl_plugin $(addprefix tests/jobs/,runs/launchers training/engines/verl_ray evaluation tasks/grading)
 VLLM_VENV := .venv-verl-vllm
 GPU_PINS_VENV := .venv-verl-gpu
 # Whole runs are of test-verl: what they do beyond an engine depends on no version.
-GPU_PINS_TESTS := tests/exgrpo_core/verl_plugin tests/jobs/engines/verl_ray tests/jobs/evaluation/test_vllm_generator.py --ignore-glob='*_run.py' --ignore-glob='*_runs.py' \
+GPU_PINS_TESTS := tests/exgrpo_core/verl_plugin tests/jobs/training/engines/verl_ray tests/jobs/evaluation/test_vllm_generator.py --ignore-glob='*_run.py' --ignore-glob='*_runs.py' \
 	--ignore-glob='*/test_reward_parts.py'
 TRL_VENV := .venv-trl
 TOOLS_VENV := .venv-tools
@@ -139,27 +139,27 @@ fuzz: $(VENV)/.installed-dev  ## Feed changed files to all that reads files, MIN
 	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),1) $(ARGS)
 
 rollout-samples: $(VENV)/.installed  ## Make the rollouts of other projects' packages, which tests read, anew
-	@OMP_NUM_THREADS=1 $(BIN)/python tests/jobs/rollout_formats/make_samples.py
+	@OMP_NUM_THREADS=1 $(BIN)/python tests/jobs/runs/rollout_formats/make_samples.py
 
 test-faults-verl: $(VERL_VENV)/.installed-dev
 	@$(FAULTS) $(VERL_BIN)/python $(FAULTS_PYTEST) -m verl tests/faults/test_ray_faults.py
 
 # An environment of its own: with vLLM in it, every process of verl takes seconds longer to start.
 test-verl-vllm: vllm-env $(VENV)/.installed-dev tools  ## Run verl with its own vLLM rollout on the CPU, some minutes; not part of `make test`
-	@OMP_NUM_THREADS=1 $(VLLM_VENV)/bin/python -m pytest -q -m verl_vllm tests/jobs/engines/verl_ray tests/jobs/judging \
+	@OMP_NUM_THREADS=1 $(VLLM_VENV)/bin/python -m pytest -q -m verl_vllm tests/jobs/training/engines/verl_ray tests/jobs/evaluation/judging \
 		tests/jobs/evaluation
 	@OMP_NUM_THREADS=1 EXGRPO_VERL_PYTHON=$(VLLM_VENV)/bin/python $(BIN)/python -m pytest -q -m verl_vllm tests/browser
 
 test-verl-gpu-pins:  ## Run verl's tests with the versions for GPUs, without one: 11 GB of disk; not part of `make test`
 	@$(MAKE) GPU=1 VERL_VENV=$(GPU_PINS_VENV) $(GPU_PINS_VENV)/.installed-dev
 	@OMP_NUM_THREADS=1 $(GPU_PINS_VENV)/bin/python -m pytest -q -m 'verl or verl_gpu_pins' $(GPU_PINS_TESTS)
-	@OMP_NUM_THREADS=1 $(GPU_PINS_VENV)/bin/python -m pytest -q tests/jobs/preflight/test_verl_memory_shapes.py
+	@OMP_NUM_THREADS=1 $(GPU_PINS_VENV)/bin/python -m pytest -q tests/jobs/actions/preflight/test_verl_memory_shapes.py
 
 # All from 0.9.0 on that the registry has, pre-releases among them.
 VERL_VERSIONS ?= $(shell { echo 0.9.0; $(VERL_BIN)/python -m pip index versions verl --pre 2>/dev/null \
 	| sed -n 's/^Available versions: //p' | tr -s ', ' '\n'; } | sort -Vu | sed -n '/^0\.9\.0$$/,$$p')
 COMPAT_TESTS := tests/exgrpo_core/verl_plugin/test_contract.py \
-	$(addprefix tests/jobs/engines/verl_ray/,test_config_check.py test_older_trainer.py)
+	$(addprefix tests/jobs/training/engines/verl_ray/,test_config_check.py test_older_trainer.py)
 
 # An environment each, with that version before all else of verl's own. A version may be a source that pip takes.
 verl-compat: $(VERL_VENV)/.installed-dev  ## Check what is used of verl, and do steps with both of its trainers, in VERL_VERSIONS of it
@@ -180,7 +180,7 @@ test-trl: $(TRL_VENV)/.installed  ## Record a run of TRL's trainer, in an enviro
 
 test-slurm: $(VENV)/.installed-dev $(VERL_VENV)/.installed  ## Run Slurm's scripts on a real Slurm of two nodes on this machine; not part of `make test`
 	@.ci/tools slurm
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m slurm tests/jobs/launchers
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m slurm tests/jobs/runs/launchers
 
 # As root, on Debian; the packages bring what Docker would.
 test-image: $(VENV)/.installed-dev $(TOOLS_BIN)/.installed tools  ## Build the images and run them, with compose and under systemd, 20 minutes; not part of `make test`

@@ -16,36 +16,36 @@ from exgrpo_core.run_files import trajectory_file
 from jobs.actions import annotations, branching, evaluations, named_entries, progress, queueing, run_actions, run_bin
 from jobs.actions.import_process import format_file, import_in_process
 from jobs.actions.named_entries import RAY_CLUSTERS, SAVED_VIEWS
+from jobs.actions.playground import process
+from jobs.actions.playground.process import ProbeProcess
+from jobs.actions.preflight import benchmark_look, data_preview, dry_run, launch_scripts, model_look, resolution
+from jobs.actions.preflight.benchmark_look import BenchmarkLook
+from jobs.actions.preflight.data_preview import DataPreview
+from jobs.actions.preflight.launch_scripts import LaunchScript, ScriptKind
+from jobs.actions.preflight.resolution import Preflight
 from jobs.actions.rollout_import import skipped_rows
+from jobs.actions.studies import sweeps
 from jobs.actions.token_texts import token_texts
-from jobs.analysis import score_curves as evaluated
 from jobs.evaluation import protocols as declared_benchmarks
+from jobs.evaluation.analysis import score_curves as evaluated
+from jobs.execution.supervisor import instance
 from jobs.machine import engine_environments, machine_report
 from jobs.machine.machine_report import Finding
-from jobs.playground import process
-from jobs.playground.process import ProbeProcess
-from jobs.preflight import benchmark_look, data_preview, dry_run, launch_scripts, model_look, resolution
-from jobs.preflight.benchmark_look import BenchmarkLook
-from jobs.preflight.data_preview import DataPreview
-from jobs.preflight.launch_scripts import LaunchScript, ScriptKind
-from jobs.preflight.resolution import Preflight
 from jobs.queries import calls
-from jobs.recording import rollout_reader
-from jobs.rollout_formats.own_format import load_own_format
 from jobs.runs import directory, lookup, state
 from jobs.runs.attempts import read_outcome
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory, RunDirectoryError
 from jobs.runs.journal import Journal, JournalEntry, acting_as
 from jobs.runs.lookup import CommandError
+from jobs.runs.recording import rollout_reader
+from jobs.runs.rollout_formats.own_format import load_own_format
 from jobs.specs import judging
 from jobs.specs import train as train_specs
 from jobs.specs.train import (
     SpecError,
     TrainSpec,
 )
-from jobs.studies import sweeps
-from jobs.supervisor import instance
 from jobs.training.data_rows import DataError, DeclaredKind
 
 Arguments = ParamSpec("Arguments")

@@ -12,9 +12,9 @@ from exgrpo_core import ExGRPOState, exgrpo_step
 from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.engine import PolicyEngine
 from exgrpo_core.step_report import StepReport
-from jobs.engines.embedded.engine import EmbeddedEngine
 from jobs.specs.train import load_preset
 from jobs.training.composition import open_components
+from jobs.training.engines.embedded.engine import EmbeddedEngine
 from jobs.training.run_components import RunComponents
 
 

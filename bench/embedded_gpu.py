@@ -25,12 +25,12 @@ from exgrpo_core.errors import EngineError
 from exgrpo_core.methods.loading import build_objective
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch, TrainingRow
 from exgrpo_core.types import Question
-from jobs.engines.embedded.engine import EmbeddedEngine
-from jobs.engines.embedded.model import PolicyModel, resolve_device, wrap_model
-from jobs.engines.embedded.update import OptimSettings
-from jobs.grading.reward_function import Response, Verdict
-from jobs.pretrained.model_shapes import ModelShape, model_shape
 from jobs.tasks.chains.demonstrators import make_tokenizer
+from jobs.tasks.grading.reward_function import Response, Verdict
+from jobs.training.engines.embedded.engine import EmbeddedEngine
+from jobs.training.engines.embedded.model import PolicyModel, resolve_device, wrap_model
+from jobs.training.engines.embedded.update import OptimSettings
+from jobs.training.pretrained.model_shapes import ModelShape, model_shape
 
 SHAPES = {"0.5b": "Qwen/Qwen2.5-0.5B", "1.5b": "Qwen/Qwen2.5-Math-1.5B"}
 TINY = ModelShape(

@@ -23,7 +23,7 @@ from bench.chains_run import ChainsRun, open_chains_run
 from bench.report import report
 from bench.trl_trainer import make_trainer
 from exgrpo_core.types import Question
-from jobs.grading.reward_function import Response, RewardFunction
+from jobs.tasks.grading.reward_function import Response, RewardFunction
 
 LEARNING_RATE = 1e-4
 NUM_WARM_STEPS = 5

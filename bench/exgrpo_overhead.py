@@ -20,10 +20,10 @@ from exgrpo_core.engine import RolloutRequest
 from exgrpo_core.methods.loading import ObjectiveSettings
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from exgrpo_core.types import Experience, Question, RolloutGroup, TrajectoryScores
-from jobs.engines.embedded.backend import PackedAttention
-from jobs.engines.embedded.decoder import Decoder
-from jobs.engines.embedded.engine import EmbeddedEngine
-from jobs.engines.embedded.packing import TokenSequence, pack_sequences
+from jobs.training.engines.embedded.backend import PackedAttention
+from jobs.training.engines.embedded.decoder import Decoder
+from jobs.training.engines.embedded.engine import EmbeddedEngine
+from jobs.training.engines.embedded.packing import TokenSequence, pack_sequences
 
 NUM_WARM_STEPS = 30
 """Steps before the timed ones, in which the buffer fills."""

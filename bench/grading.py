@@ -21,9 +21,9 @@ from bench.hostile_answers import MARKER, hostile_answers
 from bench.report import Figure, report
 from jobs.evaluation.benchmark_questions import load_benchmark
 from jobs.evaluation.protocols import find_protocol
-from jobs.grading.answer_grader import CHUNK_SIZE, AnswerGrader, GradeItem, Scheme
-from jobs.grading.reward_function import Grade
 from jobs.specs.evaluation import BenchmarkChoice
+from jobs.tasks.grading.answer_grader import CHUNK_SIZE, AnswerGrader, GradeItem, Scheme
+from jobs.tasks.grading.reward_function import Grade
 
 NUM_HOSTILE_WORKERS = 8
 NUM_ORDINARY = 1024

@@ -39,11 +39,11 @@ from db.queries.run_filter import RunFilter
 from db.queries.runs import list_runs
 from exgrpo_core.run_files.file_recorder import FileRecorder
 from exgrpo_core.step_report import StepReport
+from jobs.execution.supervisor.open_index import ingest_all
 from jobs.runs.attempts import write_outcome
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import RecordingSpec, TrainSpec
-from jobs.supervisor.open_index import ingest_all
 
 PAPER_STEP = StepSize(num_questions=128, mean_tokens=2000)
 INGESTED_STEP = StepSize(num_questions=128, mean_tokens=195)

@@ -86,7 +86,7 @@ def time_first_step(python: str) -> float:
         run = RunDirectory.create(Path(name), load_preset(PRESET).model_copy(update={"num_steps": 1}))
         attempt = run.claim_attempt()
         events = segment_path(run.attempt_path(attempt), 1)
-        command = [python, "-m", "jobs.worker", str(run.path), str(attempt)]
+        command = [python, "-m", "jobs.execution.worker", str(run.path), str(attempt)]
         began_at = time.perf_counter()
         worker = subprocess.Popen(command, stderr=subprocess.DEVNULL)
         while not (events.is_file() and b'"kind":"step"' in events.read_bytes()):

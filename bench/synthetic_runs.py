@@ -29,11 +29,11 @@ from db.tables.shared_reads import find_run_key, require_run_key
 from jobs.actions.queueing import queue_job
 from jobs.cli.following import POLL_SECONDS, RunFollower
 from jobs.cli.options import DEFAULT_RUNS_ROOT, DatabaseUrl, RunsRoot, print_status
+from jobs.execution.supervisor.open_index import ingest_all
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import list_run_directories
 from jobs.runs.lookup import find_run_id
 from jobs.specs.train import load_preset
-from jobs.supervisor.open_index import ingest_all
 
 SYNTHETIC = "synthetic"
 """Tag of such runs, and the start of their names."""

@@ -31,7 +31,7 @@ from jobs.training.verl_composition import open_components
 from tests.verl_on_cpu import VARIABLES, on_cpu
 
 if TYPE_CHECKING:
-    from jobs.engines.verl_ray.engine import WorkbenchVerlEngine
+    from jobs.training.engines.verl_ray.engine import WorkbenchVerlEngine
 
 BLOCK = 4
 """Steps of one kind before the next kind's."""

@@ -28,8 +28,8 @@ from bench.chains_run import open_chains_run
 from bench.made_up_steps import StepMaker, StepSize
 from bench.recording import new_run
 from jobs.cli import runs
+from jobs.execution.supervisor.open_index import ingest_all
 from jobs.specs.train import load_preset
-from jobs.supervisor.open_index import ingest_all
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("app", "db", "exgrpo_core", "jobs")

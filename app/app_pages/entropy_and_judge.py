@@ -9,7 +9,7 @@ from app.queries.answers import ask
 from db.queries import code_analysis, judging
 from db.queries.verdicts import outcome_cells, wrong_answers
 from db.rows.runs import RunRow
-from jobs.analysis.validity import read_wrong_answers, tabulate_validity
+from jobs.evaluation.analysis.validity import read_wrong_answers, tabulate_validity
 
 VIEWS = ["Entropy and validity", "Failures", "Policy entropy", "Verdicts", "Judges"]
 REFRESH_SECONDS = 4

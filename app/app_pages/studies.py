@@ -10,10 +10,10 @@ from app.components.widgets import address_choice, notice, run_choice
 from app.formats import counted, with_code
 from app.queries.benchmarks import read_study_results, study_runs
 from exgrpo_core.errors import UserError
-from jobs.studies.definition import Scale, Study, load_study, study_names
-from jobs.studies.matrix import RunKey, wanted_keys
-from jobs.studies.numbers import number_rows
-from jobs.studies.sweeps import read_sweeps
+from jobs.actions.studies.definition import Scale, Study, load_study, study_names
+from jobs.actions.studies.matrix import RunKey, wanted_keys
+from jobs.actions.studies.numbers import number_rows
+from jobs.actions.studies.sweeps import read_sweeps
 
 _EXAMPLE = """\
 base: chains-exgrpo

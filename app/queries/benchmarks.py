@@ -13,11 +13,11 @@ from db.queries import benchmarks
 from db.queries.run_filter import RunFilter
 from db.rows.runs import BROKEN_STATES, LIVE_STATES, RunRow
 from db.rows.scores import BenchmarkScoreRow, ComparisonRow, ScoredRuns
-from jobs.studies.definition import Scale
-from jobs.studies.matrix import RunKey, wanted_keys
-from jobs.studies.measures import AVERAGES
-from jobs.studies.study_results import StudyResults, find_runs, read_results
-from jobs.studies.sweeps import find_study
+from jobs.actions.studies.definition import Scale
+from jobs.actions.studies.matrix import RunKey, wanted_keys
+from jobs.actions.studies.measures import AVERAGES
+from jobs.actions.studies.study_results import StudyResults, find_runs, read_results
+from jobs.actions.studies.sweeps import find_study
 
 MAX_SCORES = 5000
 MAX_UNFINISHED = 5

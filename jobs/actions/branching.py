@@ -10,9 +10,9 @@ from exgrpo_core.errors import Mistake
 from exgrpo_core.experience_management.storage.snapshot import read_snapshot
 from exgrpo_core.faults import describe_fault
 from exgrpo_core.state import BUFFER_FILE
+from jobs.actions.preflight.resolution import Preflight, Refusal, resolve
 from jobs.actions.queueing import NewJob, write_job
 from jobs.actions.run_actions import MAX_PARENT_NAME, clone
-from jobs.preflight.resolution import Preflight, Refusal, resolve
 from jobs.runs.checkpoints import Checkpoint, checkpoint_path, find_fault, list_steps
 from jobs.runs.directory import RunDirectory, inside
 from jobs.runs.lookup import CommandError, open_run

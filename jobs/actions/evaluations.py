@@ -4,19 +4,19 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from exgrpo_core.errors import InputError
+from jobs.actions.preflight.chat_template import check_chat_template, read_chat_template
+from jobs.actions.preflight.evaluation_fit import check_fit, refuse_unknown
+from jobs.actions.preflight.local_sources import resolve_source, with_absolute_benchmarks
+from jobs.actions.preflight.resolution import check_awaited_job
 from jobs.evaluation.benchmark_questions import load_benchmark
 from jobs.evaluation.model_folder import find_shards
 from jobs.evaluation.protocols import choose_benchmark, graded_as, load_user_benchmarks, protocol_of
 from jobs.machine.engine_environments import engine_python
 from jobs.machine.model_server import AddressRefusedError, key_for
-from jobs.preflight.chat_template import check_chat_template, read_chat_template
-from jobs.preflight.evaluation_fit import check_fit, refuse_unknown
-from jobs.preflight.local_sources import resolve_source, with_absolute_benchmarks
-from jobs.preflight.resolution import check_awaited_job
-from jobs.recording.event_reader import best_checkpoint
 from jobs.runs.checkpoints import NEWEST, list_steps
 from jobs.runs.directory import RunDirectory
 from jobs.runs.lookup import CommandError, find_checkpoint, find_run_id, open_run
+from jobs.runs.recording.event_reader import best_checkpoint
 from jobs.specs.any_job import loop_name
 from jobs.specs.base import ANSWER_ALONE, code_parts
 from jobs.specs.evaluation import API_KEY_VARIABLE, EvalModelSpec, EvalSpec, parse_eval_spec

@@ -13,10 +13,10 @@ from exgrpo_core.errors import UserError
 from exgrpo_core.process_setup import keep_private
 from exgrpo_core.recording.run_attempt import MAX_NAME
 from jobs.actions.rollout_import import import_rollouts
-from jobs.launchers.local import WITHHELD_VARIABLES, project_environment
-from jobs.rollout_formats.formats import find_only_format
-from jobs.rollout_formats.own_format import load_own_format
+from jobs.runs.launchers.local import WITHHELD_VARIABLES, project_environment
 from jobs.runs.lookup import CommandError
+from jobs.runs.rollout_formats.formats import find_only_format
+from jobs.runs.rollout_formats.own_format import load_own_format
 
 _MODULE = "jobs.actions.import_process"
 

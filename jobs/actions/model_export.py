@@ -40,8 +40,11 @@ def _write_model(policy: Path, folder: Path) -> None:
     if shards is not None:
         merge_shards(shards, folder)
     elif (policy / ADAPTER_CONFIG).is_file():
-        from jobs.engines.embedded.model import load_policy, resolve_device  # loads torch, which nothing else here does
-        from jobs.engines.embedded.state_files import save_model
+        from jobs.training.engines.embedded.model import (  # loads torch, which nothing else here does
+            load_policy,
+            resolve_device,
+        )
+        from jobs.training.engines.embedded.state_files import save_model
 
         merged = load_policy(str(policy), resolve_device("cpu"))
         save_model(folder, merged.model)

@@ -8,9 +8,9 @@ from pathlib import Path
 from exgrpo_core.durable_files import explain
 from exgrpo_core.experience_management.storage.append_file import BufferCorruptionError
 from jobs.actions.evaluations import check_evaluation, refuse_key
+from jobs.actions.preflight.local_sources import with_model_source
+from jobs.actions.preflight.resolution import resolve
 from jobs.evaluation.model_folder import keep_model, link_model
-from jobs.preflight.local_sources import with_model_source
-from jobs.preflight.resolution import resolve
 from jobs.runs.checkpoints import start_folder
 from jobs.runs.directory import RunDirectory, RunDirectoryError
 from jobs.runs.journal import Journal, JournalKind

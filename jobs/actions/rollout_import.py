@@ -16,10 +16,10 @@ from exgrpo_core.errors import first_few
 from exgrpo_core.recording.rows import RecordedStep
 from exgrpo_core.recording.run_attempt import MAX_NAME
 from jobs.actions.archive import staging_folder
-from jobs.rollout_formats.formats import RolloutFormat, UnknownRolloutsError
-from jobs.rollout_formats.source import BadRows, RolloutSource, SourceChangedError, is_evaluation
 from jobs.runs.directory import WORKBENCH_FOLDER, RunDirectory
 from jobs.runs.journal import Journal, JournalKind
+from jobs.runs.rollout_formats.formats import RolloutFormat, UnknownRolloutsError
+from jobs.runs.rollout_formats.source import BadRows, RolloutSource, SourceChangedError, is_evaluation
 
 SKIPPED_FILE = "skipped.json"
 """In the run folder: how many rows could not be read, and sentences on the first ones."""

@@ -3,12 +3,12 @@
 import re
 from pathlib import Path
 
-from jobs.recording.event_reader import refusal_of_new_start
 from jobs.runs.checkpoints import describe_resume
 from jobs.runs.control import RESUMABLE, RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal, JournalKind, request_resume, waited_for
 from jobs.runs.lookup import CommandError, open_run, run_names
+from jobs.runs.recording.event_reader import refusal_of_new_start
 from jobs.runs.state import RunState, is_recorded, read_state
 from jobs.specs.any_job import JobSpec
 from jobs.specs.judging import JudgeSpec

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from exgrpo_core.bounded_json import UnreadableFileError
-from jobs.preflight.chat_template import read_tokenizer
-from jobs.pretrained.model_shapes import TOKENIZER_FILE, model_file
-from jobs.pretrained.sources import ModelSourceError
+from jobs.actions.preflight.chat_template import read_tokenizer
 from jobs.runs.checkpoints import list_checkpoints
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import SpecError
+from jobs.training.pretrained.model_shapes import TOKENIZER_FILE, model_file
+from jobs.training.pretrained.sources import ModelSourceError
 
 
 def token_texts(run: RunDirectory, token_ids: Sequence[int]) -> list[str] | None:

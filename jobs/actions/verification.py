@@ -12,11 +12,11 @@ from exgrpo_core.faults import Fault, FaultKind
 from exgrpo_core.run_files.run_folder import RUN_ID
 from exgrpo_core.state import BUFFER_FILE
 from jobs.evaluation.recorded_answers import find_answer_damage
-from jobs.recording.event_reader import EventReader, find_missing_events
 from jobs.runs.attempts import read_outcome
 from jobs.runs.checkpoints import Checkpoint, find_fault, list_checkpoints
 from jobs.runs.directory import RunDirectory, list_run_directories, list_unreadable, unreadable_below
 from jobs.runs.journal import Journal
+from jobs.runs.recording.event_reader import EventReader, find_missing_events
 from jobs.runs.state import describe_run
 
 BUFFER_FOLDER = "buffer"

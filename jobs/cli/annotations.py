@@ -11,8 +11,6 @@ from db.queries.trajectories import get_trajectory, marks_of
 from db.rows.trajectories import MarkedTrajectory
 from jobs.actions import run_actions, run_bin
 from jobs.actions.annotations import mark_case, mark_trajectory, set_verdict
-from jobs.analysis.case_text import as_latex, as_markdown, cases_as_json, excerpts_of
-from jobs.analysis.code_detection import read_texts, tabulate_rules
 from jobs.cli.options import (
     DEFAULT_RUNS_ROOT,
     AsJson,
@@ -27,8 +25,10 @@ from jobs.cli.options import (
     print_result,
     print_status,
 )
+from jobs.evaluation.analysis.case_text import as_latex, as_markdown, cases_as_json, excerpts_of
+from jobs.evaluation.analysis.code_detection import read_texts, tabulate_rules
+from jobs.execution.supervisor.open_index import open_fresh_index
 from jobs.runs.lookup import CommandError, find_judge_id, find_run_id
-from jobs.supervisor.open_index import open_fresh_index
 
 annotate_app = command_group("Names, tags and notes of runs; marks and verdicts on their trajectories.")
 bin_app = command_group("Runs that have ended, moved out of the way; restored, or removed for good.")

@@ -28,11 +28,11 @@ from jobs.cli.options import (
     print_result,
     print_status,
 )
-from jobs.rollout_formats.formats import find_only_format
-from jobs.rollout_formats.own_format import load_own_format
+from jobs.execution.supervisor.open_index import open_fresh_index, rebuild_index
 from jobs.runs.directory import RunDirectory
 from jobs.runs.lookup import CommandError, find_run_id, open_run
-from jobs.supervisor.open_index import open_fresh_index, rebuild_index
+from jobs.runs.rollout_formats.formats import find_only_format
+from jobs.runs.rollout_formats.own_format import load_own_format
 
 database_app = command_group("The database, which is an index of the run folders.")
 

@@ -15,14 +15,14 @@ from jobs.actions.queueing import queue_job
 from jobs.cli.options import DEFAULT_RUNS_ROOT, EXIT_FAILURE, RunsRoot, print_result, print_status, table_console
 from jobs.cli.probe import describe
 from jobs.cli.workbench import Workbench
+from jobs.execution.supervisor.instance import supervisor_command
+from jobs.execution.supervisor.loop import LOOP_SECONDS, Supervisor, SupervisorSettings
+from jobs.execution.supervisor.open_index import open_fresh_index
 from jobs.runs.control import RunStatus
 from jobs.runs.lookup import open_run
 from jobs.runs.report import report_run
 from jobs.runs.state import RunState, read_state
 from jobs.specs.train import ModelSpec, load_preset
-from jobs.supervisor.instance import supervisor_command
-from jobs.supervisor.loop import LOOP_SECONDS, Supervisor, SupervisorSettings
-from jobs.supervisor.open_index import open_fresh_index
 from jobs.training.probe import probe
 
 PRESETS = ("chains-exgrpo", "chains-on-policy")

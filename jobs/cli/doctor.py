@@ -20,7 +20,6 @@ import typer
 from exgrpo_core.durable_files import cause_of, remedy_of
 from exgrpo_core.verl_plugin.attention_kernel import KERNEL
 from exgrpo_core.verl_plugin.settings import version_notice
-from jobs.alerts.destinations import AlertError, read_destinations
 from jobs.cli.options import (
     DEFAULT_PORT,
     DEFAULT_RUNS_ROOT,
@@ -32,6 +31,9 @@ from jobs.cli.options import (
     print_result,
 )
 from jobs.cli.workbench import read_workbench
+from jobs.execution.alerts.destinations import AlertError, read_destinations
+from jobs.execution.supervisor.instance import read_supervisor
+from jobs.execution.supervisor.open_index import describe_database
 from jobs.machine.engine_environments import (
     GPU_PINS,
     EngineEnvironmentError,
@@ -48,8 +50,6 @@ from jobs.runs.attempts import read_heartbeat
 from jobs.runs.directory import RunDirectory, list_unreadable
 from jobs.runs.lookup import find_run_id, open_run
 from jobs.runs.process_stacks import read_stacks
-from jobs.supervisor.instance import read_supervisor
-from jobs.supervisor.open_index import describe_database
 
 MIN_USABLE_GIB = 0.2
 """With less, the disk is soon too full for the database and a run's first records."""

@@ -9,16 +9,16 @@ import typer
 
 from db.queries.benchmarks import list_scores
 from jobs.actions.evaluations import plan_evaluation
+from jobs.actions.preflight.local_sources import benchmark_notices
 from jobs.actions.queueing import queue_job
-from jobs.analysis.report import summarize_judge
 from jobs.cli.following import exit_as, follow, leave_to_supervisor
 from jobs.cli.options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunsRoot, print_json, print_result, print_status
-from jobs.preflight.local_sources import benchmark_notices
-from jobs.recording.event_reader import iterate_events
+from jobs.evaluation.analysis.report import summarize_judge
+from jobs.execution.supervisor.open_index import open_fresh_index
 from jobs.runs.lookup import find_run_id, open_run
+from jobs.runs.recording.event_reader import iterate_events
 from jobs.specs.judging import parse_judge_spec
 from jobs.specs.settings import apply_settings
-from jobs.supervisor.open_index import open_fresh_index
 
 if TYPE_CHECKING:
     from jobs.specs.evaluation import EvalSpec

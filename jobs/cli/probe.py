@@ -9,6 +9,7 @@ import typer
 
 from exgrpo_core.config import MAX_SEED
 from exgrpo_core.errors import InputError
+from jobs.actions.preflight.resolution import resolve
 from jobs.cli.options import (
     DEFAULT_RUNS_ROOT,
     AsJson,
@@ -19,7 +20,6 @@ from jobs.cli.options import (
     print_result,
     print_status,
 )
-from jobs.preflight.resolution import resolve
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import SpecError, TrainSpec, load_preset, load_spec, merge_settings, parse_spec
 
@@ -99,7 +99,7 @@ def chat(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its a
     as_json: AsJson = False,
 ) -> None:
     """Ask checkpoints or other models a prompt, in the prompt template of their run."""
-    from jobs.playground.answering import ChatRequest, answer, find_model
+    from jobs.actions.playground.answering import ChatRequest, answer, find_model
 
     prompt = _read_prompt() if prompt is None else prompt
     models = [find_model(runs_root, target) for target in targets]

@@ -34,6 +34,8 @@ from jobs.cli.options import (
     print_status,
     table_console,
 )
+from jobs.execution.supervisor.instance import read_supervisor
+from jobs.execution.supervisor.open_index import open_fresh_index
 from jobs.runs import lookup
 from jobs.runs.control import RESUMABLE, RunStatus
 from jobs.runs.lookup import CommandError, find_run_id, open_run
@@ -42,8 +44,6 @@ from jobs.runs.state import read_state
 from jobs.specs.any_job import JobSpec
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import TrainSpec, dump_spec
-from jobs.supervisor.instance import read_supervisor
-from jobs.supervisor.open_index import open_fresh_index
 
 if TYPE_CHECKING:
     from db.rows.runs import RunRow

@@ -8,6 +8,23 @@ from typing import Annotated, Any
 import typer
 
 from db.statistics import MeanInterval
+from jobs.actions.studies.comparison import compare, interval_text, reading
+from jobs.actions.studies.definition import Scale, Study
+from jobs.actions.studies.matrix import RunKey, wanted_keys
+from jobs.actions.studies.running import PendingRun, pending_runs, start
+from jobs.actions.studies.study_results import (
+    MOST_SEEDS,
+    POWER,
+    CellResult,
+    StudyResults,
+    detectable,
+    find_runs,
+    measured_spread,
+    plan_seeds,
+    read_results,
+    state_of_keys,
+)
+from jobs.actions.studies.sweeps import find_study
 from jobs.cli.following import follow, leave_to_supervisor
 from jobs.cli.options import (
     DEFAULT_RUNS_ROOT,
@@ -21,27 +38,10 @@ from jobs.cli.options import (
     print_result,
     print_status,
 )
+from jobs.execution.supervisor.open_index import open_fresh_index
 from jobs.runs.control import RunStatus
 from jobs.runs.lookup import CommandError
 from jobs.specs.train import SpecError
-from jobs.studies.comparison import compare, interval_text, reading
-from jobs.studies.definition import Scale, Study
-from jobs.studies.matrix import RunKey, wanted_keys
-from jobs.studies.running import PendingRun, pending_runs, start
-from jobs.studies.study_results import (
-    MOST_SEEDS,
-    POWER,
-    CellResult,
-    StudyResults,
-    detectable,
-    find_runs,
-    measured_spread,
-    plan_seeds,
-    read_results,
-    state_of_keys,
-)
-from jobs.studies.sweeps import find_study
-from jobs.supervisor.open_index import open_fresh_index
 
 study_app = command_group("The paper's tables: their runs and their numbers.")
 
@@ -246,7 +246,7 @@ def report(
     database_url: DatabaseUrl = None,
 ) -> None:
     """Write a study's page: one HTML file with the paper's numbers beside those of the runs that are done."""
-    from jobs.studies.study_report import render_report  # loads Plotly, which no other command needs
+    from jobs.actions.studies.study_report import render_report  # loads Plotly, which no other command needs
 
     study, study_scale = _study_at(runs_root, name, scale)
     keys = wanted_keys(study, study_scale, study.cells, num_seeds)

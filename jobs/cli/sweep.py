@@ -5,13 +5,13 @@ from typing import Annotated
 
 import typer
 
+from jobs.actions.studies import sweeps
+from jobs.actions.studies.definition import Scale
+from jobs.actions.studies.matrix import wanted_keys
+from jobs.actions.studies.study_results import find_runs, state_of_keys
 from jobs.cli.options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunsRoot, print_json, print_result
 from jobs.cli.study import run_missing
-from jobs.studies import sweeps
-from jobs.studies.definition import Scale
-from jobs.studies.matrix import wanted_keys
-from jobs.studies.study_results import find_runs, state_of_keys
-from jobs.supervisor.open_index import open_fresh_index
+from jobs.execution.supervisor.open_index import open_fresh_index
 
 
 def sweep(

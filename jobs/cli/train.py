@@ -6,7 +6,11 @@ from typing import Annotated
 
 import typer
 
+from jobs.actions.preflight.disk_estimate import estimate_resources
+from jobs.actions.preflight.dry_run import describe_plan, plan_run
+from jobs.actions.preflight.launch_scripts import ScriptKind, write_script
 from jobs.actions.queueing import queue_job
+from jobs.actions.studies.running import estimate_step_seconds
 from jobs.cli.following import exit_as, follow, leave_to_supervisor
 from jobs.cli.options import (
     DEFAULT_RUNS_ROOT,
@@ -18,16 +22,12 @@ from jobs.cli.options import (
     print_result,
     print_status,
 )
+from jobs.execution.supervisor.open_index import open_fresh_index
 from jobs.machine.gpu_types import GpuType, find_gpu_type
 from jobs.machine.hardware import GIB
-from jobs.preflight.disk_estimate import estimate_resources
-from jobs.preflight.dry_run import describe_plan, plan_run
-from jobs.preflight.launch_scripts import ScriptKind, write_script
 from jobs.runs.report import describe_report, report_run
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import SpecError, TrainSpec, load_preset, load_spec, parse_spec
-from jobs.studies.running import estimate_step_seconds
-from jobs.supervisor.open_index import open_fresh_index
 
 DEFAULT_PRESETS = {"embedded": "chains-exgrpo", "verl": "qwen-0.5b"}
 """For each engine, the preset to start from if none is named."""

@@ -15,9 +15,9 @@ from exgrpo_core.recording.run_attempt import MAX_NAME
 from jobs.actions.view_roots import link_runs, open_view_root
 from jobs.cli.options import FormatFile, print_status
 from jobs.cli.workbench import Workbench
-from jobs.rollout_formats.formats import RolloutFormat, UnknownRolloutsError, find_format, formats_in
-from jobs.rollout_formats.own_format import load_own_format
 from jobs.runs.directory import list_run_directories
+from jobs.runs.rollout_formats.formats import RolloutFormat, UnknownRolloutsError, find_format, formats_in
+from jobs.runs.rollout_formats.own_format import load_own_format
 
 if TYPE_CHECKING:
     from jobs.actions.rollout_import import RolloutImport

@@ -28,13 +28,13 @@ from exgrpo_core.bounded_json import read_json
 from exgrpo_core.durable_files import explain, write_whole
 from exgrpo_core.errors import UserError
 from jobs.cli.options import DEFAULT_PORT, DEFAULT_RUNS_ROOT, DatabaseUrl, RunsRoot, print_status
-from jobs.launchers.end_with_starter import STARTER_VARIABLE
-from jobs.launchers.local import TOKEN_VARIABLE, start_detached
+from jobs.execution.supervisor.instance import LOG_FILE, read_supervisor, supervisor_command
 from jobs.machine.engine_environments import PROJECT_ROOT
 from jobs.runs.control import DEFAULT_GRACE_SECONDS
 from jobs.runs.directory import WORKBENCH_FOLDER
+from jobs.runs.launchers.end_with_starter import STARTER_VARIABLE
+from jobs.runs.launchers.local import TOKEN_VARIABLE, start_detached
 from jobs.runs.processes import FileLock, is_locked, signal_name
-from jobs.supervisor.instance import LOG_FILE, read_supervisor, supervisor_command
 
 LOCK_FILE = "workbench.lock"
 RECORD_FILE = "workbench.json"
@@ -131,7 +131,7 @@ logger = logging.getLogger(__name__)
 _REFUSED = 2
 """Exit code of pages that said why they do not start."""
 _READ_ONLY = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
-_BOUND = [sys.executable, "-P", "-m", "jobs.launchers.end_with_starter"]
+_BOUND = [sys.executable, "-P", "-m", "jobs.runs.launchers.end_with_starter"]
 
 
 class Workbench:
@@ -215,7 +215,7 @@ class Workbench:
         threading.Thread(target=_forward_output, args=(pages, opens_browser, instance), daemon=True).start()
         try:
             # Loaded while the pages start, which takes longer.
-            from jobs.supervisor.indexing import Indexer
+            from jobs.execution.supervisor.indexing import Indexer
 
             index = Indexer(database_url, self._runs_root, list_seconds)
             with contextlib.closing(index):

@@ -1,1 +1,1 @@
-"""Benchmarks: declared protocols, sampled answers, scores that can be compared."""
+"""Benchmarks: declared protocols, sampled answers, scores that can be compared; judges of chains of thought."""

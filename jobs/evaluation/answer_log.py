@@ -21,9 +21,9 @@ from exgrpo_core.types import Question
 from jobs.evaluation.benchmark_questions import BenchmarkQuestion, LoadedBenchmark
 from jobs.evaluation.generation import Sample
 from jobs.evaluation.recorded_answers import FOLDER, encode_line, find_damage, list_files, read_lines
-from jobs.grading.answer_grader import Scheme, SideBySide, grader_version
-from jobs.grading.reward_function import Grade, Response, Verdict
 from jobs.specs.evaluation import EvalSpec
+from jobs.tasks.grading.answer_grader import Scheme, SideBySide, grader_version
+from jobs.tasks.grading.reward_function import Grade, Response, Verdict
 from jobs.training.reward_parts import RewardParts
 
 logger = logging.getLogger(__name__)

@@ -15,9 +15,9 @@ from exgrpo_core.errors import first_line, shown
 from exgrpo_core.types import Question
 from jobs.evaluation.layouts import GoldReading, PlainRow, RawRow, decide_reading, gold_text, read_row
 from jobs.evaluation.protocols import HubDataSet, Protocol, protocol_of
-from jobs.grading.gold_answers import gold_notices
 from jobs.specs.evaluation import BenchmarkChoice, EvalSpec
 from jobs.specs.train import TrainSpec
+from jobs.tasks.grading.gold_answers import gold_notices
 from jobs.tasks.questions import build_question, hash_question
 from jobs.training import templates
 from jobs.training.data_rows import (

@@ -20,13 +20,13 @@ from jobs.evaluation.generation import AnswerGenerator, PromptedQuestion, Sample
 from jobs.evaluation.model_folder import model_source
 from jobs.evaluation.protocols import protocol_of
 from jobs.evaluation.recorded_answers import FOLDER
-from jobs.grading.answer_grader import AnswerGrader, GradeItem, grader_version
-from jobs.grading.rewards import MathReward
 from jobs.runs.attempts import write_plan
 from jobs.runs.checkpoints import ADAPTER_CONFIG
 from jobs.runs.control import Control, Phase, RunStatus, TrainingError
 from jobs.runs.directory import RunDirectory
 from jobs.specs.evaluation import EvalSpec
+from jobs.tasks.grading.answer_grader import AnswerGrader, GradeItem, grader_version
+from jobs.tasks.grading.rewards import MathReward
 from jobs.training.reward_parts import RewardParts, open_reward_parts
 from jobs.training.templates import TemplateName, render_prompt
 
@@ -188,7 +188,7 @@ def _make_generator(spec: EvalSpec, run: RunDirectory, benchmarks: Sequence[Load
         from jobs.evaluation.server_generator import ServerGenerator
 
         return ServerGenerator(spec.server, spec, max(benchmark.samples_per_question for benchmark in benchmarks))
-    from jobs.pretrained.conversion import prepare_model
+    from jobs.training.pretrained.conversion import prepare_model
 
     source = prepare_model(model_source(spec, run))
     if spec.generator == "vllm":
@@ -197,13 +197,13 @@ def _make_generator(spec: EvalSpec, run: RunDirectory, benchmarks: Sequence[Load
                 "generator: the checkpoint holds low-rank adapters, which vLLM is not given; write the model with "
                 "`exgrpo export RUN@STEP FOLDER` and score FOLDER, or choose embedded."
             )
-        from jobs.engines.tokenizer import load_tokenizer
         from jobs.evaluation.local_generators import VllmGenerator
+        from jobs.training.engines.tokenizer import load_tokenizer
 
         refuse_control_tokens(benchmarks, load_tokenizer(source, spec.model.revision))
         return VllmGenerator(source, spec)
-    from jobs.engines.embedded.first_look import open_model
     from jobs.evaluation.local_generators import EmbeddedGenerator
+    from jobs.training.engines.embedded.first_look import open_model
 
     policy = open_model(source, spec.model.device, spec.model.revision)
     refuse_control_tokens(benchmarks, policy.tokenizer)

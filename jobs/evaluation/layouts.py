@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from jobs.grading.boxed_answers import last_boxed
+from jobs.tasks.grading.boxed_answers import last_boxed
 from jobs.training.data_rows import DataError, check_text
 
 RawRow = Mapping[str, Any]

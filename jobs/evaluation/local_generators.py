@@ -9,8 +9,6 @@ import torch
 
 from exgrpo_core.types import Int32Array
 from exgrpo_core.verl_plugin.settings import NO_STATISTICS
-from jobs.engines.embedded.model import PolicyModel, decode_texts, generate
-from jobs.engines.embedded.sampling import Sampler
 from jobs.evaluation.generation import (
     PromptedQuestion,
     Sample,
@@ -25,6 +23,8 @@ from jobs.runs.control import TrainingError
 from jobs.specs.base import numpy_seed
 from jobs.specs.evaluation import EvalSpec
 from jobs.tasks.questions import encode_prompt
+from jobs.training.engines.embedded.model import PolicyModel, decode_texts, generate
+from jobs.training.engines.embedded.sampling import Sampler
 from jobs.training.templates import PromptTokenizer, render_chat_prompt
 
 

@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 _BASE_FOLDER = "base"
 SHARD_PATTERN = "model_world_size_*_rank_*.pt"
 _NOT_THE_MODEL = frozenset({"optimizer.safetensors", "sampler.safetensors", "engine.json"})
-_MERGER = "jobs.engines.verl_ray.shard_merger"
+_MERGER = "jobs.training.engines.verl_ray.shard_merger"
 _LOG_CHARS = 300
 
 

@@ -23,17 +23,17 @@ from db.rows.judging import JudgedRow, VerdictFilter
 from db.rows.runs import MetricPoint, RewardCountRow, RunRow
 from db.rows.scores import ComparisonRow, ScoredRuns
 from db.rows.trajectories import SnippetRow, TrajectoryFacets
-from jobs.analysis.code_detection import RuleTable, tabulate_counts
-from jobs.analysis.report import RunAnalysis, analyse_run, find_calibration
-from jobs.analysis.score_curves import read_score_curves
+from jobs.actions.studies.definition import load_study, study_names
+from jobs.actions.studies.measures import AVERAGES
+from jobs.actions.studies.numbers import number_rows
+from jobs.evaluation.analysis.code_detection import RuleTable, tabulate_counts
+from jobs.evaluation.analysis.report import RunAnalysis, analyse_run, find_calibration
+from jobs.evaluation.analysis.score_curves import read_score_curves
 from jobs.evaluation.protocols import load_protocols, load_user_benchmarks, protocol_of
-from jobs.grading.answer_grader import Scheme
 from jobs.runs.journal import Journal
 from jobs.runs.lookup import CommandError, NotFoundError, find_run_id
 from jobs.specs.train import load_preset, preset_description, preset_group, preset_names
-from jobs.studies.definition import load_study, study_names
-from jobs.studies.measures import AVERAGES
-from jobs.studies.numbers import number_rows
+from jobs.tasks.grading.answer_grader import Scheme
 
 logger = logging.getLogger(__name__)
 

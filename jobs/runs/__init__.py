@@ -1,1 +1,1 @@
-"""Run directories: states, attempts, journal, queue, checkpoints."""
+"""Run directories: states, attempts, journal, queue, checkpoints; launchers, and readers of what was recorded."""

@@ -17,7 +17,7 @@ from jobs.specs.mistakes import SpecError
 MAX_YAML_BYTES = 1 << 16
 """More than the size of any specification; YAML is read at some hundred kilobytes a second."""
 
-PRESETS_DIR = Path(__file__).parents[1] / "presets"
+PRESETS_DIR = Path(__file__).with_name("presets")
 _GROUPS = {
     "chains": "built-in task",
     "word_problems": "built-in task",

@@ -1,1 +1,1 @@
-"""Tasks that are made on this machine."""
+"""Tasks that are made on this machine, and how answers are graded."""

@@ -1,1 +1,1 @@
-"""From data to trained model: questions, templates, warm start, loop and checkpoints."""
+"""From data to trained model: questions, templates, engines, warm start, loop and checkpoints."""

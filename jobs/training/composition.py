@@ -16,21 +16,21 @@ from exgrpo_core.errors import EngineError
 from exgrpo_core.run_files.recorder import RunRecorder
 from exgrpo_core.step_report import StepReport
 from exgrpo_core.types import Question
-from jobs.engines.embedded.engine import EmbeddedEngine
-from jobs.engines.embedded.first_look import MAX_GAP, open_model
-from jobs.engines.embedded.lora import LoraSettings
-from jobs.engines.embedded.model import PolicyModel, train_adapters
-from jobs.engines.embedded.packing import TokenSequence
-from jobs.engines.embedded.update import OptimSettings
-from jobs.engines.tokenizer import unknown_token
-from jobs.grading.reward_function import RewardFunction
 from jobs.runs.checkpoints import Checkpoint, DamagedCheckpointError, open_newest
 from jobs.runs.control import Control, RunStatus, TrainingError
 from jobs.runs.directory import RunDirectory
 from jobs.specs.base import ANSWER_ALONE, OptimSpec
 from jobs.specs.train import TrainSpec
+from jobs.tasks.grading.reward_function import RewardFunction
 from jobs.training.data_rows import DataError
 from jobs.training.demonstrations import read_demonstrations, read_external
+from jobs.training.engines.embedded.engine import EmbeddedEngine
+from jobs.training.engines.embedded.first_look import MAX_GAP, open_model
+from jobs.training.engines.embedded.lora import LoraSettings
+from jobs.training.engines.embedded.model import PolicyModel, train_adapters
+from jobs.training.engines.embedded.packing import TokenSequence
+from jobs.training.engines.embedded.update import OptimSettings
+from jobs.training.engines.tokenizer import unknown_token
 from jobs.training.reward_parts import RewardParts, open_reward_parts
 from jobs.training.run_components import BenchmarkReader, RunComponents, no_benchmarks
 from jobs.training.run_data import log_first_prompt, log_leaks, open_data, open_reward

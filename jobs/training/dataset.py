@@ -9,7 +9,7 @@ from typing import Literal
 
 from exgrpo_core.errors import NUM_TOLD, first_few
 from exgrpo_core.types import Question
-from jobs.grading.gold_answers import gold_notices
+from jobs.tasks.grading.gold_answers import gold_notices
 from jobs.tasks.questions import build_question
 from jobs.training.data_rows import DataError, DataRow, DeclaredKind, check_row, iterate_raw_rows, no_rows
 from jobs.training.templates import ControlTokenError, PromptTokenizer, TemplateName, encode_messages, render_prompt

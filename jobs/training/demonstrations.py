@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from exgrpo_core.types import Experience, Int32Array, Question
-from jobs.engines.embedded.packing import TokenSequence
 from jobs.runs.control import TrainingError
 from jobs.specs.base import SftSpec
 from jobs.specs.train import CHAINS_SOURCE, WORD_PROBLEMS_SOURCE, TrainSpec
@@ -25,6 +24,7 @@ from jobs.tasks.word_problems import demonstrators as word_problems
 from jobs.tasks.word_problems.demonstrators import make_facts
 from jobs.tasks.word_problems.story import Story
 from jobs.training.data_rows import DataError, check_text, iterate_raw_rows, response_text
+from jobs.training.engines.embedded.packing import TokenSequence
 from jobs.training.templates import TemplateName, encode_messages
 
 logger = logging.getLogger(__name__)

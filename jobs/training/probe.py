@@ -5,11 +5,11 @@ import time
 import numpy as np
 import torch
 
-from jobs.engines.embedded.first_look import open_model
-from jobs.engines.embedded.model import decode_texts, generate
-from jobs.engines.embedded.sampling import Sampler
-from jobs.grading.reward_function import Grade, Response
 from jobs.specs.train import TrainSpec
+from jobs.tasks.grading.reward_function import Grade, Response
+from jobs.training.engines.embedded.first_look import open_model
+from jobs.training.engines.embedded.model import decode_texts, generate
+from jobs.training.engines.embedded.sampling import Sampler
 from jobs.training.probe_report import ProbedAnswer, ProbeReport
 from jobs.training.run_data import open_data, open_reward
 

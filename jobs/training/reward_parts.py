@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from exgrpo_core.errors import InputError
 from exgrpo_core.methods.loading import load_code
 from exgrpo_core.types import Question
-from jobs.grading.reward_function import Grade, Response, RewardFunction, Verdict
 from jobs.runs.control import TrainingError
 from jobs.specs.base import ANSWER, FORMAT, RANDOM, code_parts
+from jobs.tasks.grading.reward_function import Grade, Response, RewardFunction, Verdict
 
 START_SECONDS = 120.0
 SECONDS_PER_CALL = 5.0

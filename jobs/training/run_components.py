@@ -13,10 +13,10 @@ from typing import Protocol
 from exgrpo_core.engine import PolicyEngine
 from exgrpo_core.run_files.recorder import EvaluationRecord, RunRecorder
 from exgrpo_core.types import Experience, Question
-from jobs.grading.reward_function import Grade, Response, RewardFunction
 from jobs.runs.control import Control, Phase
 from jobs.specs.base import ValidationBenchmark
 from jobs.specs.train import TrainSpec
+from jobs.tasks.grading.reward_function import Grade, Response, RewardFunction
 from jobs.training.run_health import VERL_MAX_GAP
 from jobs.training.templates import PromptTokenizer
 

@@ -8,11 +8,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from exgrpo_core.types import Question
-from jobs.grading.answer_grader import AnswerGrader
-from jobs.grading.reward_function import RewardFunction
-from jobs.grading.rewards import TASKS, BuiltInTask, MathReward
-from jobs.pretrained.conversion import prepare_model
-from jobs.pretrained.sources import cache_directory
 from jobs.runs.control import StoppedBeforeStartError
 from jobs.specs.train import (
     CHAINS_SOURCE,
@@ -22,10 +17,15 @@ from jobs.specs.train import (
     DataSpec,
     TrainSpec,
 )
+from jobs.tasks.grading.answer_grader import AnswerGrader
+from jobs.tasks.grading.reward_function import RewardFunction
+from jobs.tasks.grading.rewards import TASKS, BuiltInTask, MathReward
 from jobs.tasks.word_problems.question_set import make_question, make_stories
 from jobs.tasks.word_problems.story import Story
 from jobs.training.data_rows import DataError
 from jobs.training.dataset import DataSource, Rows, encode_made, encode_rows, leak_notices, read_rows
+from jobs.training.pretrained.conversion import prepare_model
+from jobs.training.pretrained.sources import cache_directory
 from jobs.training.templates import PromptTokenizer, TemplateName
 from jobs.training.warm_start import WarmStartSettings, warm_model
 

@@ -14,7 +14,6 @@ from exgrpo_core.experience_management.storage.append_file import BufferCorrupti
 from exgrpo_core.run_files.recorder import RunRecorder
 from exgrpo_core.state import ExGRPOState
 from exgrpo_core.step_report import StepReport
-from jobs.recording.event_reader import best_checkpoint
 from jobs.runs.checkpoints import (
     Checkpoint,
     DamagedCheckpointError,
@@ -25,6 +24,7 @@ from jobs.runs.checkpoints import (
 )
 from jobs.runs.control import Control, Phase, RunStatus, TrainingError
 from jobs.runs.directory import RunDirectory
+from jobs.runs.recording.event_reader import best_checkpoint
 from jobs.specs.train import TrainSpec
 from jobs.training.run_components import RunComponents, Validator
 from jobs.training.run_health import RunHealth

@@ -17,19 +17,19 @@ from exgrpo_core.verl_plugin.settings import (
     UNSHARED_PLATFORM,
     UNSHARED_VARIABLES,
 )
-from jobs.engines.embedded.model import refuse_odd_files
-from jobs.engines.tokenizer import load_tokenizer, unknown_token
 from jobs.machine.hardware import GIB, list_gpus
 from jobs.machine.memory_sharing import probe_sharing
-from jobs.pretrained.model_shapes import model_shape
-from jobs.pretrained.sources import cache_directory
-from jobs.recording.loggers import FanOutRecorder
 from jobs.runs.control import Control, RunStatus, TrainingError
 from jobs.runs.directory import RunDirectory
+from jobs.runs.recording.loggers import FanOutRecorder
 from jobs.specs.base import ANSWER_ALONE
 from jobs.specs.train import TrainSpec
 from jobs.training.data_rows import DataError
 from jobs.training.demonstrations import read_external
+from jobs.training.engines.embedded.model import refuse_odd_files
+from jobs.training.engines.tokenizer import load_tokenizer, unknown_token
+from jobs.training.pretrained.model_shapes import model_shape
+from jobs.training.pretrained.sources import cache_directory
 from jobs.training.reward_parts import open_reward_parts
 from jobs.training.run_components import BenchmarkReader, RunComponents, no_benchmarks
 from jobs.training.run_data import RunData, log_first_prompt, log_leaks, open_data, open_reward
@@ -134,7 +134,7 @@ def open_components(spec: TrainSpec, run: RunDirectory) -> Iterator[RunComponent
 def _compose(spec: TrainSpec, run: RunDirectory, data: RunData) -> "DictConfig":
     # verl reads its platform from the environment when it is imported.
     from exgrpo_core.verl_plugin.session import compose_config
-    from jobs.engines.verl_ray.overrides_from_spec import ENGINE_OVERRIDES, verl_overrides
+    from jobs.training.engines.verl_ray.overrides_from_spec import ENGINE_OVERRIDES, verl_overrides
 
     checked = with_checked_reward_model(spec)
     return compose_config([*ENGINE_OVERRIDES, *verl_overrides(checked, run.path, data.model_source)])
@@ -150,7 +150,7 @@ def _open(
 ) -> Iterator[RunComponents]:
     from exgrpo_core.verl_plugin.questions import find_end_tokens
     from exgrpo_core.verl_plugin.session import open_trainer
-    from jobs.engines.verl_ray.engine import WorkbenchVerlEngine
+    from jobs.training.engines.verl_ray.engine import WorkbenchVerlEngine
 
     refuse_odd_files(data.model_source)
     # verl's loader applies rules of the model's family to a plain tokenizer, which drop characters.

@@ -20,13 +20,13 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 from transformers.utils import logging as transformers_logging
 
-from jobs.engines.embedded.model import PolicyModel, load_policy
-from jobs.engines.embedded.packing import TokenSequence
-from jobs.pretrained.sources import make_once
 from jobs.tasks.chains.demonstrators import Demonstrators, make_tokenizer, write_demonstration
 from jobs.tasks.chains.question_set import draw_problem
 from jobs.training.data_rows import DataError
+from jobs.training.engines.embedded.model import PolicyModel, load_policy
+from jobs.training.engines.embedded.packing import TokenSequence
 from jobs.training.imitation import ImitationSettings, make_demonstration, make_small_policy, train_by_imitation
+from jobs.training.pretrained.sources import make_once
 
 Progress = Callable[[int, int], None]
 

@@ -9,10 +9,10 @@ from db.connections.session import Database
 from db.ingest import events
 from db.queries.runs import get_run
 from exgrpo_core.bounded_json import seal
-from jobs.recording.event_reader import EventReader
 from jobs.runs.attempts import write_outcome
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
+from jobs.runs.recording.event_reader import EventReader
 from jobs.specs.train import load_preset
 from tests.app import recorded
 from tests.db.queries.test_judging import ingest_job, job_of_votes

@@ -15,14 +15,14 @@ from exgrpo_core.bounded_json import seal
 from exgrpo_core.run_files.file_recorder import FileRecorder
 from exgrpo_core.run_files.recorder import EvaluationRecord
 from exgrpo_core.step_report import BucketCount, StepReport
-from jobs.recording.event_reader import EventReader
+from jobs.execution.supervisor.open_index import rebuild_index
 from jobs.runs.attempts import write_outcome
 from jobs.runs.checkpoints import Checkpoint, save_checkpoint
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal, JournalKind
+from jobs.runs.recording.event_reader import EventReader
 from jobs.specs.train import TrainSpec, load_preset
-from jobs.supervisor.open_index import rebuild_index
 from tests.step_reports import make_questions, make_report
 
 HOSTILE = "<img src=x onerror=alert(1)> **b** :red[r] $x$ [l](http://evil.example) \x1b[31m\u202e"

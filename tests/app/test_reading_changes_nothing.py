@@ -21,22 +21,22 @@ from app.page_list import PAGES
 from db import DATABASE_URL_VARIABLE, SQLITE_FILE
 from exgrpo_core import recording
 from exgrpo_core.process_setup import keep_private
-from jobs import frames
 from jobs.actions import run_actions
 from jobs.actions.queueing import queue_job
 from jobs.cli.agents import make_server
 from jobs.cli.main import app
+from jobs.execution.supervisor.indexing import Indexer
+from jobs.queries import frames
 from jobs.queries.table import QUERIES
 from jobs.runs.attempts import Heartbeat, write_heartbeat, write_outcome
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory, list_run_directories
 from jobs.runs.processes import ProcessIdentity, boot_id
 from jobs.runs.state import RayContact, write_contact
-from jobs.supervisor.indexing import Indexer
 from tests.app.conftest import MAIN_SCRIPT
 from tests.db.recorded_runs import new_run, record_attempt
 from tests.jobs.cli.invoked import WIDE
-from tests.jobs.supervisor.toy_bench import toy_spec
+from tests.jobs.execution.supervisor.toy_bench import toy_spec
 
 GONE = ProcessIdentity(2**22, 1.0, boot_id())
 ELSEWHERE = ProcessIdentity(2**22, 1.0, "the boot of another machine")

@@ -93,7 +93,7 @@ def _pass_on(output: IO[str], lines: queue.Queue[str]) -> None:
 @contextmanager
 def start_with_supervisor(runs_root: Path) -> Iterator[ServedWorkbench]:
     """Yield a running server whose runs a real supervisor starts; both end with it."""
-    words = [sys.executable, "-P", "-m", "jobs.supervisor", "--runs-root", str(runs_root)]
+    words = [sys.executable, "-P", "-m", "jobs.execution.supervisor", "--runs-root", str(runs_root)]
     supervisor = subprocess.Popen(words, cwd=REPOSITORY)
     served = start(runs_root)
     try:

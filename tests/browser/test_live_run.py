@@ -10,7 +10,7 @@ from jobs.runs import lookup
 from jobs.runs.control import RunStatus
 from jobs.runs.state import read_state
 from tests.app import web_server
-from tests.jobs.supervisor.toy_bench import wait_until
+from tests.jobs.execution.supervisor.toy_bench import wait_until
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.whole]
 
@@ -24,7 +24,7 @@ def runs_root(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def workbench(runs_root):
-    words = [sys.executable, "-m", "tests.jobs.supervisor.toy_supervisor", "--runs-root", str(runs_root)]
+    words = [sys.executable, "-m", "tests.jobs.execution.supervisor.toy_supervisor", "--runs-root", str(runs_root)]
     supervisor = subprocess.Popen(words, cwd=web_server.REPOSITORY)
     served = web_server.start(runs_root)
     yield served

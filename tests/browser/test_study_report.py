@@ -1,11 +1,11 @@
 import pytest
 
-from jobs.studies.definition import Scale, load_study
-from jobs.studies.matrix import RunKey
-from jobs.studies.study_report import render_report
-from jobs.studies.study_results import read_results
-from jobs.supervisor.open_index import open_fresh_index
-from tests.jobs.studies.recorded import record_run
+from jobs.actions.studies.definition import Scale, load_study
+from jobs.actions.studies.matrix import RunKey
+from jobs.actions.studies.study_report import render_report
+from jobs.actions.studies.study_results import read_results
+from jobs.execution.supervisor.open_index import open_fresh_index
+from tests.jobs.actions.studies.recorded import record_run
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.app import web_server
 from tests.browser.clicks import IDLE, open_row, rows
-from tests.jobs.rollout_formats.test_verl_dumps import line
+from tests.jobs.runs.rollout_formats.test_verl_dumps import line
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.whole]
 

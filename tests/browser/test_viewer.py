@@ -8,7 +8,7 @@ import pytest
 from app.page_list import PATHS
 from tests.app import recorded, web_server
 from tests.browser.clicks import IDLE, enter
-from tests.jobs.rollout_formats.test_verl_dumps import line
+from tests.jobs.runs.rollout_formats.test_verl_dumps import line
 from tests.tools import report_missing
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]

@@ -8,7 +8,7 @@ from db.connections.session import Database
 from db.ingest import events
 from exgrpo_core.recording.conversations import as_document, split, text_of
 from exgrpo_core.recording.rows import Message
-from jobs.recording.event_reader import EventReader
+from jobs.runs.recording.event_reader import EventReader
 from tests.db.recorded_chains import Response, Step, record_steps
 from tests.db.recorded_runs import register
 

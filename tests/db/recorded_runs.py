@@ -11,9 +11,9 @@ from db.rows.runs import RunRow
 from exgrpo_core.run_files.file_recorder import FileRecorder
 from exgrpo_core.run_files.recorder import EvaluationRecord
 from exgrpo_core.step_report import StepReport
-from jobs.recording.event_reader import EventReader
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
+from jobs.runs.recording.event_reader import EventReader
 from jobs.specs.train import RecordingSpec, TrainSpec
 from tests.db.table_contents import contents
 from tests.step_reports import make_questions, make_report

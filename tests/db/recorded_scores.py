@@ -5,8 +5,8 @@ from pathlib import Path
 from db.connections.session import Database
 from db.ingest import events as ingest
 from exgrpo_core.run_files.file_recorder import FileRecorder
-from jobs.recording.event_reader import EventReader
 from jobs.runs.directory import RunDirectory
+from jobs.runs.recording.event_reader import EventReader
 from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
 from jobs.specs.train import RecordingSpec
 

@@ -11,9 +11,9 @@ from db.queries import buffer, metrics
 from exgrpo_core.experience_management.replay_buffer import ReplayBuffer
 from exgrpo_core.run_files.trajectory_file import read_trajectories
 from exgrpo_core.step_report import METRICS
-from jobs.recording.event_reader import iterate_events
 from jobs.runs.checkpoints import checkpoint_path
 from jobs.runs.directory import RunDirectory
+from jobs.runs.recording.event_reader import iterate_events
 from tests.db.table_contents import buffer_changes
 
 

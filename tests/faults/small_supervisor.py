@@ -2,8 +2,8 @@
 
 import sys
 
-from jobs.launchers.local import LocalLauncher
-from jobs.supervisor.__main__ import main
+from jobs.execution.supervisor.__main__ import main
+from jobs.runs.launchers.local import LocalLauncher
 
 if __name__ == "__main__":
     sys.exit(main(launcher=LocalLauncher("tests.faults.small_worker", sys.executable)))

@@ -15,10 +15,10 @@ from exgrpo_core.engine import RolloutRequest
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from exgrpo_core.run_files.file_recorder import FileRecorder
 from exgrpo_core.types import Experience, Question, RolloutGroup, Trajectory, TrajectoryScores
-from jobs.grading.reward_function import Grade, Response, Verdict
 from jobs.runs.control import Phase, RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import TrainSpec, ValidationSpec
+from jobs.tasks.grading.reward_function import Grade, Response, Verdict
 from jobs.training.run_components import RunComponents
 from jobs.training.training_loop import TrainingLoop
 from tests.exgrpo_core.builders import question, small_config

@@ -5,11 +5,11 @@ import time
 from pathlib import Path
 
 from exgrpo_core.run_files.recorder import RunRecorder
+from jobs.execution.worker.__main__ import main
 from jobs.runs.control import Control, RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import TrainSpec
 from jobs.training.training_loop import TrainingLoop
-from jobs.worker.__main__ import main
 from tests.faults.small_training import EightNumbers, small_parts
 
 STEP_SECONDS = 0.01

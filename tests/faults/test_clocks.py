@@ -14,7 +14,7 @@ from jobs.runs.control import RunStatus
 from jobs.runs.processes import ProcessIdentity
 from jobs.runs.state import RayContact, has_recent_contact, has_worker
 from tests.jobs.conftest import bench  # noqa: F401 - a fixture
-from tests.jobs.supervisor.toy_bench import toy_spec, wait_until
+from tests.jobs.execution.supervisor.toy_bench import toy_spec, wait_until
 
 pytestmark = pytest.mark.fault_row(8)
 

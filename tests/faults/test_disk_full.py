@@ -13,19 +13,19 @@ from db.queries.metrics import metric_series
 from jobs.actions import run_actions
 from jobs.actions.archive import ArchiveError, export_run, import_run
 from jobs.actions.queueing import queue_job
-from jobs.recording.event_reader import EventReader
+from jobs.execution.supervisor.indexing import Indexer
+from jobs.execution.worker.__main__ import error_message
 from jobs.runs.checkpoints import find_fault, list_checkpoints
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal
-from jobs.supervisor.indexing import Indexer
-from jobs.worker.__main__ import error_message
+from jobs.runs.recording.event_reader import EventReader
 from tests.db.recorded_runs import new_run, record_attempt
 from tests.faults import recorded
 from tests.faults.phased_training import PhasedNumbers
 from tests.faults.small_disk import SmallDisk, mounted
 from tests.faults.small_training import small_spec, train
-from tests.jobs.supervisor.toy_bench import toy_spec
+from tests.jobs.execution.supervisor.toy_bench import toy_spec
 
 pytestmark = pytest.mark.fault_row(4)
 

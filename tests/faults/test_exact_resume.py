@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from jobs.recording.event_reader import EventReader
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
+from jobs.runs.recording.event_reader import EventReader
 from jobs.specs.train import TrainSpec
 from tests.faults import recorded
 from tests.faults.small_training import NUM_QUESTIONS, StepControl, small_spec, train

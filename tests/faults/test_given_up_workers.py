@@ -13,11 +13,11 @@ import pytest
 from db.connections.opening import open_database
 from db.queries import metrics, runs
 from exgrpo_core.run_files.attempt_gate import EXIT_NOT_MINE
+from jobs.execution.supervisor.open_index import ingest_all
 from jobs.runs.attempts import read_heartbeat, read_outcome, write_outcome
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
-from jobs.supervisor.open_index import ingest_all
-from tests.jobs.supervisor.toy_bench import TIMEOUT_SECONDS, toy_spec, wait_until
+from tests.jobs.execution.supervisor.toy_bench import TIMEOUT_SECONDS, toy_spec, wait_until
 
 pytestmark = [pytest.mark.fault_row(7), pytest.mark.timeout(1200)]
 
@@ -26,7 +26,7 @@ MORE_STEPS_THAN_ARE_DONE = 100_000
 
 
 def start_toy(program: str, *words: str) -> "subprocess.Popen[bytes]":
-    command = [sys.executable, "-m", f"tests.jobs.supervisor.{program}", *words]
+    command = [sys.executable, "-m", f"tests.jobs.execution.supervisor.{program}", *words]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 

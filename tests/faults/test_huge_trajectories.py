@@ -12,9 +12,9 @@ from streamlit.testing.v1 import AppTest
 import app
 from app import settings
 from app.components.trajectories.trajectory_detail import PARTS
+from jobs.execution.supervisor.open_index import ingest_all
 from jobs.runs.attempts import write_outcome
 from jobs.runs.control import RunStatus
-from jobs.supervisor.open_index import ingest_all
 from tests.db.recorded_chains import Response, Step, record_steps
 
 pytestmark = [pytest.mark.fault_row(11), pytest.mark.long_fault, pytest.mark.timeout(1200)]

@@ -10,13 +10,13 @@ import pytest
 from exgrpo_core.config import ExGRPOConfig
 from jobs.actions import run_actions
 from jobs.actions.branching import branch, branch_spec
+from jobs.execution.supervisor.loop import Supervisor
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import DataSpec, ModelSpec, TrainSpec, ValidationSpec
-from jobs.supervisor.loop import Supervisor
 from tests.faults import recorded
 from tests.jobs.conftest import bench  # noqa: F401 - a fixture
-from tests.jobs.supervisor.toy_bench import Bench, wait_until
+from tests.jobs.execution.supervisor.toy_bench import Bench, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3000)]
 

@@ -20,16 +20,16 @@ from db.connections.opening import open_database
 from db.queries.runs import list_attempts
 from jobs.actions import run_actions
 from jobs.actions.queueing import queue_job
-from jobs.recording.event_reader import EventReader
+from jobs.execution.supervisor.open_index import ingest_all
 from jobs.runs.checkpoints import PREFIX, find_fault, list_checkpoints
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
+from jobs.runs.recording.event_reader import EventReader
 from jobs.runs.state import RunState, read_state
-from jobs.supervisor.open_index import ingest_all
 from tests.app import web_server
 from tests.faults import recorded
 from tests.faults.small_training import small_spec, train
-from tests.jobs.supervisor.toy_bench import processes_of, wait_until
+from tests.jobs.execution.supervisor.toy_bench import processes_of, wait_until
 
 pytestmark = [pytest.mark.fault_row(1), pytest.mark.slow]
 

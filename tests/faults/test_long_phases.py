@@ -8,7 +8,7 @@ from jobs.actions import run_actions
 from jobs.runs.attempts import read_heartbeat
 from jobs.runs.checkpoints import open_newest
 from jobs.runs.control import Phase, RunStatus
-from tests.jobs.supervisor.toy_bench import Bench, toy_spec, wait_until
+from tests.jobs.execution.supervisor.toy_bench import Bench, toy_spec, wait_until
 
 pytestmark = pytest.mark.fault_row(17)
 

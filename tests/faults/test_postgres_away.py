@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from db.connections.opening import open_database
-from jobs.supervisor import indexing
-from jobs.supervisor.indexing import Indexer
-from jobs.supervisor.open_index import rebuild_index
+from jobs.execution.supervisor import indexing
+from jobs.execution.supervisor.indexing import Indexer
+from jobs.execution.supervisor.open_index import rebuild_index
 from tests.faults import used_workbench
 from tests.postgres import Server, controlled_server
 

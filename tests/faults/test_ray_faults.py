@@ -11,9 +11,9 @@ from db.connections.opening import open_database
 from db.queries import metrics
 from jobs.actions import run_actions
 from jobs.runs.control import RunStatus
-from tests.jobs.launchers.conftest import cluster, ray_bench  # noqa: F401 - fixtures
-from tests.jobs.launchers.ray_bench import RayBench, ray_spec
-from tests.jobs.launchers.ray_cluster import RayCluster
+from tests.jobs.runs.launchers.conftest import cluster, ray_bench  # noqa: F401 - fixtures
+from tests.jobs.runs.launchers.ray_bench import RayBench, ray_spec
+from tests.jobs.runs.launchers.ray_cluster import RayCluster
 from tests.processes import is_gone
 
 pytestmark = [pytest.mark.fault_row(9), pytest.mark.verl, pytest.mark.slow, pytest.mark.timeout(900)]

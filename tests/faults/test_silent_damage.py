@@ -14,17 +14,17 @@ from exgrpo_core.bounded_json import UnreadableFileError
 from exgrpo_core.run_files.attempt_gate import OUTCOME_FILE
 from exgrpo_core.run_files.file_recorder import FileRecorder
 from jobs.actions.verification import verify_root
+from jobs.evaluation.judging.votes import VOTES_EVENT
 from jobs.evaluation.recorded_answers import iterate_answers
-from jobs.judging.votes import VOTES_EVENT
-from jobs.recording.event_reader import EventReader
 from jobs.runs.attempts import read_outcome, write_outcome
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory, RunDirectoryError
 from jobs.runs.journal import JOURNAL_FILE, Journal, JournalKind
+from jobs.runs.recording.event_reader import EventReader
 from jobs.specs.judging import JudgedSpec, JudgeSpec
 from jobs.specs.train import RecordingSpec, SpecError
 from tests.faults.small_training import small_spec, train
-from tests.jobs.analysis.recorded_samples import append as append_answers
+from tests.jobs.evaluation.analysis.recorded_samples import append as append_answers
 
 pytestmark = [pytest.mark.fault_row(14), pytest.mark.timeout(2400)]
 

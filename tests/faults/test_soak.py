@@ -18,7 +18,7 @@ from jobs.runs.directory import RunDirectory
 from jobs.runs.state import read_state
 from tests.app import web_server
 from tests.app.page_session import page_session
-from tests.jobs.supervisor.toy_bench import processes_of, toy_spec, wait_until
+from tests.jobs.execution.supervisor.toy_bench import processes_of, toy_spec, wait_until
 
 pytestmark = [pytest.mark.fault_row(13), pytest.mark.long_fault, pytest.mark.timeout(2400)]
 
@@ -38,7 +38,7 @@ def supervisor(tmp_path: Path) -> Iterator[tuple[psutil.Process, Path]]:
     """A real supervisor of toy runs and its runs root; `supervisor.log` has what it says."""
     runs_root = tmp_path / "runs"
     runs_root.mkdir()
-    command = [sys.executable, "-m", "tests.jobs.supervisor.toy_supervisor", "--runs-root", str(runs_root)]
+    command = [sys.executable, "-m", "tests.jobs.execution.supervisor.toy_supervisor", "--runs-root", str(runs_root)]
     with (tmp_path / "supervisor.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
         yield psutil.Process(process.pid), runs_root

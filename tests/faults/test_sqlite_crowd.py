@@ -17,9 +17,9 @@ from db.ingest import events as ingest
 from db.queries import metrics, runs
 from db.queries.trajectory_list import count_facets, list_snippets
 from db.rows.trajectories import TrajectoryFacets
-from jobs.recording.event_reader import EventReader
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
+from jobs.runs.recording.event_reader import EventReader
 from tests.db.recorded_runs import new_run, record_attempt
 
 pytestmark = [pytest.mark.fault_row(6), pytest.mark.long_fault]

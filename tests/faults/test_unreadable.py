@@ -18,7 +18,7 @@ from jobs.cli.main import app
 from jobs.cli.workbench import Workbench
 from jobs.runs.lookup import CommandError, open_run
 from tests.jobs.cli.invoked import exgrpo
-from tests.jobs.judging.chain_runs import record_chains
+from tests.jobs.evaluation.judging.chain_runs import record_chains
 
 _FIRST_TWO_POWERS = 0b110
 """CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH, which let root read and write everything."""

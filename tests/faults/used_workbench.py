@@ -17,7 +17,7 @@ from jobs.specs.train import RecordingSpec, TrainSpec
 from tests.db.recorded_runs import new_run, record_attempt
 from tests.db.recorded_scores import event
 from tests.db.table_contents import contents
-from tests.jobs.judging.chain_runs import oracle_spec, record_chains, run_job
+from tests.jobs.evaluation.judging.chain_runs import oracle_spec, record_chains, run_job
 from tests.step_reports import make_questions
 
 CASE = SavedCase("trained", 1, 0, 3)

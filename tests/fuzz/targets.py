@@ -24,28 +24,28 @@ from exgrpo_core.bounded_json import file_crc, parse_json, seal
 from exgrpo_core.errors import EngineError, UserError
 from exgrpo_core.experience_management.replay_buffer import BufferCorruptionError, ReplayBuffer
 from jobs.actions.archive import export_run, import_run
-from jobs.analysis.score_curves import read_score_curves
-from jobs.engines.embedded.model import load_policy
+from jobs.actions.preflight.chat_template import read_chat_template
+from jobs.actions.preflight.local_sources import refuse_remote_code
+from jobs.evaluation.analysis.score_curves import read_score_curves
 from jobs.evaluation.answer_log import AnswerLog
 from jobs.evaluation.recorded_answers import FOLDER as ANSWERS_FOLDER
 from jobs.evaluation.recorded_answers import encode_line, find_answer_damage
-from jobs.preflight.chat_template import read_chat_template
-from jobs.preflight.local_sources import refuse_remote_code
-from jobs.pretrained.conversion import convert_gguf
-from jobs.pretrained.model_shapes import check_context, model_shape
-from jobs.recording.event_reader import EventReader
-from jobs.rollout_formats import verl_dumps
-from jobs.rollout_formats.source import RolloutSource
 from jobs.runs.directory import RunDirectory
+from jobs.runs.recording.event_reader import EventReader
+from jobs.runs.rollout_formats import verl_dumps
+from jobs.runs.rollout_formats.source import RolloutSource
 from jobs.runs.state import describe_run
 from jobs.specs.any_job import load_any_spec, parse_any_spec
 from jobs.specs.train import ModelSpec, TrainSpec, load_spec
 from jobs.training.data_rows import check_row, iterate_raw_rows
+from jobs.training.engines.embedded.model import load_policy
+from jobs.training.pretrained.conversion import convert_gguf
+from jobs.training.pretrained.model_shapes import check_context, model_shape
 from tests.exgrpo_core.experience_management.buffers import empty_buffer, take_steps
 from tests.faults.small_training import small_spec, train
 from tests.fuzz.mutations import changed, changed_json, overwritten
-from tests.jobs.pretrained.gguf_files import write_gguf
 from tests.jobs.training.chat_model import make_chat_model
+from tests.jobs.training.pretrained.gguf_files import write_gguf
 
 FOLDER = Path(tempfile.mkdtemp(prefix="exgrpo-fuzz-"))
 atexit.register(shutil.rmtree, FOLDER, ignore_errors=True)

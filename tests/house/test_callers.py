@@ -11,10 +11,10 @@ import pytest
 from app.components.new_run.field_shapes import attribute_docs
 from db.queries.retirement import BUILT_IN_TASKS
 from exgrpo_core.config import ExGRPOConfig
-from jobs.grading.rewards import TASKS
-from jobs.judging import judge_loop
+from jobs.evaluation.judging import judge_loop
 from jobs.specs.base import Spec
 from jobs.specs.train import ORACLE_SOURCES
+from jobs.tasks.grading.rewards import TASKS
 from tests.house.tracked import PACKAGES, read, source_files, tracked_files
 
 FOUND_BY_NAME = Path("exgrpo_core/strategies")
@@ -79,7 +79,7 @@ def test_every_task_that_offers_an_oracle_has_one():
         "ORACLE_SOURCES of jobs/specs/train.py, ORACLES of judge_loop.py, BUILT_IN_TASKS of db/queries/retirement.py"
     )
     assert set(judge_loop.ORACLES) == ORACLE_SOURCES == BUILT_IN_TASKS, places
-    assert set(TASKS) >= ORACLE_SOURCES, "TASKS of jobs/grading/rewards.py"
+    assert set(TASKS) >= ORACLE_SOURCES, "TASKS of jobs/tasks/grading/rewards.py"
 
 
 def test_every_field_of_a_specification_says_what_it_is():

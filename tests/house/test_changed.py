@@ -14,10 +14,10 @@ def graph():
     ("changed", "picked"),
     [
         ("exgrpo_core/policy_optimization/objective.py", {"tests/exgrpo_core/policy_optimization/test_objective.py"}),
-        ("jobs/engines/embedded/engine.py", {"tests/jobs/engines/embedded/test_engine.py"}),
-        ("jobs/specs/train.py", {"tests/jobs/specs/test_train.py", "tests/jobs/worker/test_worker.py"}),
+        ("jobs/training/engines/embedded/engine.py", {"tests/jobs/training/engines/embedded/test_engine.py"}),
+        ("jobs/specs/train.py", {"tests/jobs/specs/test_train.py", "tests/jobs/execution/worker/test_worker.py"}),
         ("app/app_pages/compare.py", {"tests/app/app_pages/test_compare.py", ORACLE}),
-        ("jobs/presets/chains/chains-exgrpo.yaml", {"tests/jobs/actions/test_branching.py"}),
+        ("jobs/specs/presets/chains/chains-exgrpo.yaml", {"tests/jobs/actions/test_branching.py"}),
         ("bench/weight.py", {"tests/bench/test_weight.py"}),
         ("tests/db/conftest.py", {"tests/db"}),
         ("tests/postgres.py", {"tests/db/connections/test_opening.py"}),

@@ -84,7 +84,5 @@ def test_constraints_pin_every_package_exactly_and_from_no_place():
 
 @pytest.mark.parametrize("folder", ["jobs", "db", "app/components"])
 def test_every_file_is_in_a_room(folder):
-    # What users import in a notebook has a short name.
-    alone = {"__init__.py", "frames.py"}
-    loose = [path.name for path in source_files() if str(path.parent) == folder and path.name not in alone]
+    loose = [path.name for path in source_files() if str(path.parent) == folder and path.name != "__init__.py"]
     assert loose == []

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.deployment.image_files import ENVIRONMENT_FILE, REPOSITORY
 from tests.images.parts import Podman
-from tests.jobs.supervisor.toy_bench import wait_until
+from tests.jobs.execution.supervisor.toy_bench import wait_until
 
 COMPOSE = REPOSITORY / ".venv-tools" / "bin" / "podman-compose"
 SECONDS = 300.0

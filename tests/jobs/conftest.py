@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.jobs.supervisor.toy_bench import Bench, processes_of
+from tests.jobs.execution.supervisor.toy_bench import Bench, processes_of
 
 
 @pytest.fixture

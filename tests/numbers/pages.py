@@ -148,7 +148,7 @@ def prepare(path: Path) -> Root:
     from db.rows.chains_of_thought import SavedCase
     from jobs.actions.annotations import mark_case
     from jobs.actions.run_actions import tag
-    from jobs.supervisor.open_index import rebuild_index
+    from jobs.execution.supervisor.open_index import rebuild_index
 
     if not any(path.glob("*/run.json")):
         record.record(path)

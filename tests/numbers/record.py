@@ -67,7 +67,7 @@ def _train(runs_root: Path, run_id: str, content: dict[str, Any]) -> None:
 
 def _work(run: Any) -> None:
     """Do a job's first attempt in this process, as a worker does."""
-    from jobs.worker.__main__ import main
+    from jobs.execution.worker.__main__ import main
 
     run.request_attempt(1)
     run.claim_attempt(1)
@@ -151,7 +151,7 @@ def _ask(runs_root: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from jobs.playground.answering import ChatRequest, answer, find_model
+    from jobs.actions.playground.answering import ChatRequest, answer, find_model
 
     records: list[dict[str, Any]] = []
     for step in ASKED_STEPS:

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from jobs.frames import open_run
 from jobs.queries import calls
+from jobs.queries.frames import open_run
 from jobs.queries.table import QUERIES
 from tests.jobs.cli.invoked import printed_json
 from tests.numbers import record

@@ -9,8 +9,8 @@ from db.rows.trajectories import MarkedTrajectory
 from exgrpo_core.bounded_json import seal
 from exgrpo_core.types import Question
 from jobs.actions import annotations, run_actions
+from jobs.execution.supervisor.open_index import ingest_all
 from jobs.runs.directory import RunDirectory
-from jobs.supervisor.open_index import ingest_all
 from tests.app import judged, played, recorded, scored
 from tests.app.recorded import RecordedRun
 

@@ -15,12 +15,12 @@ from exgrpo_core.bounded_json import seal
 from exgrpo_core.run_files.event_lines import encode_event
 from jobs.actions.verification import verify_root
 from jobs.cli.main import app
+from jobs.execution.supervisor.open_index import ingest_all
 from jobs.runs.attempts import write_outcome
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import JournalKind
 from jobs.specs.train import TrainSpec
-from jobs.supervisor.open_index import ingest_all
 
 pytestmark = pytest.mark.slow
 

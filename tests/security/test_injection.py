@@ -12,8 +12,8 @@ from db.queries.runs import count_runs, get_run, list_runs
 from db.queries.text_search import SearchError, newest_matching
 from db.queries.trajectory_list import list_snippets
 from db.rows.trajectories import TrajectoryFacets
-from jobs.launchers.ray_jobs import shell_command
-from jobs.recording.event_reader import EventReader
+from jobs.runs.launchers.ray_jobs import shell_command
+from jobs.runs.recording.event_reader import EventReader
 from tests.db.conftest import *  # noqa: F403 - the databases' fixtures
 from tests.db.recorded_chains import Response, Step, record_steps
 

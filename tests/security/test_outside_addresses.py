@@ -5,16 +5,16 @@ import socket
 
 import pytest
 
+from jobs.actions.preflight.local_sources import resolve_source
 from jobs.actions.queueing import queue_job
 from jobs.evaluation.benchmark_questions import iterate_rows
 from jobs.evaluation.generation import PromptedQuestion
 from jobs.evaluation.protocols import HubDataSet
 from jobs.evaluation.server_generator import ServerGenerator
-from jobs.launchers import ray_jobs_api
-from jobs.launchers.local import LaunchError
 from jobs.machine.model_server import KEY_ADDRESSES_VARIABLE, AddressRefusedError, is_link_local, key_for
-from jobs.preflight.local_sources import resolve_source
 from jobs.runs.control import TrainingError
+from jobs.runs.launchers import ray_jobs_api
+from jobs.runs.launchers.local import LaunchError
 from jobs.runs.lookup import CommandError
 from jobs.specs.evaluation import API_KEY_VARIABLE as EVAL_KEY
 from jobs.specs.evaluation import parse_eval_spec
@@ -24,7 +24,7 @@ from jobs.specs.train import SpecError
 from jobs.specs.verl import VerlSpec
 from jobs.training.data_rows import DataError, iterate_raw_rows
 from tests.http_server import Answer, answering
-from tests.jobs.judging.chain_runs import new_job, record_chains, run_job, server_spec
+from tests.jobs.evaluation.judging.chain_runs import new_job, record_chains, run_job, server_spec
 
 pytestmark = pytest.mark.slow
 

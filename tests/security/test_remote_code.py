@@ -10,18 +10,18 @@ import torch
 
 from exgrpo_core.errors import EngineError
 from jobs.actions.evaluations import plan_evaluation
+from jobs.actions.preflight.resolution import resolve
 from jobs.actions.queueing import queue_job
-from jobs.engines.embedded.model import load_policy, refuse_remote_code
-from jobs.engines.tokenizer import load_tokenizer
-from jobs.preflight.resolution import resolve
 from jobs.runs.directory import RunDirectory
 from jobs.specs.any_job import load_any_spec
 from jobs.specs.model_code import CONFIG_FILES, named_code
 from jobs.specs.train import SpecError, TrainSpec, load_preset, parse_spec
 from jobs.specs.verl import RewardModelSpec
 from jobs.training import verl_composition
+from jobs.training.engines.embedded.model import load_policy, refuse_remote_code
+from jobs.training.engines.tokenizer import load_tokenizer
 from tests.house.tracked import read, source_files
-from tests.jobs.engines.tiny_models import qwen2_tied, tiny_tokenizer
+from tests.jobs.training.engines.tiny_models import qwen2_tied, tiny_tokenizer
 
 pytestmark = pytest.mark.slow
 
@@ -37,7 +37,7 @@ FORBIDDEN_CALLS = {
 FORBIDDEN_ARGUMENTS = {("shell", True), ("allow_pickle", True), ("weights_only", False), ("trust_remote_code", True)}
 HARMLESS = {
     # Its reader looks up no class that a file names; `test_a_pickle_runs_nothing` shows it.
-    "jobs/rollout_formats/plain_pickle.py": ["pickle"],
+    "jobs/runs/rollout_formats/plain_pickle.py": ["pickle"],
     # Tensors alone: `weights_only` is true, and false is found by its argument.
     "exgrpo_core/verl_plugin/rank_files.py": ["torch.load"],
 }

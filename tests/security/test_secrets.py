@@ -30,8 +30,8 @@ from jobs.specs.evaluation import API_KEY_VARIABLE as EVAL_KEY
 from jobs.specs.evaluation import parse_eval_spec
 from jobs.specs.judging import API_KEY_VARIABLE as JUDGE_KEY
 from tests.app.conftest import MAIN_SCRIPT
-from tests.jobs.judging.chain_runs import record_chains, server_spec
-from tests.jobs.judging.judge_server import Reply, completion, serving
+from tests.jobs.evaluation.judging.chain_runs import record_chains, server_spec
+from tests.jobs.evaluation.judging.judge_server import Reply, completion, serving
 from tests.postgres import running_server
 
 pytestmark = pytest.mark.slow
@@ -70,7 +70,7 @@ def environments_of_workers(process: psutil.Process) -> list[dict[str, str]]:
     found = []
     for child in process.children(recursive=True):
         with suppress(psutil.Error):  # it has ended since
-            if "jobs.worker" in child.cmdline():
+            if "jobs.execution.worker" in child.cmdline():
                 found.append(child.environ())
     return found
 
@@ -125,7 +125,7 @@ def test_no_secret_of_a_judges_job_is_found_anywhere(tmp_path, postgres):
         printed, _ = started.communicate(timeout=30)
         keys = {headers.get("Authorization") for headers in server.headers}
     assert keys == {f"Bearer {CANARIES[JUDGE_KEY]}"}
-    assert "jobs.worker" in lines
+    assert "jobs.execution.worker" in lines
     seen = {"process arguments": lines}
     seen["run directories, events, logs"] = "\n".join(
         path.read_bytes().decode("latin-1") for path in runs_root.rglob("*") if path.is_file()

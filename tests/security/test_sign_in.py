@@ -12,10 +12,10 @@ import pytest
 from app import requests, settings
 from app.serving.sign_in import SignInError, read_sign_in
 from app.settings import LINK_HOLDER, Person, Role, Roles
+from jobs.execution.supervisor.open_index import ingest_all
 from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal, JournalKind
 from jobs.specs.train import TrainSpec
-from jobs.supervisor.open_index import ingest_all
 from tests.app import web_server
 from tests.security.oidc_provider import CLIENT_ID, CLIENT_SECRET, OidcProvider
 from tests.tools import free_port

@@ -13,8 +13,8 @@ from app.queries.answers import ask
 from app.queries.runs import training_names
 from db.queries import runs
 from db.rows.display_names import distinct_names
+from jobs.actions.preflight.benchmark_look import BenchmarkLook
 from jobs.evaluation.protocols import load_protocols
-from jobs.preflight.benchmark_look import BenchmarkLook
 from jobs.specs.base import PARTS
 from jobs.training.data_rows import DeclaredKind
 

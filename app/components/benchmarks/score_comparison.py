@@ -18,7 +18,7 @@ from app.queries.answers import ask
 from app.queries.benchmarks import compare_scores
 from db.queries import benchmarks
 from db.rows.scores import ComparisonRow, ItemRow, describe_intervals
-from jobs.studies.measures import AVERAGES
+from jobs.actions.studies.measures import AVERAGES
 
 FIRST, SECOND = "first", "second"
 _BAR_HEIGHT = 30

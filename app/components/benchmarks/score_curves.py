@@ -18,7 +18,7 @@ from app.components.widgets.curve_view import Line
 from app.formats import escape_control_characters, literal
 from app.theme import Look
 from db.rows.chains_of_thought import ALL, EASY_ABOVE, HARD_UP_TO, Difficulty
-from jobs.analysis.score_curves import MEASURES, ScoreCurve
+from jobs.evaluation.analysis.score_curves import MEASURES, ScoreCurve
 
 MAX_MODELS = 4
 EXPLANATION = (

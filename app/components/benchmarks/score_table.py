@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from app.formats import counted
 from db.rows.display_names import model_name
 from db.rows.scores import BenchmarkScoreRow, ScoredRuns
+from jobs.actions.studies.definition import PaperTable, load_study, number_of, study_names
+from jobs.actions.studies.measures import AVERAGES, BENCHMARK_COLUMNS
+from jobs.actions.studies.numbers import disagreements
 from jobs.evaluation.protocols import load_protocols
-from jobs.studies.definition import PaperTable, load_study, number_of, study_names
-from jobs.studies.measures import AVERAGES, BENCHMARK_COLUMNS
-from jobs.studies.numbers import disagreements
 
 BLOCKS = {
     name: (*(BENCHMARK_COLUMNS[benchmark] for benchmark in benchmarks), name) for name, benchmarks in AVERAGES.items()

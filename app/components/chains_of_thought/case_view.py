@@ -12,7 +12,7 @@ from app.queries.answers import ask
 from db.queries.cases import list_case_sets, saved_cases
 from db.rows.chains_of_thought import CaseResponse, SavedCase, SnowballCase
 from db.rows.runs import RunRow
-from jobs.analysis.case_text import as_latex, as_markdown, cases_as_json, excerpts_of
+from jobs.evaluation.analysis.case_text import as_latex, as_markdown, cases_as_json, excerpts_of
 
 _TEXT_HEIGHT = 420
 _LONG_TEXT, _LONG_LINES = 1_200, 16

@@ -10,9 +10,9 @@ from app.components.widgets import data_table
 from app.formats import known, share
 from db.rows.chains_of_thought import CodeLine
 from db.statistics import Rate, wilson
-from jobs.analysis.code_detection import RuleTable
-from jobs.judging.calibration import Calibration, correct_rate
-from jobs.studies.definition import load_study, number_of
+from jobs.actions.studies.definition import load_study, number_of
+from jobs.evaluation.analysis.code_detection import RuleTable
+from jobs.evaluation.judging.calibration import Calibration, correct_rate
 
 _PERCENT = 100.0
 PARSER = "parser"

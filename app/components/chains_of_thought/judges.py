@@ -14,8 +14,8 @@ from db.rows.chains_of_thought import AgreementRow
 from db.rows.display_names import id_end
 from db.rows.judging import JudgeJobRow, JudgeRow
 from db.statistics import Rate, wilson
-from jobs.judging.calibration import Calibration, CorrectedRate, calibrate_rows, cohen_kappa
-from jobs.judging.verdicts import load_judge_prompt
+from jobs.evaluation.judging.calibration import Calibration, CorrectedRate, calibrate_rows, cohen_kappa
+from jobs.evaluation.judging.verdicts import load_judge_prompt
 
 _COUNTS = {
     "Responses": "num_responses", "Valid": "num_valid", "Not valid": "num_invalid", "Unjudged": "num_unjudged",

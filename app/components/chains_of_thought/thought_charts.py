@@ -15,7 +15,7 @@ from app.queries.runs import metric_series
 from app.theme import Look, Palette
 from db.rows.chains_of_thought import Difficulty, EntropyPoint, EntropyPoints, ShareLine
 from db.rows.runs import MetricPoint, RunRow
-from jobs.analysis.validity import ValidityLine
+from jobs.evaluation.analysis.validity import ValidityLine
 
 _NARROW_LEGEND = 3
 _NUM_BINS = 40

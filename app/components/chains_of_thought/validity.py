@@ -10,7 +10,7 @@ from app.components.widgets import data_table
 from app.formats import escape_control_characters, known, share
 from db.rows.chains_of_thought import OutcomeCell
 from db.statistics import half_of_mean
-from jobs.analysis.validity import ReadAnswer, ValidityLine
+from jobs.evaluation.analysis.validity import ReadAnswer, ValidityLine
 
 _AREA, _MEAN = "%.2f", "mean"
 _FIELDS = {

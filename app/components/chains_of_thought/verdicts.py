@@ -16,7 +16,7 @@ from db.rows.display_names import id_end
 from db.rows.judging import JudgedRow, JudgedSortKey, JudgeJobRow, VerdictFilter, VoteRow
 from db.rows.runs import RunRow
 from db.statistics import wilson
-from jobs.judging.calibration import Calibration, correct_rate
+from jobs.evaluation.judging.calibration import Calibration, correct_rate
 from jobs.specs.train import ORACLE_SOURCES
 
 ORACLE = "oracle"

@@ -10,9 +10,9 @@ from app import requests, theme
 from app.components.widgets import figures, notice
 from app.formats import escape_control_characters, literal, with_code
 from db.statistics import half_of_mean, wilson
-from jobs.playground.process import ProbeProcess
-from jobs.preflight.data_preview import DataPreview
-from jobs.preflight.model_look import FirstLook
+from jobs.actions.playground.process import ProbeProcess
+from jobs.actions.preflight.data_preview import DataPreview
+from jobs.actions.preflight.model_look import FirstLook
 from jobs.specs.train import TrainSpec
 from jobs.training.data_rows import DataError
 from jobs.training.probe_report import ProbeReport

@@ -20,11 +20,11 @@ from db.rows.spec_differences import Difference, differences
 from db.rows.spec_fields import bucket_meaning
 from exgrpo_core.config import GAUSSIAN
 from exgrpo_core.errors import Mistake
+from jobs.actions.preflight.disk_estimate import ResourceEstimate, estimate_resources
+from jobs.actions.preflight.resolution import RunRefusedError
+from jobs.actions.studies.running import estimate_step_seconds
 from jobs.machine.gpu_types import type_of
-from jobs.preflight.disk_estimate import ResourceEstimate, estimate_resources
-from jobs.preflight.resolution import RunRefusedError
 from jobs.specs.train import SpecError, TrainSpec, load_preset, preset_exists
-from jobs.studies.running import estimate_step_seconds
 
 
 @dataclass(frozen=True, slots=True)

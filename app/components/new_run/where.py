@@ -10,11 +10,11 @@ from app import requests
 from app.components.new_run.form_state import FormState
 from app.components.widgets import ray_cluster
 from app.formats import byte_size, counted, escape_control_characters, literal
-from jobs.launchers.ray_jobs_api import RayClusterState
+from jobs.actions.preflight.launch_scripts import ScriptKind
+from jobs.actions.preflight.resolution import RunRefusedError
 from jobs.machine.gpu_types import GPU_TYPES, type_of
 from jobs.machine.machine_report import read_machine
-from jobs.preflight.launch_scripts import ScriptKind
-from jobs.preflight.resolution import RunRefusedError
+from jobs.runs.launchers.ray_jobs_api import RayClusterState
 from jobs.specs.train import SpecError, TrainSpec
 from jobs.specs.verl import RAY_TOKEN_VARIABLE
 

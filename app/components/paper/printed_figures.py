@@ -15,8 +15,8 @@ from app.components.studies import study_results
 from app.components.widgets import data_table, figures
 from app.theme import Palette
 from db.rows.runs import MetricPoint
-from jobs.studies.definition import PaperTable, load_study, number_of
-from jobs.studies.numbers import printed as printed_of_numbers
+from jobs.actions.studies.definition import PaperTable, load_study, number_of
+from jobs.actions.studies.numbers import printed as printed_of_numbers
 
 _PER_ROW = 26
 _WORDS = ("Group", "Row", "Cells here")

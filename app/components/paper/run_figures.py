@@ -28,8 +28,8 @@ from db.queries import code_analysis, runs
 from db.queries.cases import find_cases
 from db.rows.runs import RunRow
 from db.rows.spec_differences import flatten
-from jobs.analysis.code_detection import tabulate_counts
-from jobs.analysis.validity import tabulate_validity
+from jobs.evaluation.analysis.code_detection import tabulate_counts
+from jobs.evaluation.analysis.validity import tabulate_validity
 from jobs.specs.train import load_preset
 
 _SCHEME = "paper"

@@ -12,7 +12,7 @@ from app.queries.benchmarks import study_runs
 from app.queries.runs import TRAINING_RUNS, list_runs
 from db.rows.display_names import distinct_names
 from db.rows.runs import RunRow
-from jobs.studies.definition import Scale
+from jobs.actions.studies.definition import Scale
 
 PRINTED, DEMO, CHOSEN, STUDY = "printed", "demo", "chosen", "study"
 _KINDS = {

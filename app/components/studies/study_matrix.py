@@ -14,9 +14,9 @@ from app.components.widgets import address_choice, data_table, grid, notice, run
 from app.formats import escape_control_characters, literal
 from db.rows.runs import BROKEN_STATES, RunRow
 from exgrpo_core.errors import UserError
-from jobs.studies.definition import Scale, Study
-from jobs.studies.matrix import RunKey
-from jobs.studies.running import PendingRun, estimate_hours
+from jobs.actions.studies.definition import Scale, Study
+from jobs.actions.studies.matrix import RunKey
+from jobs.actions.studies.running import PendingRun, estimate_hours
 
 MISSING, FINISHED = "missing", "finished"
 LIVE = ("running", "starting", "stopping", "queued")

@@ -12,7 +12,7 @@ from app import theme
 from app.components.widgets import data_table, figures, notice
 from app.formats import known
 from db.statistics import MeanInterval
-from jobs.studies.comparison import (
+from jobs.actions.studies.comparison import (
     ComparedRow,
     compare,
     coverage,
@@ -21,11 +21,11 @@ from jobs.studies.comparison import (
     is_by_column,
     reading,
 )
-from jobs.studies.definition import PaperTable, Study
-from jobs.studies.matrix import RunKey
-from jobs.studies.numbers import disagreements, number_rows, printed, setting_gains
-from jobs.studies.study_report import render_report
-from jobs.studies.study_results import StudyResults
+from jobs.actions.studies.definition import PaperTable, Study
+from jobs.actions.studies.matrix import RunKey
+from jobs.actions.studies.numbers import disagreements, number_rows, printed, setting_gains
+from jobs.actions.studies.study_report import render_report
+from jobs.actions.studies.study_results import StudyResults
 
 _PER_CELL = 34
 _WORDS = ("Paper's row", "Cell", "Column", "Figure")

@@ -21,7 +21,7 @@ from db.rows.display_names import shorten
 from db.rows.runs import TrajectoryRow
 from db.rows.spec_fields import UNKNOWN
 from db.rows.trajectories import LineageRow, MarkedRow, MarkedTrajectory
-from jobs.analysis.case_text import Excerpt
+from jobs.evaluation.analysis.case_text import Excerpt
 
 PARTS = ["Text", "Tokens", "Lineage", "Group", "Difference", "Question"]
 _PART = "part"

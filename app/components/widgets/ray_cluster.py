@@ -7,7 +7,7 @@ from app import requests
 from app.components.widgets import grid, notice
 from app.formats import counted, escape_control_characters, literal
 from exgrpo_core.errors import UserError
-from jobs.launchers.ray_jobs_api import RayClusterState
+from jobs.runs.launchers.ray_jobs_api import RayClusterState
 
 _ANSWERS = "cluster-answers"
 """The newest answer, or why there is none, of each cluster that was tested in this session, by name and address."""

@@ -13,7 +13,7 @@ from app.components.widgets import data_table, notice
 from app.formats import NONE_SHOWN, byte_size, escape_control_characters
 from app.queries.runs import LogLines
 from db.rows.trajectories import MAX_CHARACTERS
-from jobs.analysis.case_text import Excerpt, as_latex, as_markdown
+from jobs.evaluation.analysis.case_text import Excerpt, as_latex, as_markdown
 
 
 def show_long(text: str) -> None:

@@ -4,8 +4,8 @@ import re
 import pytest
 
 from app.formats import literal
+from jobs.actions.preflight.benchmark_look import keep_benchmark_file, look_at_benchmark
 from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
-from jobs.preflight.benchmark_look import keep_benchmark_file, look_at_benchmark
 from jobs.runs.directory import list_run_directories
 from jobs.runs.journal import Journal, JournalKind
 from jobs.training.data_rows import DataError
@@ -13,7 +13,7 @@ from tests.app import scored
 from tests.app.charts import figures
 from tests.app.page_texts import has_text, tables, texts
 from tests.app.recorded import HOSTILE
-from tests.jobs.analysis import recorded_samples
+from tests.jobs.evaluation.analysis import recorded_samples
 
 pytestmark = pytest.mark.slow
 

@@ -3,9 +3,9 @@ import streamlit as st
 
 from db.connections.opening import open_database
 from db.queries.judging import get_verdicts, list_judge_jobs
+from jobs.execution.supervisor.open_index import ingest_all, rebuild_index
 from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal, JournalKind
-from jobs.supervisor.open_index import ingest_all, rebuild_index
 from tests.app import judged
 from tests.app.charts import figures
 from tests.app.page_texts import has_text, tables

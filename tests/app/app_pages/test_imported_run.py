@@ -6,9 +6,9 @@ import pytest
 
 from jobs.actions.rollout_import import import_rollouts
 from jobs.actions.run_actions import clone
-from jobs.rollout_formats.formats import find_format
+from jobs.execution.supervisor.open_index import open_fresh_index
 from jobs.runs.lookup import CommandError
-from jobs.supervisor.open_index import open_fresh_index
+from jobs.runs.rollout_formats.formats import find_format
 from tests.app.page_texts import has_text, tables
 
 pytestmark = pytest.mark.slow

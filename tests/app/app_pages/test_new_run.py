@@ -8,9 +8,9 @@ from app import requests
 from app.components.new_run.where import Where
 from app.formats import with_code
 from app.settings import Person, Role
-from jobs.launchers.ray_jobs_api import RayClusterState, RayMachine
+from jobs.actions.preflight.model_look import FirstLook
 from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
-from jobs.preflight.model_look import FirstLook
+from jobs.runs.launchers.ray_jobs_api import RayClusterState, RayMachine
 from jobs.runs.lookup import CommandError
 from jobs.specs.train import preset_description, preset_group, preset_names
 from tests.app.charts import figures
@@ -123,7 +123,7 @@ def test_the_chosen_clusters_gpus_are_beside_the_launch_button(open_page, monkey
 def test_a_disk_that_may_become_full_is_said_beside_other_mistakes_and_blocks_no_launch(
     runs_root, open_page, monkeypatch
 ):
-    monkeypatch.setattr("jobs.preflight.machine_fit.shutil.disk_usage", lambda _: SimpleNamespace(free=1000))
+    monkeypatch.setattr("jobs.actions.preflight.machine_fit.shutil.disk_usage", lambda _: SimpleNamespace(free=1000))
     page = open_page("new_run", section="Model")
     assert has_text(page, "Ready to launch")
     assert has_text(page, "or use another disk\\: `--runs-root FOLDER`")

@@ -2,13 +2,13 @@ import pytest
 
 from app.components.paper.entries import ENTRIES
 from app.components.paper.run_selection import demo_rows
-from jobs.studies.definition import Scale, load_study
-from jobs.studies.matrix import RunKey
-from jobs.supervisor.open_index import open_fresh_index
+from jobs.actions.studies.definition import Scale, load_study
+from jobs.actions.studies.matrix import RunKey
+from jobs.execution.supervisor.open_index import open_fresh_index
 from tests.app import recorded
 from tests.app.charts import figures
 from tests.app.page_texts import has_text, texts
-from tests.jobs.studies.recorded import record_run
+from tests.jobs.actions.studies.recorded import record_run
 
 pytestmark = pytest.mark.slow
 

@@ -4,7 +4,7 @@ import pytest
 
 from app.page_list import PAGES
 from exgrpo_core import recording
-from jobs.supervisor.open_index import ingest_all
+from jobs.execution.supervisor.open_index import ingest_all
 from tests.app.charts import figures
 from tests.app.page_texts import tables, texts
 

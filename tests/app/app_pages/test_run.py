@@ -11,6 +11,7 @@ from app.queries import runs as run_queries
 from db.connections.opening import open_database
 from db.ingest import events
 from jobs.actions.queueing import queue_job
+from jobs.execution.supervisor.open_index import ingest_all
 from jobs.runs.attempts import Heartbeat, write_heartbeat, write_outcome
 from jobs.runs.control import Phase, RunStatus
 from jobs.runs.directory import RunDirectory
@@ -18,7 +19,6 @@ from jobs.runs.journal import Journal, JournalKind
 from jobs.runs.processes import identify
 from jobs.specs.evaluation import parse_eval_spec
 from jobs.specs.train import load_preset
-from jobs.supervisor.open_index import ingest_all
 from tests.app import recorded
 from tests.app.charts import figures
 from tests.app.page_texts import field, has_text, texts

@@ -17,8 +17,8 @@ from db.connections.opening import open_database
 from db.connections.sqlite_files import set_aside
 from db.queries import runs
 from jobs.actions import run_bin
+from jobs.execution.supervisor.open_index import ingest_all
 from jobs.runs.journal import Journal, JournalKind
-from jobs.supervisor.open_index import ingest_all
 from tests.app import recorded
 from tests.app.page_texts import has_text, tables, texts
 

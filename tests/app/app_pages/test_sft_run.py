@@ -7,11 +7,11 @@ from db.queries.runs import get_run
 from exgrpo_core.run_files.file_recorder import FileRecorder
 from exgrpo_core.run_files.recorder import EvaluationRecord
 from exgrpo_core.step_report import StepReport
+from jobs.execution.supervisor.open_index import rebuild_index
 from jobs.runs.attempts import write_outcome
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import load_preset
-from jobs.supervisor.open_index import rebuild_index
 from tests.app.charts import figures
 from tests.app.page_texts import field, tables
 from tests.step_reports import make_questions

@@ -4,8 +4,8 @@ from sqlalchemy import update
 from db.connections.opening import open_database
 from db.queries.cases import list_case_sets, saved_cases
 from db.tables import models
+from jobs.execution.supervisor.open_index import ingest_all, rebuild_index
 from jobs.runs.journal import Journal, JournalKind
-from jobs.supervisor.open_index import ingest_all, rebuild_index
 from tests.app import judged
 from tests.app.charts import figures
 from tests.app.page_texts import has_text

@@ -7,10 +7,10 @@ from app.components.system import system_view
 from app.components.widgets import long_lists
 from db.connections.opening import open_database
 from db.ingest.events import register_run
-from jobs.launchers.ray_jobs_api import RayClusterState, RayMachine
 from jobs.machine.hardware import Gpu
 from jobs.machine.machine_report import Finding, package_versions
 from jobs.runs.journal import Journal, JournalKind
+from jobs.runs.launchers.ray_jobs_api import RayClusterState, RayMachine
 from tests.app import recorded
 from tests.app.page_texts import tables, texts
 from tests.tools import free_port

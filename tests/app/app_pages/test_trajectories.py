@@ -6,7 +6,7 @@ import pytest
 from app.components.trajectories import question_view, token_heatmap, trajectory_search
 from app.components.widgets import shown_text
 from db.rows.trajectories import TrajectoryFacets
-from jobs.supervisor.open_index import ingest_all
+from jobs.execution.supervisor.open_index import ingest_all
 from tests.app import recorded
 from tests.app.page_texts import has_text, tables
 from tests.db.recorded_runs import new_run, record_attempt

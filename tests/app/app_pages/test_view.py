@@ -7,7 +7,7 @@ from app.page_list import NOT_IN_VIEWS, PAGES
 from app.queries.runs import has_replays
 from app.requests import RefusedError
 from exgrpo_core import recording
-from jobs.supervisor.open_index import ingest_all
+from jobs.execution.supervisor.open_index import ingest_all
 from tests.app.page_texts import has_text
 
 pytestmark = pytest.mark.slow

@@ -1,7 +1,7 @@
 from app import settings
 from app.publishing.static_page import write_page
 from exgrpo_core import recording
-from jobs.supervisor.open_index import ingest_all
+from jobs.execution.supervisor.open_index import ingest_all
 
 CONFIG = {
     "api_key": "sk-SECRET",

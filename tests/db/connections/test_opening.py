@@ -26,11 +26,11 @@ from db.queries.metrics import metric_series
 from db.queries.runs import list_notes, list_runs
 from db.queries.trajectory_list import list_snippets
 from db.rows.trajectories import TrajectoryFacets
+from jobs.execution.supervisor import indexing
+from jobs.execution.supervisor.open_index import describe_database, ingest_all, rebuild_index
 from jobs.queries import table
 from jobs.runs.attempts import write_outcome
 from jobs.runs.control import RunStatus
-from jobs.supervisor import indexing
-from jobs.supervisor.open_index import describe_database, ingest_all, rebuild_index
 from jobs.training.warm_start import SHIPPED_WEIGHTS
 from tests.db.conftest import create_postgres_database
 from tests.db.recorded_runs import ingest_run, new_run, record_attempt

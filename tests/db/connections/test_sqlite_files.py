@@ -6,7 +6,7 @@ from db.connections import sqlite_files
 from db.connections.opening import open_database
 from db.connections.session import DatabaseError
 from db.connections.sqlite_files import is_network_type, type_of
-from jobs.supervisor.open_index import describe_database
+from jobs.execution.supervisor.open_index import describe_database
 
 MOUNTS = r"""
 22 1 0:1 / / rw,relatime - ext4 /dev/vda rw

@@ -13,8 +13,8 @@ from db.rows.runs import UnknownRunError
 from db.rows.spec_fields import UNREADABLE_SPEC
 from db.rows.trajectories import TrajectoryFacets
 from exgrpo_core.faults import Fault, FaultKind
-from jobs.recording.event_reader import EventReader
 from jobs.runs.control import RunStatus
+from jobs.runs.recording.event_reader import EventReader
 from tests.db import recorded_runs
 from tests.db.conftest import KINDS
 from tests.db.recorded_runs import ingest_run, new_run, record_attempt, register

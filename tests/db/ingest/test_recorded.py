@@ -13,9 +13,9 @@ from db.queries import lineage, metrics, runs, trajectories, trajectory_list
 from db.rows.trajectories import TrajectoryFacets
 from exgrpo_core import recording
 from exgrpo_core.recording.rows import Message, RecordedTrajectory
-from jobs.recording import event_reader
-from jobs.recording.event_reader import EventReader
 from jobs.runs.directory import RunDirectory
+from jobs.runs.recording import event_reader
+from jobs.runs.recording.event_reader import EventReader
 from jobs.runs.state import describe_run
 from tests.db.table_contents import contents
 

@@ -11,7 +11,7 @@ from db.queries.code_analysis import (
     share_timeline,
 )
 from db.rows.chains_of_thought import Difficulty
-from jobs.grading.code_rules import bits_to_rules
+from jobs.tasks.grading.code_rules import bits_to_rules
 from tests.db.queries.test_judging import ingest_job, job_of_votes
 from tests.db.recorded_chains import Response, Step, record_steps
 from tests.db.recorded_runs import ingest_run

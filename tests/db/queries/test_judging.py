@@ -25,12 +25,12 @@ from db.rows.chains_of_thought import AgreementRow
 from db.rows.judging import JudgedOrder, JudgedSortKey, LabelledVoteRow, VerdictFilter
 from db.tables import models
 from exgrpo_core.run_files.event_codec import EventWriter
-from jobs.judging.votes import VOTES_EVENT
-from jobs.recording.event_reader import EventReader
+from jobs.evaluation.judging.votes import VOTES_EVENT
 from jobs.runs.directory import RunDirectory
+from jobs.runs.recording.event_reader import EventReader
 from tests.db.recorded_chains import Response, Step, record_steps
 from tests.db.recorded_runs import ingest_run
-from tests.jobs.judging.chain_runs import new_job, record_chains, server_spec
+from tests.jobs.evaluation.judging.chain_runs import new_job, record_chains, server_spec
 
 KINDS = ["valid", "lucky", "wrong", "code"]
 AT = datetime(2026, 11, 21, tzinfo=UTC)

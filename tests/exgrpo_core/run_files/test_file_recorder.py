@@ -15,9 +15,9 @@ from exgrpo_core.run_files import file_recorder
 from exgrpo_core.run_files.file_recorder import MAX_WAITING, FileRecorder
 from exgrpo_core.run_files.recorder import EvaluationRecord, RunRecorder
 from exgrpo_core.run_files.trajectory_file import read_token_data, write_parquet
-from jobs.recording.event_reader import EventReader
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
+from jobs.runs.recording.event_reader import EventReader
 from jobs.specs.train import RecordingSpec, TrainSpec
 from tests.step_reports import make_questions, make_report
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.conftest import REPOSITORY
-from tests.jobs.engines.tiny_models import build_model, tiny_tokenizer
+from tests.jobs.training.engines.tiny_models import build_model, tiny_tokenizer
 from tests.verl_on_cpu import OVERRIDES, VARIABLES
 
 RUN_SECONDS = 1500

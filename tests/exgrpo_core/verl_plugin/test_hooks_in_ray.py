@@ -12,7 +12,7 @@ import pytest
 
 from exgrpo_core.run_files.event_lines import decode_line
 from tests.exgrpo_core.verl_plugin.test_contract import check_extension
-from tests.jobs.engines.verl_ray.engines import save_tiny_model, tiny_spec
+from tests.jobs.training.engines.verl_ray.engines import save_tiny_model, tiny_spec
 from tests.verl_on_cpu import GENERATOR_VARIABLE
 
 needs_vllm = pytest.mark.verl_gpu_pins
@@ -28,7 +28,7 @@ def composed(tmp_path_factory):
         patch.setenv(GENERATOR_VARIABLE, "vllm")
         patch.setenv("EXGRPO_RUNS_ROOT", str(folder / "runs"))
         from exgrpo_core.verl_plugin.session import compose_config, ray_session
-        from jobs.engines.verl_ray.overrides_from_spec import ENGINE_OVERRIDES, verl_overrides
+        from jobs.training.engines.verl_ray.overrides_from_spec import ENGINE_OVERRIDES, verl_overrides
 
         spec = tiny_spec(save_tiny_model(folder / "model"), 1)
         config = compose_config([*ENGINE_OVERRIDES, *verl_overrides(spec, folder / "run")])

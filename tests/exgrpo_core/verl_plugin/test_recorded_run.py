@@ -3,9 +3,9 @@
 import pytest
 from sqlalchemy import text
 
+from jobs.execution.supervisor.open_index import open_fresh_index
 from jobs.runs.directory import RunDirectory, list_run_directories
 from jobs.runs.state import is_recorded, read_state
-from jobs.supervisor.open_index import open_fresh_index
 from tests.exgrpo_core.verl_plugin import stock_verl
 from tests.exgrpo_core.verl_plugin.stock_verl import launch, make_environment, metrics_of
 from tests.exgrpo_core.verl_plugin.test_stock_run import THREE_LINES

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.rollout_formats import verl_dumps
-from jobs.rollout_formats.source import RolloutSource
+from jobs.runs.rollout_formats import verl_dumps
+from jobs.runs.rollout_formats.source import RolloutSource
 from tests.exgrpo_core.verl_plugin import stock_verl
 from tests.exgrpo_core.verl_plugin.stock_verl import imports, launch, make_environment, metrics_of, rollouts_of
 

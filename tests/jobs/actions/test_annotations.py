@@ -7,9 +7,9 @@ from db.queries.cases import sets_of_run
 from db.queries.judging import get_verdicts
 from db.rows.chains_of_thought import SavedCase
 from jobs.actions import annotations
+from jobs.execution.supervisor.open_index import ingest_all, rebuild_index
 from jobs.runs.journal import Journal, JournalKind
-from jobs.supervisor.open_index import ingest_all, rebuild_index
-from tests.jobs.judging.chain_runs import record_chains
+from tests.jobs.evaluation.judging.chain_runs import record_chains
 
 pytestmark = pytest.mark.slow
 

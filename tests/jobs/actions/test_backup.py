@@ -11,12 +11,12 @@ from exgrpo_core.bounded_json import seal
 from jobs.actions import backup, run_actions
 from jobs.actions.archive import ArchiveError
 from jobs.actions.backup import back_up, restore
+from jobs.execution.supervisor.open_index import ingest_all
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal
-from jobs.supervisor.open_index import ingest_all
 from tests.db.table_contents import contents
-from tests.jobs.supervisor.toy_bench import Bench, toy_spec
+from tests.jobs.execution.supervisor.toy_bench import Bench, toy_spec
 
 pytestmark = pytest.mark.slow
 

@@ -5,8 +5,8 @@ from typer.testing import CliRunner
 
 from exgrpo_core.experience_management.replay_buffer import ReplayBuffer
 from jobs.actions import branching
+from jobs.actions.preflight.resolution import RunRefusedError
 from jobs.cli.main import app
-from jobs.preflight.resolution import RunRefusedError
 from jobs.runs.checkpoints import save_checkpoint
 from jobs.runs.directory import RunDirectory
 from jobs.specs.settings import apply_settings

@@ -10,11 +10,11 @@ from jobs.actions.evaluations import asked_and_graded, plan_evaluation, resolve_
 from jobs.actions.queueing import queue_job
 from jobs.evaluation.model_folder import model_source
 from jobs.evaluation.protocols import benchmarks_folder
-from jobs.recording.event_reader import best_checkpoint
 from jobs.runs.checkpoints import checkpoint_path, list_steps, save_checkpoint
 from jobs.runs.control import TrainingError
 from jobs.runs.directory import RunDirectory
 from jobs.runs.lookup import CommandError
+from jobs.runs.recording.event_reader import best_checkpoint
 from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
 from jobs.specs.train import DataSpec, RecordingSpec, SpecError, TrainSpec
 from jobs.training.data_rows import DataError

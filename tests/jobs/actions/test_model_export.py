@@ -7,14 +7,14 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from jobs.actions.model_export import export_model
 from jobs.actions.queueing import queue_job
-from jobs.engines.embedded.lora import LoraSettings
-from jobs.engines.embedded.model import load_policy, train_adapters
-from jobs.engines.embedded.state_files import save_engine
-from jobs.engines.embedded.update import OptimSettings, PolicyOptimizer
 from jobs.runs.checkpoints import save_checkpoint
 from jobs.runs.directory import RunDirectory
 from jobs.runs.lookup import CommandError
 from jobs.specs.train import TrainSpec
+from jobs.training.engines.embedded.lora import LoraSettings
+from jobs.training.engines.embedded.model import load_policy, train_adapters
+from jobs.training.engines.embedded.state_files import save_engine
+from jobs.training.engines.embedded.update import OptimSettings, PolicyOptimizer
 from tests.jobs.training.chat_model import CHAT_TEMPLATE, make_chat_model
 
 pytestmark = pytest.mark.slow

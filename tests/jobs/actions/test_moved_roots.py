@@ -10,9 +10,10 @@ from jobs.actions.archive import export_run, import_run
 from jobs.actions.branching import branch
 from jobs.actions.evaluations import plan_evaluation
 from jobs.actions.model_export import export_model
+from jobs.actions.playground.answering import find_model
 from jobs.actions.queueing import queue_job
-from jobs.engines.embedded.model import load_policy, resolve_device
-from jobs.playground.answering import find_model
+from jobs.execution.supervisor.loop import find_hold
+from jobs.execution.worker.__main__ import main
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import waited_for
@@ -20,8 +21,7 @@ from jobs.runs.lookup import find_run_id
 from jobs.runs.state import read_state
 from jobs.specs.judging import JudgedSpec, JudgeSpec
 from jobs.specs.train import load_preset, parse_spec
-from jobs.supervisor.loop import find_hold
-from jobs.worker.__main__ import main
+from jobs.training.engines.embedded.model import load_policy, resolve_device
 from tests.jobs.training.conftest import SMALL, model  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.slow

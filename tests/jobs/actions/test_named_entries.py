@@ -15,8 +15,8 @@ from jobs.actions.named_entries import (
     save_cluster,
     save_draft,
 )
-from jobs.launchers.local import LaunchError
 from jobs.runs.journal import Journal, acting_as
+from jobs.runs.launchers.local import LaunchError
 from jobs.specs.train import SpecError, load_spec
 from jobs.specs.verl import RAY_TOKEN_VARIABLE
 from tests.tools import free_port

@@ -9,6 +9,9 @@ from exgrpo_core.config import ExGRPOConfig
 from jobs.actions import branching, run_actions
 from jobs.actions.evaluations import resolve_target
 from jobs.actions.queueing import queue_job
+from jobs.actions.studies.definition import Scale, load_study
+from jobs.actions.studies.matrix import RunKey
+from jobs.actions.studies.running import PendingRun, start
 from jobs.runs import lookup
 from jobs.runs.checkpoints import save_checkpoint
 from jobs.runs.control import RunStatus
@@ -19,11 +22,8 @@ from jobs.runs.state import read_state
 from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
 from jobs.specs.judging import JudgedSpec, JudgeSpec
 from jobs.specs.train import DataSpec, ModelSpec, SpecError, TrainSpec, load_preset
-from jobs.studies.definition import Scale, load_study
-from jobs.studies.matrix import RunKey
-from jobs.studies.running import PendingRun, start
+from tests.jobs.evaluation.judging.chain_runs import oracle_spec, server_spec
 from tests.jobs.evaluation.tiny_evaluations import save_tiny_model, tiny_evaluation
-from tests.jobs.judging.chain_runs import oracle_spec, server_spec
 
 pytestmark = pytest.mark.slow
 

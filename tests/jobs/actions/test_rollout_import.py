@@ -11,12 +11,12 @@ from jobs.actions import rollout_import
 from jobs.actions.import_process import import_in_process
 from jobs.actions.rollout_import import SKIPPED_FILE, RolloutImport, import_rollouts
 from jobs.cli.main import app
-from jobs.rollout_formats.formats import UnknownRolloutsError, find_format
 from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal, JournalKind
 from jobs.runs.lookup import CommandError
-from tests.jobs.rollout_formats.test_published_writers import NEMO, write
-from tests.jobs.rollout_formats.test_verl_dumps import line
+from jobs.runs.rollout_formats.formats import UnknownRolloutsError, find_format
+from tests.jobs.runs.rollout_formats.test_published_writers import NEMO, write
+from tests.jobs.runs.rollout_formats.test_verl_dumps import line
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ from db.queries import runs
 from db.queries.run_filter import RunFilter
 from jobs.actions import run_actions, run_bin
 from jobs.actions.queueing import queue_job
+from jobs.execution.supervisor.open_index import open_fresh_index
 from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal, JournalKind
 from jobs.runs.lookup import CommandError, find_run_id
 from jobs.specs.train import TrainSpec
-from jobs.supervisor.open_index import open_fresh_index
 from tests.app import recorded
 
 pytestmark = pytest.mark.slow

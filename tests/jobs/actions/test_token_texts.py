@@ -5,7 +5,7 @@ from jobs.runs.checkpoints import save_checkpoint
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import ModelSpec, TrainSpec
 from jobs.tasks.chains.demonstrators import make_tokenizer
-from tests.jobs.preflight.test_data_preview import PANICS
+from tests.jobs.actions.preflight.test_data_preview import PANICS
 
 
 def test_texts_of_tokens_add_up_to_the_decoded_text(tmp_path):

@@ -10,13 +10,13 @@ from exgrpo_core.faults import Fault, FaultKind
 from exgrpo_core.run_files.event_codec import segment_path
 from jobs.actions.run_actions import resume
 from jobs.actions.verification import verify_run
+from jobs.execution.worker.__main__ import EXIT_FAILED
+from jobs.execution.worker.__main__ import main as worker_main
 from jobs.runs.attempts import write_outcome
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.runs.lookup import CommandError
 from jobs.runs.state import read_state
-from jobs.worker.__main__ import EXIT_FAILED
-from jobs.worker.__main__ import main as worker_main
 from tests.faults.small_training import train
 from tests.jobs.cli.invoked import exgrpo, printed_json
 from tests.jobs.training.killed_runs import killed_run

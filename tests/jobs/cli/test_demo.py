@@ -5,12 +5,12 @@ import json
 import pytest
 
 from jobs.cli import demo
-from jobs.pretrained.sources import CACHE_VARIABLE
 from jobs.runs.lookup import open_run
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import load_preset
-from tests.jobs.pretrained.gguf_files import write_gguf
+from jobs.training.pretrained.sources import CACHE_VARIABLE
 from tests.jobs.training.chat_model import make_chat_model
+from tests.jobs.training.pretrained.gguf_files import write_gguf
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

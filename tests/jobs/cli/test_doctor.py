@@ -13,10 +13,10 @@ from types import SimpleNamespace
 import pytest
 
 from exgrpo_core.verl_plugin.attention_kernel import KERNEL
-from jobs.alerts.destinations import FILE_VARIABLE, URLS_VARIABLE
 from jobs.cli import doctor
 from jobs.cli.doctor import CheckResult, check_alerts, check_temporary_folder, check_verl
 from jobs.cli.workbench import WorkbenchInstance
+from jobs.execution.alerts.destinations import FILE_VARIABLE, URLS_VARIABLE
 from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE, Pins
 from jobs.machine.hardware import Gpu
 from jobs.machine.memory_sharing import MemorySharing

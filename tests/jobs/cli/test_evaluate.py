@@ -7,14 +7,14 @@ import time
 
 import pytest
 
-from jobs.judging.verdicts import PROMPT_FILE
+from jobs.evaluation.judging.verdicts import PROMPT_FILE
+from jobs.execution.supervisor.__main__ import supervise
+from jobs.execution.supervisor.indexing import REFRESH_SECONDS, Indexer
+from jobs.execution.supervisor.loop import Supervisor
 from jobs.runs.directory import RunDirectory
-from jobs.supervisor.__main__ import supervise
-from jobs.supervisor.indexing import REFRESH_SECONDS, Indexer
-from jobs.supervisor.loop import Supervisor
 from tests.jobs.cli.invoked import exgrpo, printed_json
-from tests.jobs.judging.chain_runs import record_chains
-from tests.jobs.judging.judge_server import completions, serving
+from tests.jobs.evaluation.judging.chain_runs import record_chains
+from tests.jobs.evaluation.judging.judge_server import completions, serving
 
 pytestmark = pytest.mark.slow
 

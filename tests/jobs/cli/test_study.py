@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from jobs.actions.studies.definition import Scale, load_study
+from jobs.actions.studies.matrix import RunKey
 from jobs.cli.options import EXIT_FAILURE
 from jobs.runs.attempts import read_heartbeat
 from jobs.runs.control import RunStatus
-from jobs.studies.definition import Scale, load_study
-from jobs.studies.matrix import RunKey
+from tests.jobs.actions.studies.recorded import record_run, record_seeds
 from tests.jobs.cli.invoked import exgrpo, printed_json
-from tests.jobs.studies.recorded import record_run, record_seeds
-from tests.jobs.supervisor.toy_bench import wait_until
+from tests.jobs.execution.supervisor.toy_bench import wait_until
 
 
 def test_plan_says_how_many_seeds_a_difference_needs_by_a_given_spread_or_that_of_finished_runs(tmp_path: Path):

@@ -20,13 +20,13 @@ from jobs.cli import view
 from jobs.cli.main import app
 from jobs.cli.view import expand, read_sources, runs_at
 from jobs.cli.workbench import Workbench, WorkbenchInstance
-from jobs.rollout_formats.formats import UnknownRolloutsError, find_format, find_only_format, formats_in
-from jobs.rollout_formats.source import PART_SIZE
 from jobs.runs.directory import RunDirectory
+from jobs.runs.rollout_formats.formats import UnknownRolloutsError, find_format, find_only_format, formats_in
+from jobs.runs.rollout_formats.source import PART_SIZE
 from jobs.specs.train import TrainSpec
-from tests.jobs.rollout_formats.test_verl_dumps import line
+from tests.jobs.runs.rollout_formats.test_verl_dumps import line
 
-SAMPLES = Path(__file__).parents[1] / "rollout_formats" / "samples"
+SAMPLES = Path(__file__).parents[1] / "runs" / "rollout_formats" / "samples"
 
 
 def test_globs_are_what_they_match_each_path_once(tmp_path):

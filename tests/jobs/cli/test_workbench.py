@@ -9,12 +9,12 @@ import pytest
 
 from jobs.cli import workbench
 from jobs.cli.workbench import Workbench, WorkbenchInstance, WorkbenchRunningError, read_workbench
+from jobs.execution.supervisor import run_index
+from jobs.execution.supervisor.indexing import Indexer
 from jobs.runs.attempts import write_outcome
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import TrainSpec
-from jobs.supervisor import run_index
-from jobs.supervisor.indexing import Indexer
 
 STUBBORN = "import pathlib, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
 STUBBORN += "pathlib.Path('ready').touch(); time.sleep(600)"

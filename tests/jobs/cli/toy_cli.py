@@ -1,8 +1,8 @@
 """The `exgrpo` command with toy workers."""
 
 from jobs.cli.main import main
-from jobs.launchers import local
-from tests.jobs.supervisor.toy_bench import TOY_WORKER
+from jobs.runs.launchers import local
+from tests.jobs.execution.supervisor.toy_bench import TOY_WORKER
 
 local.WORKER_MODULE = TOY_WORKER
 

@@ -5,17 +5,17 @@ import pytest
 
 from exgrpo_core.methods.loading import ALLOWED_CODE_VARIABLE
 from exgrpo_core.run_files.file_recorder import FileRecorder
-from jobs.analysis.score_curves import read_question_curves
 from jobs.evaluation import evaluation_loop
+from jobs.evaluation.analysis.score_curves import read_question_curves
 from jobs.evaluation.evaluation_loop import run_evaluation
-from jobs.grading.answer_grader import grader_version
 from jobs.runs.control import Phase, RunStatus, TrainingError
 from jobs.runs.directory import RunDirectory
 from jobs.specs.evaluation import BenchmarkChoice, ServerSpec
 from jobs.specs.train import RecordingSpec
+from jobs.tasks.grading.answer_grader import grader_version
+from tests.jobs.evaluation.judging.chain_runs import Switch
+from tests.jobs.evaluation.judging.judge_server import Reply, completions, serving
 from tests.jobs.evaluation.tiny_evaluations import save_tiny_model, tiny_evaluation
-from tests.jobs.judging.chain_runs import Switch
-from tests.jobs.judging.judge_server import Reply, completions, serving
 
 pytestmark = pytest.mark.slow
 

@@ -5,10 +5,10 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
-from jobs.engines.embedded.model import load_policy
 from jobs.evaluation.model_folder import link_model, merge_shards
 from jobs.machine.engine_environments import EngineEnvironmentError, engine_python
 from jobs.runs.control import TrainingError
+from jobs.training.engines.embedded.model import load_policy
 from tests.jobs.evaluation.tiny_evaluations import save_tiny_model
 
 

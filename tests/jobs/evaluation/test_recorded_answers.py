@@ -7,12 +7,12 @@ from exgrpo_core.faults import Fault, FaultKind, describe_fault
 from jobs.actions.verification import verify_run
 from jobs.evaluation.answer_log import AnswerLog
 from jobs.evaluation.recorded_answers import FOLDER, encode_line, find_answer_damage, find_answers, iterate_answers
+from jobs.execution.supervisor.open_index import open_fresh_index
 from jobs.runs.attempts import write_outcome
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
-from jobs.supervisor.open_index import open_fresh_index
-from tests.jobs.analysis.recorded_samples import append
+from tests.jobs.evaluation.analysis.recorded_samples import append
 
 pytestmark = pytest.mark.slow
 

@@ -5,8 +5,8 @@ from jobs.evaluation.generation import PromptedQuestion, Sample
 from jobs.evaluation.server_generator import ServerGenerator
 from jobs.runs.control import TrainingError
 from jobs.specs.evaluation import API_KEY_VARIABLE, BenchmarkChoice, ServerSpec
+from tests.jobs.evaluation.judging.judge_server import Reply, completions, serving
 from tests.jobs.evaluation.tiny_evaluations import tiny_evaluation
-from tests.jobs.judging.judge_server import Reply, completions, serving
 
 pytestmark = pytest.mark.slow
 

@@ -15,8 +15,8 @@ from jobs.evaluation.local_generators import VllmGenerator, vllm_prompts
 from jobs.machine.hardware import Gpu
 from jobs.runs.control import TrainingError
 from jobs.specs.evaluation import BenchmarkChoice
+from tests.jobs.evaluation.judging.vllm_server import save_random_judge
 from tests.jobs.evaluation.tiny_evaluations import tiny_evaluation
-from tests.jobs.judging.vllm_server import save_random_judge
 from tests.jobs.training.chat_model import CHAT_TEMPLATE
 from tests.jobs.training.format_tokenizer import make_format_tokenizer
 

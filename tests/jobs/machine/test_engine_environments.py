@@ -2,8 +2,6 @@ import sys
 
 import pytest
 
-from jobs.launchers import local
-from jobs.launchers.local import LaunchError, LocalLauncher
 from jobs.machine.engine_environments import (
     VERL_PYTHON_VARIABLE,
     EngineEnvironmentError,
@@ -13,10 +11,12 @@ from jobs.machine.engine_environments import (
     verl_pins,
 )
 from jobs.runs.directory import RunDirectory
+from jobs.runs.launchers import local
+from jobs.runs.launchers.local import LaunchError, LocalLauncher
 from jobs.specs.any_job import loop_name
 from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
 from jobs.specs.train import TrainSpec, load_preset
-from tests.jobs.supervisor.toy_bench import TOY_WORKER
+from tests.jobs.execution.supervisor.toy_bench import TOY_WORKER
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,7 @@ from db.connections.opening import open_database
 from tests.app import played
 from tests.db.queries.test_judging import job_of_votes
 from tests.db.recorded_scores import PARTS, event, record_scores
-from tests.jobs.judging.chain_runs import new_job, oracle_spec, record_chains, run_job
+from tests.jobs.evaluation.judging.chain_runs import new_job, oracle_spec, record_chains, run_job
 
 RUN = "play-finished"
 KINDS = ["valid", "lucky", "wrong", "code"]

@@ -1,8 +1,8 @@
 import pytest
 
 from jobs.actions import run_actions
+from jobs.actions.preflight.dry_run import plan_run
 from jobs.actions.queueing import queue_job
-from jobs.preflight.dry_run import plan_run
 from jobs.runs.checkpoints import checkpoint_path, kept_start, prune_checkpoints, save_checkpoint
 from jobs.runs.directory import RunDirectory
 from jobs.runs.lookup import CommandError, find_checkpoint, starting_checkpoint

@@ -7,8 +7,8 @@ import time
 import pytest
 from typer.testing import CliRunner
 
+from jobs.actions.playground.process import ProbeProcess
 from jobs.cli.main import app
-from jobs.playground.process import ProbeProcess
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import parse_spec
 from jobs.training.probe import probe

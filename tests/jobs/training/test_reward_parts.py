@@ -4,10 +4,10 @@ import pytest
 
 from exgrpo_core.methods.loading import ALLOWED_CODE_VARIABLE
 from exgrpo_core.step_report import METRIC_LABELS
-from jobs.grading.reward_function import Response, Verdict
 from jobs.runs.control import TrainingError
 from jobs.specs.base import PARTS
 from jobs.specs.train import SpecError, parse_spec
+from jobs.tasks.grading.reward_function import Response, Verdict
 from jobs.tasks.questions import build_question
 from jobs.training.reward_parts import _PARTS, CodeReward, open_reward_parts
 

@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from jobs.engines.embedded.model import load_policy
-from jobs.engines.embedded.update import OptimSettings
 from jobs.runs.control import RunStatus, TrainingError
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import SpecError, parse_spec
@@ -16,6 +14,8 @@ from jobs.tasks.chains.oracle import judge_response
 from jobs.tasks.chains.question_set import read_problem
 from jobs.training.composition import batch_indexes, run_sft
 from jobs.training.demonstrations import read_demonstrations
+from jobs.training.engines.embedded.model import load_policy
+from jobs.training.engines.embedded.update import OptimSettings
 from jobs.training.run_data import open_data
 from tests.faults.small_training import StepControl
 from tests.jobs.training.conftest import SMALL

@@ -6,16 +6,16 @@ from db.connections.opening import open_database
 from db.queries.benchmarks import list_scores
 from db.queries.metrics import list_evaluations
 from exgrpo_core.run_files.file_recorder import FileRecorder
-from jobs.grading.answer_grader import AnswerGrader, GradeItem
-from jobs.grading.reward_function import Grade, Response
-from jobs.recording.event_reader import EventReader
+from jobs.execution.supervisor.open_index import rebuild_index
+from jobs.execution.worker.control import WorkerControl
 from jobs.runs.directory import RunDirectory
+from jobs.runs.recording.event_reader import EventReader
 from jobs.specs.train import parse_spec
-from jobs.supervisor.open_index import rebuild_index
 from jobs.tasks.chains.demonstrators import make_tokenizer
+from jobs.tasks.grading.answer_grader import AnswerGrader, GradeItem
+from jobs.tasks.grading.reward_function import Grade, Response
 from jobs.training.run_components import RunComponents, Validator
 from jobs.training.run_data import open_data, open_reward
-from jobs.worker.control import WorkerControl
 from tests.jobs.training.test_dataset import row, write_lines
 
 pytestmark = pytest.mark.slow

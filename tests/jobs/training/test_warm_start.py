@@ -8,13 +8,13 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from jobs.engines.embedded.model import generate, load_policy
-from jobs.engines.embedded.sampling import Sampler
 from jobs.tasks.chains.demonstrators import make_tokenizer
 from jobs.tasks.chains.oracle import judge_response
 from jobs.tasks.chains.question_set import draw_problem
 from jobs.training import warm_start
 from jobs.training.data_rows import DataError
+from jobs.training.engines.embedded.model import generate, load_policy
+from jobs.training.engines.embedded.sampling import Sampler
 from jobs.training.imitation import ImitationSettings, make_small_policy, train_by_imitation
 from jobs.training.warm_start import (
     SHIPPED_WEIGHTS,

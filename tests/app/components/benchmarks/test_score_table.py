@@ -13,8 +13,8 @@ from app.components.benchmarks.score_table import (
 from app.components.benchmarks.score_table_view import as_latex, as_markdown, as_rows
 from db.rows.scores import BenchmarkScoreRow
 from db.statistics import score_interval
+from jobs.actions.studies.definition import load_study
 from jobs.evaluation.protocols import load_protocols
-from jobs.studies.definition import load_study
 
 pytestmark = pytest.mark.slow
 

@@ -3,7 +3,7 @@ import pytest
 from app.components.chains_of_thought import thought_charts
 from app.components.chains_of_thought.validity import near_miss_sentence
 from db.rows.chains_of_thought import ShareLine, WrongAnswer
-from jobs.analysis.validity import ReadAnswer
+from jobs.evaluation.analysis.validity import ReadAnswer
 
 pytestmark = pytest.mark.slow
 

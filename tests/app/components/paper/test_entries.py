@@ -7,7 +7,7 @@ from app.components.paper import method_overview
 from app.components.paper.entries import BY_KEY, ENTRIES
 from app.components.paper.printed_figures import rows_of, tables_of
 from app.page_list import PAGES
-from jobs.studies.definition import load_study, study_names
+from jobs.actions.studies.definition import load_study, study_names
 
 pytestmark = pytest.mark.slow
 

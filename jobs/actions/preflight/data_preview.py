@@ -1,0 +1,190 @@
+"""What is seen before a run or an import: the first prompts of a specification's data, the first rows of rollouts."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+
+from exgrpo_core.bounded_json import UnreadableFileError
+from exgrpo_core.recording.rows import RecordedTrajectory
+from jobs.actions.preflight.chat_template import read_chat_template, read_tokenizer, render_chat_prompts
+from jobs.runs.rollout_formats.formats import RolloutFormat, UnknownRolloutsError, find_only_format
+from jobs.runs.rollout_formats.source import RolloutSource
+from jobs.specs.train import CHAINS_SOURCE, DataSpec, ModelSpec, SpecError, TrainSpec
+from jobs.tasks.grading.rewards import TASKS, BuiltInTask
+from jobs.training.data_rows import DataError, check_row, iterate_raw_rows, no_rows
+from jobs.training.pretrained.chat_templates import ChatTemplateError
+from jobs.training.pretrained.model_shapes import CONFIG_FILE, TOKENIZER_FILE, model_file
+from jobs.training.templates import Message, TemplateName, render_prompt
+
+MAX_ROWS = 1000
+"""Most rows that are read; the histogram is of these."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptPreview:
+    """One question as the model will see it."""
+
+    prompt: str
+    answer: str
+    graded_as: str
+
+
+@dataclass(frozen=True, slots=True)
+class DataPreview:
+    """The first questions; `lengths` are of all rows read, in tokens if a tokenizer is on this machine."""
+
+    questions: tuple[PromptPreview, ...]
+    lengths: tuple[int, ...]
+    is_in_tokens: bool
+    notice: str = ""
+
+
+class _Characters:
+    """Replaces a tokenizer where only texts are needed."""
+
+    def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:  # noqa: ARG002 - the signature of tokenizers
+        return list(map(ord, text))
+
+
+@dataclass(frozen=True, slots=True)
+class _Conversation:
+    """A question's messages before they are put into a template."""
+
+    messages: Sequence[Message]
+    answer: str
+    graded_as: str
+
+
+def preview_data(spec: TrainSpec, num_shown: int = 3, max_rows: int = MAX_ROWS) -> DataPreview:
+    """Return the first questions of a specification; of a data set on the hub only their rows are downloaded.
+
+    Raises:
+        DataError: The data cannot be read, or one of its first rows is bad; one sentence names file, row and field.
+        UnreadableFileError: The model's tokenizer is damaged.
+    """
+    num_rows = min(spec.data.num_questions or max_rows, max_rows)
+    is_task = spec.data.source in TASKS
+    questions = _of_task(TASKS[spec.data.source], spec.data, num_rows) if is_task else _rows(spec.data, num_rows)
+    texts, notice = _prompts(spec, [item.messages for item in questions])
+    previews = tuple(
+        PromptPreview(text, item.answer, item.graded_as)
+        for text, item in zip(texts[:num_shown], questions, strict=False)
+    )
+    lengths = _token_lengths(texts, spec)
+    return DataPreview(previews, lengths or tuple(map(len, texts)), lengths is not None, notice)
+
+
+def check_prompts(spec: TrainSpec) -> None:
+    """Refuse prompts that are too long, of the first questions, where data and tokenizer are on this machine.
+
+    Raises:
+        SpecError: One is longer than the longest allowed, and is not to be left out.
+    """
+    data, limit = spec.data, spec.algorithm.max_prompt_tokens
+    is_here = data.source in TASKS or Path(data.source).is_file()
+    path = model_file(spec.model.source, TOKENIZER_FILE, spec.model.revision)
+    if not is_here or path is None or data.too_long_prompts == "drop":
+        return
+    changed_at = os.stat(data.source).st_mtime_ns if Path(data.source).is_file() else 0
+    try:
+        parts = (spec.data.model_dump_json(), spec.model.model_dump_json())
+        lengths = _lengths(*parts, changed_at, path.stat().st_mtime_ns)
+    except (DataError, UnreadableFileError, OSError):
+        return  # said by the checks of rows and model
+    if max(lengths) > limit:
+        position = next(position for position, length in enumerate(lengths) if length > limit)
+        raise SpecError(
+            f"expected at least {max(lengths):,}, the tokens of the longest of the first {len(lengths):,} prompts, got "
+            f"{limit:,} (question {position + 1} has {lengths[position]:,}); raise it, or set data.too_long_prompts "
+            "to drop.",
+            "algorithm.max_prompt_tokens",
+        )
+
+
+@lru_cache(maxsize=8)
+def _lengths(data: str, model: str, _data_changed_at: int, _tokenizer_changed_at: int) -> tuple[int, ...]:
+    chosen = (DataSpec.model_validate_json(data), ModelSpec.model_validate_json(model))
+    # What else there is changes no prompt.
+    return preview_data(TrainSpec.model_construct(data=chosen[0], model=chosen[1]), num_shown=0).lengths
+
+
+def _prompts(spec: TrainSpec, conversations: Sequence[Sequence[Message]]) -> tuple[list[str], str]:
+    """Return the prompts and a notice where they are not yet, or perhaps not, what the model will get."""
+    data, model = spec.data, spec.model
+    if data.source == CHAINS_SOURCE:
+        return [render_prompt(TemplateName.NONE, messages) for messages in conversations], ""
+    chat_template = read_chat_template(model.source, model.revision)
+    name = TemplateName(data.template)
+    if (
+        name is TemplateName.AUTO
+        and chat_template is None
+        and model_file(model.source, CONFIG_FILE, model.revision) is None
+    ):
+        notice = "The model's chat template, if it has one, is applied to these messages when the run starts."
+        return [_with_roles(messages) for messages in conversations], notice
+    template = name.resolved(chat_template is not None)
+    if template is not TemplateName.CHAT:
+        is_raw = template is TemplateName.NONE and chat_template is not None
+        notice = "The model has a chat template, which data.template: none leaves out." if is_raw else ""
+        return [render_prompt(template, messages) for messages in conversations], notice
+    if chat_template is None:
+        notice = "The model's chat template is applied to these messages when the run starts."
+        return [_with_roles(messages) for messages in conversations], notice
+    try:
+        return render_chat_prompts(model.source, model.revision, chat_template, conversations), ""
+    except ChatTemplateError as error:
+        raise DataError(
+            f"the model's chat template cannot be used ({error}); choose another one.", "data.template"
+        ) from None
+
+
+def _with_roles(messages: Sequence[Message]) -> str:
+    return "\n\n".join(f"{message['role']}: {message['content']}" for message in messages)
+
+
+def _of_task(task: BuiltInTask, data: DataSpec, num_rows: int) -> list[_Conversation]:
+    made = task.make_questions(data, num_rows, _Characters())
+    return [
+        _Conversation([{"role": "user", "content": item.prompt_text}], item.answer, task.graded_as) for item in made
+    ]
+
+
+def _rows(data: DataSpec, num_rows: int) -> list[_Conversation]:
+    origin = Path(data.source).name
+    rows = islice(iterate_raw_rows(data.source, data.split, streams=True), num_rows)
+    checked = [check_row(origin, number, raw, data.answer_kind) for number, raw in rows]
+    if not checked:
+        raise no_rows(origin)
+    return [_Conversation(row.messages, row.answer, row.answer_kind) for row in checked]
+
+
+def _token_lengths(texts: Sequence[str], spec: TrainSpec) -> tuple[int, ...] | None:
+    path = model_file(spec.model.source, TOKENIZER_FILE, spec.model.revision)
+    if path is None:
+        return None
+    return tuple(len(encoded.ids) for encoded in read_tokenizer(path).encode_batch(list(texts)))
+
+
+def preview_rollouts(path: Path, own_format: RolloutFormat | None = None, num_shown: int = 3) -> DataPreview:
+    """Return the first trajectories as prompts with their responses; lengths are of prompts, in characters.
+
+    Raises:
+        UnknownRolloutsError: There is nothing at the path, its format is not known, or no row is a rollout.
+    """
+    reads, source = own_format or find_only_format(path), RolloutSource(path)
+    rows = [row for step in islice(reads.read(source), MAX_ROWS) for row in step.trajectories][:MAX_ROWS]
+    if not rows:
+        why = f"; the first bad row is {source.bad.sentences[0]}" if source.bad.num else "."
+        raise UnknownRolloutsError(f"{path}: {reads.title}: no row is a rollout{why}")
+    shown = tuple(_preview(row) for row in rows[:num_shown])
+    prompts = ("\n\n".join(part.text for part in row.messages if not part.is_generated) for row in rows)
+    skipped = f" Skipped: {source.bad.num:,} rows, first {source.bad.sentences[0]}" if source.bad.num else ""
+    return DataPreview(shown, tuple(map(len, prompts)), is_in_tokens=False, notice=f"Read as {reads.title}.{skipped}")
+
+
+def _preview(row: RecordedTrajectory) -> PromptPreview:
+    text = "\n\n".join(f"{message.role}: {message.text}" for message in row.messages)
+    return PromptPreview(text, row.answer or "", "unknown" if row.reward is None else f"reward {row.reward:g}")

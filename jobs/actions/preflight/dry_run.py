@@ -1,0 +1,182 @@
+"""The plan of a run before it starts: settings, command, memory of each GPU and disk."""
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from exgrpo_core.bounded_json import UnreadableFileError, read_json
+from jobs.actions.preflight.data_preview import preview_data
+from jobs.actions.preflight.disk_estimate import checkpoint_bytes, estimate_disk
+from jobs.actions.preflight.machine_fit import UNNAMED_RUN
+from jobs.actions.preflight.memory_estimate import MemoryEstimate, estimate_memory, estimate_peak
+from jobs.actions.preflight.model_look import first_look, remembered_look
+from jobs.actions.preflight.resolution import resolve
+from jobs.machine.engine_environments import EngineEnvironmentError, engine_python
+from jobs.machine.hardware import GB, GIB, list_gpus, uses_bfloat16
+from jobs.runs.launchers.local import WORKER_MODULE
+from jobs.specs.train import TrainSpec
+from jobs.tasks.grading.rewards import TASKS
+from jobs.training.data_rows import DataError
+from jobs.training.pretrained.model_shapes import model_file, model_shape
+
+ELSEWHERE = (
+    "`--script shell`, `--script slurm` or `--script ray` in the place of `--dry-run` prints what starts the run on "
+    "machines that have what this one lacks."
+)
+
+
+_SAMPLING_SETTINGS = {"temperature": 1.0, "top_p": 1.0, "top_k": 50, "min_p": None, "typical_p": 1.0}
+"""Settings of generation_config.json that `do_sample` turns on, with the values that change nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlan:
+    """A dry run's findings; fields of the verl engine are empty for the embedded one."""
+
+    spec: dict[str, Any]
+    settings: list[str]
+    """verl's settings that the engine and the specification decide."""
+    config: dict[str, Any] | None
+    """verl's whole configuration; None where it could not be composed on this machine."""
+    command: list[str]
+    memory: MemoryEstimate | None
+    """Of each GPU; None where the model's shape is not known."""
+    num_gpus: int
+    trajectory_bytes: int
+    checkpoint_bytes: int | None
+    parameters: int | None
+    """Of the model; None where its shape is not known."""
+    trained_parameters: int | None
+    """Fewer than the model's where low-rank adapters are trained."""
+    peak_memory: int | None
+    """Of the embedded engine on the CPU, bytes."""
+    notices: list[str]
+    prompt: str | None
+    """The first question as the model gets it; None where the data is not on this machine."""
+
+
+def plan_run(spec: TrainSpec, runs_root: Path) -> RunPlan:
+    """Return the plan of a run, without writing anything.
+
+    Refusals of verl that concern this machine only, such as a missing file or too few GPUs, are among the notices.
+
+    Raises:
+        RunRefusedError: It cannot run on any machine, or not on this one with the embedded engine.
+    """
+    preflight = resolve(spec, runs_root)
+    preflight.raise_refusals(ignores_local=spec.engine == "verl")
+    spec = preflight.spec
+    notices = [*(refusal.mistake for refusal in preflight.refusals), *preflight.notices]
+    notices += [preflight.disk_shortage] if preflight.disk_shortage else []
+    is_verl = spec.engine == "verl"
+    if is_verl and preflight.refusals:
+        notices.append(ELSEWHERE)
+    shape = model_shape(spec.model.source, spec.model.revision)
+    if shape is not None and not is_verl:
+        notices.append(_describe_precision(spec, shape.parameters))
+    if shape is None:
+        notices.append(f"{spec.model.source}: its config.json is not on this machine, so memory is not estimated.")
+    notices += [*_generation_notices(spec), *_look_notices(spec)]
+    prompt = _first_prompt(spec, notices)
+    return RunPlan(
+        spec=spec.model_dump(mode="json"),
+        settings=preflight.settings,
+        config=preflight.config,
+        command=_command(spec, runs_root.absolute() / UNNAMED_RUN, notices),
+        memory=estimate_memory(shape, spec) if shape is not None and is_verl and spec.sft is None else None,
+        num_gpus=spec.num_gpus if is_verl else 1,
+        trajectory_bytes=estimate_disk(spec).total,
+        checkpoint_bytes=None if shape is None else checkpoint_bytes(shape, spec),
+        parameters=None if shape is None else shape.parameters,
+        trained_parameters=None if shape is None else shape.trained_parameters(spec.model),
+        peak_memory=None if shape is None or is_verl else estimate_peak(shape, spec),
+        notices=notices,
+        prompt=prompt,
+    )
+
+
+def _describe_precision(spec: TrainSpec, num_parameters: int) -> str:
+    if spec.model.device != "cpu" and list_gpus():
+        return "the GPU computes in bfloat16, with weights in float32."
+    if uses_bfloat16(num_parameters):
+        return "this processor has units for bfloat16 and computes in it, with weights in float32."
+    return "the model is computed in float32: the processor has no units for bfloat16, or the model is small."
+
+
+def _generation_notices(spec: TrainSpec) -> list[str]:
+    path = model_file(spec.model.source, "generation_config.json", spec.model.revision)
+    try:
+        settings = {} if path is None else read_json(path)
+    except (OSError, UnreadableFileError):
+        return []  # the model's loader names what is wrong with it
+    unused = [name for name, unset in _SAMPLING_SETTINGS.items() if settings.get(name, unset) not in {unset, None}]
+    if not unused or settings.get("do_sample") is True:
+        return []
+    return [
+        f"{spec.model.source}: generation_config.json sets {', '.join(unused)} without `do_sample: true`, so programs "
+        "that read it answer greedily; checkpoints keep the file as it is."
+    ]
+
+
+def _look_notices(spec: TrainSpec) -> list[str]:
+    look = first_look(spec) if remembered_look(spec) is None else None  # what is remembered is said already
+    return [] if look is None else [look.sentence]
+
+
+def describe_plan(plan: RunPlan) -> str:
+    """Return the plan as text for a terminal."""
+    parts = ["# Specification", yaml.safe_dump(plan.spec, sort_keys=False, allow_unicode=True).rstrip()]
+    if plan.settings:
+        parts += ["", "# verl's settings", *plan.settings]
+    parts += ["", "# Command", shlex.join(plan.command)]
+    if plan.prompt is not None:
+        parts += ["", "# The first prompt, as the model gets it", plan.prompt]
+    parts += ["", "# Estimates"]
+    if plan.memory is not None:
+        parts += _describe_memory(plan.memory, plan.num_gpus)
+    if plan.parameters is not None and plan.trained_parameters is not None:
+        share = 100 * plan.trained_parameters / plan.parameters
+        parts.append(
+            f"trained parameters     {plan.trained_parameters / 1e6:10.2f} million ({share:.3g}% of the model's)"
+        )
+    if plan.peak_memory is not None:
+        parts.append(f"peak memory on a CPU   {plan.peak_memory / GB:10.1f} GB with the longest responses")
+    parts.append(f"trajectories on disk   {plan.trajectory_bytes / GB:10.1f} GB over all steps")
+    if plan.checkpoint_bytes is not None:
+        parts.append(f"checkpoints on disk    {plan.checkpoint_bytes / GB:10.1f} GB")
+    return "\n".join([*parts, *(f"Note: {notice}" for notice in plan.notices)])
+
+
+def _first_prompt(spec: TrainSpec, notices: list[str]) -> str | None:
+    if spec.data.source not in TASKS and not Path(spec.data.source).is_file():
+        return None
+    try:
+        preview = preview_data(spec, num_shown=1, max_rows=1)
+    except DataError as error:
+        notices.append(str(error))
+        return None
+    if preview.notice:
+        notices.append(preview.notice)
+    return preview.questions[0].prompt
+
+
+def _command(spec: TrainSpec, run_path: Path, notices: list[str]) -> list[str]:
+    if spec.engine == "verl" and spec.verl.ray.address is not None:
+        notices.append(f"The command runs as a job of the Ray cluster at {spec.verl.ray.address}.")
+        python = "python"
+    else:
+        try:
+            python = engine_python(spec.engine)
+        except EngineEnvironmentError:
+            python = "python"
+    return [python, "-P", "-m", WORKER_MODULE, str(run_path), "1"]
+
+
+def _describe_memory(memory: MemoryEstimate, num_gpus: int) -> list[str]:
+    gpus = "one GPU" if num_gpus == 1 else f"each of {num_gpus} GPUs"
+    head = f"Memory of {gpus}, {memory.parameters / 1e9:.2f} billion parameters:"
+    lines = [f"  {name:<22} {size / GIB:8.1f} GiB  {note}".rstrip() for name, size, note in memory.parts]
+    return [head, *lines, *([f"  Too little: {memory.shortage}."] if memory.shortage else [])]

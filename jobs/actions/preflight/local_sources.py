@@ -1,0 +1,254 @@
+"""Local files that a specification names: checked and made absolute before a run is queued; code in them is refused."""
+
+import os
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import lru_cache
+from itertools import takewhile
+from pathlib import Path
+from typing import TypeVar
+
+from exgrpo_core.bounded_json import UnreadableFileError, read_json
+from jobs.actions.preflight.chat_template import read_chat_template
+from jobs.evaluation.benchmark_questions import load_benchmark
+from jobs.evaluation.protocols import protocol_of
+from jobs.specs.base import BenchmarkFields
+from jobs.specs.evaluation import BenchmarkChoice, EvalSpec
+from jobs.specs.model_code import CONFIG_FILES, named_code
+from jobs.specs.train import (
+    CHAINS_SOURCE,
+    CHAINS_WARM_MODEL,
+    DEFAULT_NUM_MADE,
+    DataSpec,
+    SpecError,
+    TrainSpec,
+)
+from jobs.tasks.chains.question_set import check_range
+from jobs.tasks.grading.rewards import TASKS
+from jobs.training.data_rows import DataError, cached_data_set, iterate_raw_rows, response_text
+from jobs.training.dataset import DataSource, Rows, check_count, read_rows, system_notices, use_notices
+from jobs.training.pretrained.model_shapes import CONFIG_FILE, model_file
+from jobs.training.pretrained.sources import GGUF_SUFFIX, find_package
+from jobs.training.templates import TemplateName
+
+AnyBenchmark = TypeVar("AnyBenchmark", bound=BenchmarkFields)
+_MADE_HERE = frozenset({*TASKS, CHAINS_WARM_MODEL})
+"""Sources that are made here, not read from files."""
+_PATH_BEGINNINGS = ("/", "./", "../", "~")
+_GGUF_START = b"GGUF"
+_FILE_ENDINGS = (GGUF_SUFFIX, ".parquet", ".jsonl", ".json", ".jsonl.gz", ".json.gz", ".csv", ".safetensors", "/")
+
+
+def with_absolute_sources(spec: TrainSpec) -> TrainSpec:
+    """Return `spec` with local files made absolute, as seen from this process's folder; workers run in another.
+
+    Raises:
+        SpecError: A file does not exist, or a model comes with code; the sentence names the field.
+    """
+    changes: dict[str, object] = {
+        "model": spec.model.model_copy(update={"source": resolve_source("model.source", spec.model.source)}),
+        "data": spec.data.model_copy(update={"source": resolve_source("data.source", spec.data.source)}),
+    }
+    refuse_remote_code("model.source", spec.model.source, spec.model.revision)
+    if spec.reward_model is not None:
+        refuse_remote_code("reward_model.source", spec.reward_model.source)
+        source = resolve_source("reward_model.source", spec.reward_model.source)
+        changes["reward_model"] = spec.reward_model.model_copy(update={"source": source})
+    if spec.validation.benchmarks:
+        benchmarks = {
+            name: _with_absolute_source(benchmark, f"validation.benchmarks.{name}")
+            for name, benchmark in spec.validation.benchmarks.items()
+        }
+        changes["validation"] = spec.validation.model_copy(update={"benchmarks": benchmarks})
+    if spec.external_experience is not None:
+        changes["external_experience"] = _resolve_file("external_experience", str(spec.external_experience))
+    return spec.model_copy(update=changes)
+
+
+def check_rows(spec: TrainSpec) -> list[str]:
+    """Return what a user should know about a file of questions, every row of which is checked.
+
+    Data of the hub is read where it was loaded before on this machine; what is downloaded later is checked then.
+
+    Raises:
+        SpecError: It has a bad row, or too few questions; one sentence names file, row and field.
+    """
+    data = spec.data
+    if data.source == CHAINS_SOURCE:
+        _check_chains(data)
+    cached = None
+    if data.source in TASKS or not (os.path.exists(data.source) or (cached := cached_data_set(data.source))):
+        return []
+    num_all = None if data.num_questions is None else data.num_questions + data.num_held_out
+    template = TemplateName(data.template)
+    source = DataSource(data.source, data.split, template, num_all, data.answer_kind, data.too_long_prompts)
+    file = os.stat(cached or data.source)
+    state = cached is not None, file.st_mtime_ns, file.st_size
+    try:
+        rows = _read_once(whole := replace(source, num_questions=None), *state)
+        check_count(source, len(rows.rows))
+    except DataError as error:
+        raise SpecError(str(error), "data.source") from None
+    num_left = len(rows.rows) - data.num_held_out
+    if data.num_questions is None and num_left < (1 if spec.sft else spec.algorithm.batch_size):
+        raise SpecError(
+            f"expected at most the questions to train on ({max(0, num_left)} of {source.origin}).",
+            "algorithm.batch_size", "data.num_held_out",
+        )  # fmt: skip
+    used = rows.rows[:num_all]
+    column = spec.external_column if spec.sft is None else spec.sft.response_column
+    try:
+        if column is not None:
+            _check_responses(whole, column, spec.sft is not None, len(used) - data.num_held_out, *state)
+    except DataError as error:
+        raise SpecError(str(error), "data.source") from None
+    is_here = model_file(spec.model.source, CONFIG_FILE, spec.model.revision) is not None
+    has_chat = not is_here or read_chat_template(spec.model.source, spec.model.revision) is not None
+    is_chat = template.resolved(has_chat) is TemplateName.CHAT
+    num_system = 0 if is_chat else sum(bool(row.system_text) for row in used)
+    return [*rows.notices, *use_notices(source, len(used), len(rows.rows)), *system_notices(source, num_system)]
+
+
+def _check_chains(data: DataSpec) -> None:
+    num_all = (data.num_questions or DEFAULT_NUM_MADE) + data.num_held_out
+    try:
+        check_range(num_all, data.min_operations, data.max_operations, data.modulus)
+    except ValueError as error:
+        raise SpecError(str(error), "data") from None
+
+
+@lru_cache(maxsize=1)
+def _check_responses(
+    source: DataSource, column: str, is_sft: bool, num_wanted: int, is_cached: bool, modified_at: int, size: int
+) -> None:
+    """Refuse a column that lacks demonstrations for the questions to train on, or has no off-policy trajectory."""
+    rows = _read_once(source, is_cached, modified_at, size).rows[:num_wanted]
+    wanted, num_found, name = {row.number for row in rows}, 0, Path(source.source).name
+    last = max(wanted, default=0)
+    raw_rows = iterate_raw_rows(source.source, source.split, (column,), is_cached=is_cached)
+    for number, raw in takewhile(lambda row: row[0] <= last, raw_rows):
+        if number in wanted and (is_sft or raw.get(column)):
+            response_text(raw.get(column), f"{name}, row {number}, {column}")
+            num_found += 1
+    if not num_found:
+        raise DataError(f"{name}: has nothing in the column {column!r}; name another in external_column.")
+
+
+def check_benchmarks(spec: TrainSpec) -> list[str]:
+    """Return what a user should know about the files of `validation.benchmarks`, every row of which is checked.
+
+    Raises:
+        SpecError: One has a bad row, or too few questions.
+    """
+    choices = [BenchmarkChoice(name=name, **dict(fields)) for name, fields in spec.validation.benchmarks.items()]
+    try:
+        return benchmark_notices(choices)
+    except DataError as error:
+        raise SpecError(str(error), "validation.benchmarks") from None
+
+
+def benchmark_notices(choices: Iterable[BenchmarkChoice]) -> list[str]:
+    """Return how the rows of benchmarks' local files are read, and what a user should know about them.
+
+    Raises:
+        DataError: One has a bad row, or too few questions.
+    """
+    found = []
+    for choice in choices:
+        if choice.source is not None and os.path.isfile(choice.source):
+            file = os.stat(choice.source)
+            found += _load_once(choice, file.st_mtime_ns, file.st_size)
+    return found
+
+
+@lru_cache(maxsize=8)
+def _load_once(choice: BenchmarkChoice, _modified_at: int, _size: int) -> list[str]:
+    return load_benchmark(choice, protocol_of(choice)).notices
+
+
+@lru_cache(maxsize=1)
+def _read_once(source: DataSource, is_cached: bool, _modified_at: int, _size: int) -> Rows:
+    """Return a file's rows, kept while the file stays as it is: a form asks after each change."""
+    return read_rows(source, is_cached=is_cached)
+
+
+def with_model_source(spec: TrainSpec, source: str) -> TrainSpec:
+    """Return `spec` starting from another model."""
+    return spec.model_copy(update={"model": spec.model.model_copy(update={"source": source})})
+
+
+def with_absolute_benchmarks(spec: EvalSpec) -> EvalSpec:
+    """Return `spec` with the benchmarks' local files made absolute.
+
+    Raises:
+        SpecError: A file does not exist, or the model comes with code; the sentence names benchmark or field.
+    """
+    refuse_remote_code("model.source", spec.model.source, spec.model.revision)
+    choices = tuple(_with_absolute_source(choice, f"benchmarks.{choice.name}") for choice in spec.benchmarks)
+    return spec.model_copy(update={"benchmarks": choices})
+
+
+def _with_absolute_source(benchmark: AnyBenchmark, field: str) -> AnyBenchmark:
+    if benchmark.source is None:
+        return benchmark
+    return benchmark.model_copy(update={"source": resolve_source(f"{field}.source", benchmark.source)})
+
+
+def resolve_source(field: str, source: str) -> str:
+    """Return an existing file or folder by its absolute path, a hub name or a source made here unchanged.
+
+    Raises:
+        SpecError: `source` is written like a path, which no hub name is, and does not exist, or is no GGUF file.
+    """
+    if source in _MADE_HERE or find_package(source) is not None:
+        return source
+    is_path = source.startswith(_PATH_BEGINNINGS) or source.endswith(_FILE_ENDINGS) or source.count("/") > 1
+    if not is_path and not os.path.exists(source):
+        return source
+    path = _resolve_file(field, source)
+    if path.suffix == GGUF_SUFFIX and path.is_file():
+        _check_gguf(field, path)
+    return str(path)
+
+
+def _check_gguf(field: str, path: Path) -> None:
+    try:
+        with path.open("rb") as file:
+            is_gguf = file.read(len(_GGUF_START)) == _GGUF_START
+    except OSError as error:
+        raise SpecError(f"{path} cannot be read ({error.strerror}); change its rights.", field) from None
+    if not is_gguf:
+        raise SpecError(f"{path} is no GGUF file: it does not begin with GGUF; download it again.", field)
+
+
+def _resolve_file(field: str, source: str) -> Path:
+    # These accept any text, even one too long for a name or with an unknown user.
+    path = Path(os.path.expanduser(source)).absolute()
+    if not os.path.exists(path):
+        raise SpecError(f"no file or folder is at {path}; correct the path, or put it there.", field)
+    # A cache of the hub links to files whose names have no ending.
+    return path if path.suffix == GGUF_SUFFIX else path.resolve()
+
+
+def refuse_remote_code(field: str, source: str, revision: str | None = None) -> None:
+    """Refuse a model on this machine that comes with code; code of a model downloaded later is never run either.
+
+    Raises:
+        SpecError: One of its files names code.
+    """
+    for name in CONFIG_FILES:
+        path = model_file(source, name, revision)
+        field_of_code = None if path is None else _code_of(path)
+        if field_of_code is not None:
+            raise SpecError(
+                f"{source} comes with code ({field_of_code} in {name}), which is never run; choose a model "
+                "whose architecture transformers knows.",
+                field,
+            )
+
+
+def _code_of(path: Path) -> str | None:
+    try:
+        return named_code(read_json(path))
+    except (OSError, UnreadableFileError):
+        return None  # a configuration that cannot be read is refused with the model's sizes

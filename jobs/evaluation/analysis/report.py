@@ -1,0 +1,116 @@
+"""The paper's statistics of chains of thought, for one run, and the summary of a judge's job."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from db.connections.session import Database
+from db.queries.cases import find_cases
+from db.queries.code_analysis import Spreading, code_lines, entropy_points, share_timeline
+from db.queries.judging import calibration_votes, count_issues, count_reasons, labelled_votes, list_judges
+from db.rows.chains_of_thought import CodeLine, ShareLine, SnowballCase
+from db.rows.judging import JudgeRow
+from jobs.evaluation.analysis.validity import ValidityLine, tabulate_validity
+from jobs.evaluation.judging.calibration import Calibration, CorrectedRate, calibrate, correct_rate, group_votes
+from jobs.runs.control import TrainingError
+
+NUM_CASES = 3
+ORACLE = "oracle"
+_ALL_POINTS = 10_000_000
+_COUNTS = ("num_responses", "num_valid", "num_invalid", "num_unjudged", "num_votes", "num_tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectedLine:
+    """The CoT correctness of a line of the code table, corrected for the judge's errors."""
+
+    group: str
+    has_code: bool
+    rate: CorrectedRate
+
+
+@dataclass(frozen=True, slots=True)
+class RunAnalysis:
+    """One run. `judge` gave the verdicts; a calibrated judge also has `calibration` and `corrected`."""
+
+    run_id: str
+    judge: str
+    code: tuple[CodeLine, ...]
+    validity: tuple[ValidityLine, ...]
+    code_shares: tuple[ShareLine, ...]
+    invalid_shares: tuple[ShareLine, ...]
+    cases: tuple[SnowballCase, ...]
+    calibration: Calibration | None
+    corrected: tuple[CorrectedLine, ...]
+
+
+def analyse_run(database: Database, run_id: str, judge_run_id: str | None = None) -> RunAnalysis:
+    """Return all statistics of a run, with the verdicts of a judge's job or, without one, of the task's oracle.
+
+    `invalid_shares` are over trajectories with a verdict. A judge's rates are corrected by the newest calibration of
+    the same judge with the same prompt.
+
+    Raises:
+        UnknownRunError: There is no such run.
+        TrainingError: The judge has not voted on this run.
+    """
+    judge = _find_judge(database, run_id, judge_run_id)
+    code = tuple(code_lines(database, run_id, judge_run_id))
+    points = entropy_points(database, run_id, judge_run_id, max_points=_ALL_POINTS).points
+    calibration = None if judge is None else find_calibration(database, judge.judge, judge.prompt)
+    return RunAnalysis(
+        run_id=run_id,
+        judge=ORACLE if judge is None else judge.judge,
+        code=code,
+        validity=tuple(tabulate_validity(points)),
+        code_shares=tuple(share_timeline(database, run_id, Spreading.CODE)),
+        invalid_shares=tuple(share_timeline(database, run_id, Spreading.INVALID, judge_run_id)),
+        cases=tuple(find_cases(database, run_id, judge_run_id, limit=NUM_CASES)),
+        calibration=calibration,
+        corrected=() if calibration is None else tuple(_corrected(line, calibration) for line in code),
+    )
+
+
+def read_calibration(database: Database, judge_run_id: str) -> Calibration | None:
+    """Return the calibration of a judge's job on labelled items, None if it voted on none."""
+    votes = [(row.item_id, row.label, row.outcome) for row in labelled_votes(database, judge_run_id)]
+    return calibrate(group_votes(votes)) if votes else None
+
+
+def find_calibration(database: Database, judge: str, prompt: str) -> Calibration | None:
+    """Return the newest calibration of a judge with a prompt, None if there is none."""
+    votes = [(row.item_id, row.label, row.outcome) for row in calibration_votes(database, judge, prompt)]
+    return calibrate(group_votes(votes)) if votes else None
+
+
+def _find_judge(database: Database, run_id: str, judge_run_id: str | None) -> JudgeRow | None:
+    if judge_run_id is None:
+        return None
+    for row in list_judges(database, run_id):
+        if row.judge_run_id == judge_run_id:
+            return row
+    raise TrainingError(f"--judge {judge_run_id}: has no votes on {run_id}; `exgrpo judge` makes some.")
+
+
+def _corrected(line: CodeLine, calibration: Calibration) -> CorrectedLine:
+    rate = correct_rate(line.num_valid_by_judge, line.num_by_judge, calibration)
+    return CorrectedLine(line.group, line.has_code, rate)
+
+
+def summarize_judge(database: Database, judge_run_id: str) -> dict[str, Any]:
+    """Return counts, reasons, issue classes, the job's calibration, and the corrected rate of valid chains."""
+    row = next((row for row in list_judges(database) if row.judge_run_id == judge_run_id), None)
+    counts = dict.fromkeys(_COUNTS, 0) if row is None else {name: asdict(row)[name] for name in _COUNTS}
+    measured = read_calibration(database, judge_run_id)
+    calibration = None if row is None or measured else find_calibration(database, row.judge, row.prompt)
+    num_judged = counts["num_valid"] + counts["num_invalid"]
+    return {
+        "run_id": judge_run_id,
+        "source": row.source if row else None,
+        "judge": row.judge if row else None,
+        "prompt": row.prompt if row else None,
+        **counts,
+        "reasons": count_reasons(database, judge_run_id),
+        "issues": count_issues(database, judge_run_id),
+        "calibration": measured,
+        "corrected": None if calibration is None else correct_rate(counts["num_valid"], num_judged, calibration),
+    }

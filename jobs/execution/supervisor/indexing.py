@@ -1,0 +1,260 @@
+"""Keeps the database's index of runs up to date from their files; never delays, fails or changes runs."""
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from db.connections.opening import ForeignDatabaseError, OtherSchemaError, open_database, reset
+from db.connections.session import (
+    DamagedDatabaseError,
+    Database,
+    DatabaseError,
+    concerns_database,
+    file_inode,
+    sqlite_path,
+)
+from db.connections.sqlite_files import set_aside
+from db.ingest import annotations
+from db.ingest.events import read_position, unannounced_runs
+from db.queries.runs import list_ends
+from db.rows.chains_of_thought import SavedCase
+from db.rows.runs import UnknownRunError
+from db.rows.trajectories import MarkedTrajectory
+from exgrpo_core.errors import first_line
+from jobs.execution.supervisor.run_index import RunIndexing
+from jobs.runs.directory import RunDirectory, is_run_folder, paths_of_runs
+from jobs.runs.journal import Journal, JournalEntry, JournalKind
+
+logger = logging.getLogger(__name__)
+
+RETRY_SECONDS = 5.0
+PROGRESS_SECONDS = 2.0
+"""Between two lines that say how many runs are still to read."""
+REFRESH_SECONDS = 0.4
+"""A poll that has more to do continues at the next one, so that a long backlog delays no start and no stop."""
+LIST_SECONDS = 10.0
+"""Time between two looks at runs that have ended: another machine may resume one."""
+_REST = 20.0
+"""Such a look is followed by so many times its own duration without one."""
+
+
+class Indexer:
+    """Keeps a database up to date with the files of a runs root, which it only reads.
+
+    The database follows from the files, so a failed write is repeated later, and several programs may ingest at once.
+    """
+
+    def __init__(self, database_url: str | None, runs_root: Path, list_seconds: float = LIST_SECONDS) -> None:
+        self._url = database_url
+        self._runs_root = runs_root
+        self._list_seconds = list_seconds
+        self._journal = Journal(runs_root)
+        self._database: Database | None = None
+        self._file: int | None = None
+        self._retry_at = 0.0
+        self._last_error = ""
+        self._say_at = time.monotonic() + PROGRESS_SECONDS
+        self._ends: dict[str, tuple[str, str, int, datetime | None]] = {}
+        self._runs: dict[str, RunIndexing] = {}
+        self._look_at_all_at = 0.0
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether files are known to hold more than the database."""
+        return any(not run.is_caught_up for run in self._runs.values())
+
+    @property
+    def num_unread(self) -> int:
+        """How many runs have ended while the database lacks part of them."""
+        return sum(run.is_over and not run.is_caught_up for run in self._runs.values())
+
+    @property
+    def is_reachable(self) -> bool:
+        """Whether the database could be used last time."""
+        return self._retry_at == 0.0
+
+    def poll(self, budget_seconds: float = REFRESH_SECONDS) -> None:
+        """Ingest what is new; when the database cannot be reached, try again some seconds later.
+
+        Runs that have not ended are looked at each time, others when the journal names them, and now and then.
+        """
+        self._look()
+        if time.monotonic() < self._retry_at:
+            return
+        try:
+            self._ingest(self._open(), time.monotonic() + budget_seconds)
+            self._retry_at, self._last_error = 0.0, ""
+            self._say_progress()
+        except UnknownRunError:  # another program has emptied the database
+            self.close()
+            self._read_all_again()
+        except (DatabaseError, SQLAlchemyError) as error:
+            if (sentence := first_line(error)) != self._last_error:
+                logger.warning("The database is behind: %s", sentence)
+            self._last_error = sentence
+            self._retry_at = time.monotonic() + RETRY_SECONDS
+            self.close()
+            is_foreign = isinstance(error, ForeignDatabaseError) and self._url is None
+            if is_foreign or isinstance(error, DamagedDatabaseError):
+                self._begin_anew()
+
+    def _say_progress(self) -> None:
+        if not self.num_unread:
+            self._say_at = time.monotonic() + PROGRESS_SECONDS
+        elif time.monotonic() >= self._say_at:
+            self._say_at = time.monotonic() + PROGRESS_SECONDS
+            logger.warning("Ended runs that are still to be read into the database: %d.", self.num_unread)
+
+    def catch_up(self) -> bool:
+        """Ingest everything recorded so far, and return whether the database could be used."""
+        self.poll()
+        while self.is_behind and self.is_reachable:
+            self.poll()
+        return self.is_reachable
+
+    def close(self) -> None:
+        """Close the database."""
+        if self._database is not None:
+            self._database.close()
+            self._database = None
+
+    def _look(self) -> None:
+        began_at = time.monotonic()
+        paths = {path.name: path for path in paths_of_runs(self._runs_root)}
+        for run_id in self._runs.keys() - paths.keys():
+            del self._runs[run_id]
+        for run_id, path in paths.items():
+            if run_id not in self._runs and is_run_folder(path):
+                self._runs[run_id] = RunIndexing(RunDirectory(path))
+        is_all = began_at >= self._look_at_all_at
+        for run in self._runs.values():
+            if is_all or run.is_due:
+                run.look()
+        if is_all:
+            # A look that takes long, as on a file server, is taken less often.
+            now = time.monotonic()
+            self._look_at_all_at = now + max(self._list_seconds, _REST * (now - began_at))
+
+    def _open(self) -> Database:
+        if self._database is None:
+            self._database = self._open_with_own_schema()
+            ends = list_ends(self._database)
+            if self._ends.keys() - ends.keys():
+                self._read_all_again()
+            self._ends = ends
+            self._file = file_inode(self._url, self._runs_root)
+        elif file_inode(self._url, self._runs_root) != self._file:
+            raise DamagedDatabaseError(
+                f"{self._database.engine.url.database}: another file is in the database's place."
+            )
+        return self._database
+
+    def _open_with_own_schema(self) -> Database:
+        try:
+            return open_database(self._url, self._runs_root)
+        except OtherSchemaError as error:
+            logger.warning("%s", error)
+            with contextlib.closing(open_database(self._url, self._runs_root, checks_schema=False)) as database:
+                reset(database, is_forced=False)
+            return open_database(self._url, self._runs_root)
+
+    def _begin_anew(self) -> None:
+        """Put a SQLite file that cannot be used aside and ingest everything again."""
+        path = sqlite_path(self._url, self._runs_root)
+        if path is None:
+            return
+        with contextlib.suppress(OSError):
+            set_aside(path)
+            logger.warning("%s: is built again from the run directories.", path)
+            self._read_all_again()
+            self._retry_at = 0.0
+
+    def _read_all_again(self) -> None:
+        self._runs = {run_id: RunIndexing(run.directory, run.state) for run_id, run in self._runs.items()}
+
+    def _ingest(self, database: Database, give_up_at: float) -> None:
+        for run_id, run in self._runs.items():
+            if not run.may_record and run.is_shown_by(self._ends.get(run_id)):
+                run.is_caught_up = True
+                continue
+            if time.monotonic() >= give_up_at:
+                break
+            run.try_to_advance(database, give_up_at)
+            if run.is_over and run.is_caught_up and run.is_complete:
+                self._ends[run_id] = run.key
+        for run_id in apply_journal(database, self._journal):
+            self._ends.pop(run_id, None)  # it may have been deleted, and be restored later
+            if run_id in self._runs:
+                self._runs[run_id].is_due = True
+
+
+def apply_journal(database: Database, journal: Journal) -> set[str]:
+    """Write tags, notes, names and other entries of the journal into the database; return the runs of new entries.
+
+    It reads from where the last read ended; of runs that are new in the database, all entries are ingested.
+    """
+    new_run_ids = unannounced_runs(database)
+    saved = int(read_position(database, annotations.JOURNAL_SOURCE) or 0)
+    entries, position = journal.read_from(saved)
+    named = {entry.run_id for entry in entries}
+    if new_run_ids:
+        others = [entry for entry in entries if entry.run_id not in new_run_ids]
+        entries = [entry for entry in journal.entries() if entry.run_id in new_run_ids] + others
+    for entry in entries:
+        try:
+            if entry.kind is JournalKind.DELETED and not (journal.runs_root / entry.run_id).exists():
+                annotations.forget_run(database, entry.run_id)
+            if entry.kind in _CHANGES:
+                _CHANGES[entry.kind](database, entry)
+        except UnknownRunError:
+            continue  # its entries are ingested with the run itself
+        except Exception as error:  # an entry of a restored journal, whatever it holds, must not end the program
+            if concerns_database(error):
+                raise
+            logger.warning("A journal entry is skipped: %s", error)
+    if position != saved or new_run_ids:
+        annotations.save_journal_position(database, str(position), new_run_ids)
+    return named
+
+
+def _trajectory_of(entry: JournalEntry) -> tuple[str, int, int]:
+    return entry.run_id, int(entry.data["attempt"]), int(entry.data["trajectory_id"])
+
+
+def _case_of(entry: JournalEntry) -> tuple[str, SavedCase]:
+    pair = int(entry.data["low_trajectory_id"]), int(entry.data["high_trajectory_id"])
+    return str(entry.data["case_set"]), SavedCase(entry.run_id, int(entry.data["attempt"]), *pair)
+
+
+def _mark_of(entry: JournalEntry) -> MarkedTrajectory:
+    return MarkedTrajectory(*_trajectory_of(entry), str(entry.data["mark"]), str(entry.data.get("comment", "")))
+
+
+def _time_of(entry: JournalEntry) -> datetime:
+    return datetime.fromisoformat(entry.at)
+
+
+_CHANGES: dict[JournalKind, Callable[[Database, JournalEntry], None]] = {
+    JournalKind.TAGGED: lambda to, entry: annotations.add_tag(to, entry.run_id, str(entry.data["tag"])),
+    JournalKind.UNTAGGED: lambda to, entry: annotations.remove_tag(to, entry.run_id, str(entry.data["tag"])),
+    JournalKind.NOTED: lambda to, entry: annotations.add_note(
+        to, entry.run_id, _time_of(entry), str(entry.data["text"])
+    ),
+    JournalKind.ARCHIVED: lambda to, entry: annotations.set_archived(to, entry.run_id, True),
+    JournalKind.UNARCHIVED: lambda to, entry: annotations.set_archived(to, entry.run_id, False),
+    JournalKind.RENAMED: lambda to, entry: annotations.set_name(to, entry.run_id, str(entry.data["name"])),
+    JournalKind.CASE_MARKED: lambda to, entry: annotations.save_case(to, *_case_of(entry), _time_of(entry)),
+    JournalKind.CASE_UNMARKED: lambda to, entry: annotations.remove_case(to, *_case_of(entry)),
+    JournalKind.VERDICT_SET: lambda to, entry: annotations.set_verdict(
+        to, *_trajectory_of(entry), bool(entry.data["is_valid"]), _time_of(entry)
+    ),
+    JournalKind.VERDICT_CLEARED: lambda to, entry: annotations.clear_verdict(to, *_trajectory_of(entry)),
+    JournalKind.TRAJECTORY_MARKED: lambda to, entry: annotations.set_mark(to, _mark_of(entry), _time_of(entry)),
+    JournalKind.TRAJECTORY_UNMARKED: lambda to, entry: annotations.remove_mark(to, _mark_of(entry)),
+}
+"""What an entry of each kind changes; those of other kinds are only in the audit log."""

@@ -1,0 +1,63 @@
+"""A run's records as pandas frames, for notebooks: `open_run("runs/RUN").trajectories()`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from db.queries.whole_tables import whole_table
+from db.rows.trajectories import extra_names, spread_extra
+from jobs.execution.supervisor.open_index import open_fresh_index
+from jobs.runs.directory import RunDirectory
+
+
+@dataclass(frozen=True)
+class RunFrames:
+    """One run; each method reads anew, so a running one grows. `docs/data.md` tells what the columns mean."""
+
+    path: Path
+    database_url: str | None = None
+
+    def trajectories(self) -> pd.DataFrame:
+        """Return one row a fresh trajectory, with its text."""
+        return self._frame("trajectories")
+
+    def replays(self) -> pd.DataFrame:
+        """Return one row a replayed trajectory and step."""
+        return self._frame("replays")
+
+    def metrics(self) -> pd.DataFrame:
+        """Return one row a step and one column a metric."""
+        rows = self._frame("metrics")
+        return rows.pivot(index="step", columns="name", values="value") if len(rows) else rows
+
+    def buffer(self) -> pd.DataFrame:
+        """Return one row a change of the replay buffer, in their order."""
+        return self._frame("buffer_changes")
+
+    def candidates(self) -> pd.DataFrame:
+        """Return one row a candidate for replay, with its scores and whether it was chosen."""
+        return self._frame("candidates")
+
+    def evaluations(self) -> pd.DataFrame:
+        """Return one row an evaluation on the held-out or training questions."""
+        return self._frame("evaluations")
+
+    def scores(self) -> pd.DataFrame:
+        """Return one row a benchmark and scheme of an evaluation's job."""
+        return self._frame("benchmark_scores")
+
+    def _frame(self, table: str) -> pd.DataFrame:
+        with open_fresh_index(self.path.parent, self.database_url) as database:
+            rows = whole_table(database, self.path.name, table)
+        return pd.DataFrame.from_records(spread_extra(rows, extra_names(rows)))
+
+
+def open_run(path: str | Path, database_url: str | None = None) -> RunFrames:
+    """Return the frames of the run whose folder this is; `database_url` where its database is not the root's SQLite.
+
+    Raises:
+        RunDirectoryError: It is no folder of a run.
+    """
+    run = RunDirectory.open(Path(path).absolute().parent, Path(path).name)
+    return RunFrames(run.path, database_url)

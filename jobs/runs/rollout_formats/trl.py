@@ -1,0 +1,56 @@
+"""TRL: the Parquet files that `log_completions=True` writes below `completions/`, one a logged step.
+
+Source: `GRPOTrainer.log` of TRL 1.16.0. Each reward function has a column, as has each name of `log_extra`. Nothing
+says how the rewards are weighted, so that a total is known only where there is one.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from exgrpo_core.recording.openai_messages import messages_of
+from exgrpo_core.recording.rows import RecordedStep, RecordedTrajectory
+from jobs.runs.rollout_formats.source import RolloutSource, Row, Sample, extra_of, number_of, step_of
+
+_OWN = ("step", "prompt", "completion", "advantage")
+_NO_REWARDS = {"temperature", "kl", "entropy", "length", "completion_length", "num_tokens", "index", "seed", "epoch"}
+"""Numbers that people record with `log_extra`."""
+
+
+def recognises(sample: Sample) -> bool:
+    """Whether it is Parquet with the columns of TRL."""
+    return sample.head.startswith(b"PAR1") and set(_OWN) <= sample.fields
+
+
+def read(source: RolloutSource) -> Iterator[RecordedStep]:
+    """Yield the completions of each file."""
+    for file in source.files(".parquet"):
+        yield from source.rollouts([file], partial(_made, _reward_column(file)), source.parquet_rows)
+
+
+def _made(reward: str, row: Row, _: Path) -> list[tuple[int, RecordedTrajectory]]:
+    return [(step_of(row, "step"), _trajectory(row, reward))]
+
+
+def _reward_column(file: Path) -> str:
+    """Return the only column of numbers that may be a reward function's, "" where there are more or none."""
+    try:
+        schema = pq.read_schema(file)
+    except (OSError, pa.ArrowException):
+        return ""
+    numbers = [field.name for field in schema if pa.types.is_floating(field.type) or pa.types.is_integer(field.type)]
+    rewards = [name for name in numbers if name not in _OWN and name not in _NO_REWARDS]
+    return rewards[0] if len(rewards) == 1 else ""
+
+
+def _trajectory(row: Row, reward: str) -> RecordedTrajectory:
+    extra = extra_of(row, _OWN)  # NaN means that a function does not apply to the row
+    return RecordedTrajectory(
+        messages=messages_of(row, "prompt", is_generated=False) + messages_of(row, "completion", "assistant"),
+        reward=number_of(extra, reward),
+        advantage=number_of(row, "advantage"),
+        extra=extra,
+    )

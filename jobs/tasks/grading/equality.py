@@ -1,0 +1,202 @@
+r"""Equality of two boxed answers by Math-Verify, and what it gets wrong in ways that can be told for sure.
+
+| Math-Verify alone | Here |
+|---|---|
+| letters are multiplied: `BAC` = `ABC`, `listen` = `silent` | words, points and numbers such as 0x1F are texts |
+| case is lost: `v/V` = 1 | letters that occur in both cases are two symbols |
+| numbers are rounded to six decimals: 1e-34 = 1e-33 | equal within a hundred thousandth of their size |
+| Unicode signs, currency, `0.\overline{3}`, `1e-05`, `\varnothing` | written as LaTeX first |
+| `x<2 or x>3` is no set | written as intervals where the other answer is one |
+"""
+
+import re
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+from jobs.tasks.grading.boxed_answers import read_choice
+
+RELATIVE_TOLERANCE = 1e-5
+Parse = Callable[[str], list[Any]]
+Verify = Callable[[list[Any], list[Any]], bool]
+
+_SIGNS = {
+    "−": "-",  # noqa: RUF001 - what models write
+    "×": r"\times ",  # noqa: RUF001 - as above
+    "∪": r"\cup ",  # noqa: RUF001 - as above
+    "％": r"\%",  # noqa: RUF001 - as above
+    "∞": r"\infty ", "π": r"\pi ", "·": r"\cdot ", "÷": r"\div ", "≤": r"\le ", "≥": r"\ge ", "≠": r"\ne ",
+    "√": r"\sqrt", "°": r"^\circ ", "∅": r"\emptyset ", "∩": r"\cap ", "∈": r"\in ", "½": r"\frac{1}{2}",
+    "⅓": r"\frac{1}{3}", "¼": r"\frac{1}{4}", "¾": r"\frac{3}{4}", "²": "^2", "³": "^3", r"\varnothing": r"\emptyset",
+    r"\{\}": r"\emptyset", r"\degree": r"^\circ",
+}  # fmt: skip
+_CURRENCY = re.compile(r"(?:\\text\{\s*)?([€£¥₹₩])(?:\s*\})?")
+_REPEATING = re.compile(r"(\d*)\.(\d*)\\(?:overline|bar)\s*\{?(\d+)\}?")
+_POWER = re.compile(r"(?<![\w.])(\d+(?:\.\d*)?)[eE]\+?(-?)0*(\d{1,3})(?!\w)")
+"""A number as programs write it: 1e-05."""
+_TEXT = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit)\s*\{([^{}]*)\}")
+_WORDS = re.compile(r"[A-Za-z]+(?:[\s-]+[A-Za-z]+)*\.?")
+_POINTS = re.compile(
+    r"\\(angle|triangle|overline|overrightarrow|overleftrightarrow|widehat)\s*\{?\s*([A-Z]{2,5})\s*\}?"
+)
+_COMPUTER_NUMBER = re.compile(r"0[xX][0-9A-Fa-f]+|0[bB][01]+|0[oO][0-7]+")
+_OPERANDS = re.compile(r"[A-Z](?:\s*\\(?:cup|cap)\s*[A-Z])+")
+_LETTER = re.compile(
+    r"\\(?:text|mathrm|mathbb|mathbf|operatorname)\s*\{[^{}]*\}|\\[A-Za-z]+|[A-Za-z]{3,}|(?<=\d)[eE](?=[-+\d])|"
+    r"(?P<letter>[A-Za-z])"
+)
+"""A letter that is a symbol by itself, among what is none."""
+_DASH = re.compile(r"(^|[=(\[{,+*/<>])\s*[\u2013\u2014]")
+"""A dash that is a sign, not a range."""
+_ROOT = re.compile(r"√\s*(?:\(([^()]*)\)|(\d+(?:\.\d+)?|[A-Za-z]))")
+_SET = re.compile(r"\\cup|[\[(][^,()\[\]]+,[^,()\[\]]+[\])]")
+_ORDER = re.compile(r"(<|>|\\(?:leqslant|leq|le|lt|geqslant|geq|ge|gt)(?![a-z]))")
+_COMMANDS = re.compile(r"\\(?:infty|d?frac|pi|sqrt)(?![a-z])")
+_OR = re.compile(r"\\text\{\s*or\s*\}|\\(?:lor|vee)(?![a-z])|\bor\b")
+
+
+def are_equal(gold: str, answer: str, parse: Parse, verify: Verify) -> bool | None:
+    """Return whether two answers are equal; None where Math-Verify reads nothing in the given one."""
+    left_currency, right_currency = set(_CURRENCY.findall(gold)), set(_CURRENCY.findall(answer))
+    if left_currency and right_currency and left_currency != right_currency:
+        return False
+    as_given = (gold, answer)
+    gold, answer = as_latex(gold), as_latex(answer)
+    by_text = _compare_texts(gold, answer)
+    if by_text is not None:
+        return by_text
+    is_equal = _compute((gold, answer), parse, verify)
+    return is_equal or (_compute(as_given, parse, verify) if as_given != (gold, answer) else is_equal)
+
+
+def _compute(texts: tuple[str, str], parse: Parse, verify: Verify) -> bool | None:
+    gold, answer = texts
+    gold, answer = _with_intervals(gold, answer), _with_intervals(answer, gold)
+    mixed = _in_both_cases(gold) | _in_both_cases(answer)
+    parsed_gold, parsed = (parse(_rename(text, mixed)) for text in (gold, answer))
+    if not parsed:
+        return None
+    has_percent = "%" in gold + answer  # 28% and 28 are the same answer to Math-Verify
+    return verify(parsed_gold, parsed) and (has_percent or not _differ_as_numbers(parsed_gold, parsed))
+
+
+def as_latex(text: str) -> str:
+    """Return an answer with signs, currency and repeating decimals as LaTeX that Math-Verify reads."""
+    text = _ROOT.sub(lambda match: rf"\sqrt{{{match[1] or match[2]}}}", _DASH.sub(r"\1-", text))
+    for sign, latex in _SIGNS.items():
+        text = text.replace(sign, latex)
+    text = _POWER.sub(r"\1\\times 10^{\2\3}", text)
+    return _REPEATING.sub(_as_fraction, _CURRENCY.sub("", text)).strip()
+
+
+def _as_fraction(match: re.Match[str]) -> str:
+    whole, fixed, repeated = match.groups()
+    base = 10 ** len(fixed)
+    value = Fraction(int(whole or 0)) + Fraction(int(fixed or 0), base)
+    value += Fraction(int(repeated), base * (10 ** len(repeated) - 1))
+    return rf"\frac{{{value.numerator}}}{{{value.denominator}}}"
+
+
+def _compare_texts(gold: str, answer: str) -> bool | None:
+    """Return whether words, points, letters of options or of sets agree; None where both have to be computed."""
+    if re.fullmatch(r"[A-J]", gold) and len(answer) > 1 and read_choice(answer) == gold:
+        return True
+    computer_numbers = [_COMPUTER_NUMBER.fullmatch(text) for text in (gold, answer)]
+    if any(computer_numbers):
+        values = [_read_integer(text) for text in (gold, answer)]
+        return None not in values and values[0] == values[1]
+    points = [_POINTS.fullmatch(text) for text in (gold, answer)]
+    if points[0] and points[1]:
+        return _are_same_points(*points[0].groups(), *points[1].groups())
+    if _OPERANDS.fullmatch(gold) and _OPERANDS.fullmatch(answer):
+        signs = {sign for text in (gold, answer) for sign in re.findall(r"\\cup|\\cap", text)}
+        return len(signs) == 1 and set(re.findall("[A-Z]", gold)) == set(re.findall("[A-Z]", answer))
+    words = [" ".join(_TEXT.sub(r"\1", text).split()) for text in (gold, answer)]
+    if words[0] == words[1] or (all(_WORDS.fullmatch(text) for text in words) and min(map(len, words)) > 1):
+        return _are_same_words(*words)
+    return None
+
+
+def _read_integer(text: str) -> int | None:
+    try:
+        return int(text, 0)
+    except ValueError:
+        return None
+
+
+def _are_same_points(kind: str, points: str, other_kind: str, other: str) -> bool:
+    if kind != other_kind:
+        return False
+    if kind == "triangle":
+        return sorted(points) == sorted(other)
+    return points == other or (kind != "overrightarrow" and points == other[::-1])
+
+
+def _are_same_words(gold: str, answer: str) -> bool | None:
+    left, right = ("".join(text.casefold().split()).removesuffix(".") for text in (gold, answer))
+    if left == right:
+        return gold == answer or None if max(len(left), len(right)) < 3 else True
+    # Products of letters commute: xy is yx. Points and words do not.
+    is_anagram = sorted(left) == sorted(right)
+    are_words = len(left) > 3 or (len(left) > 2 and gold.isupper() and answer.isupper())
+    return False if is_anagram and are_words else None
+
+
+def _in_both_cases(text: str) -> set[str]:
+    """Return the capital letters that stand for a symbol beside their small ones."""
+    letters = {match["letter"] for match in _LETTER.finditer(text) if match["letter"]}
+    return {letter for letter in letters if letter.isupper() and letter.lower() in letters}
+
+
+def _rename(text: str, letters: set[str]) -> str:
+    """Return the text with each of these capital letters as a symbol of its own: Math-Verify lowers all letters."""
+    return _LETTER.sub(lambda match: f"{match[0]}_{{99}}" if match["letter"] in letters else match[0], text)
+
+
+def _with_intervals(text: str, other: str) -> str:
+    """Return inequalities of one variable as intervals where the other answer is one, any other text unchanged."""
+    if not _SET.search(other) or r"\in" in other.replace(r"\infty", "") or not _ORDER.search(text):
+        return text
+    intervals = [_interval(part) for part in _OR.split(text)]
+    return r"\cup ".join(item for item in intervals if item) if all(intervals) else text
+
+
+def _interval(text: str) -> str | None:
+    """Return `x < 2` or `1 < x < 2` as an interval, None where it is neither."""
+    parts = [part.strip() for part in _ORDER.split(text)]
+    numbers, orders = parts[::2], parts[1::2]
+    variables = [index for index, part in enumerate(numbers) if re.fullmatch("[a-z]", part)]
+    others = [_COMMANDS.sub("", part) for index, part in enumerate(numbers) if index not in variables]
+    if len(variables) != 1 or not all(others) or any(re.search("[A-Za-z,]", part) for part in others):
+        return None
+    is_less = ["<" in order or order.startswith(r"\l") for order in orders]
+    is_open = [order in {"<", ">", r"\lt", r"\gt"} for order in orders]
+    if len(numbers) == 3 and variables == [1] and is_less == [True, True]:
+        return _bounds(numbers[0], numbers[2], is_open[0], is_open[1])
+    if len(numbers) != 2:
+        return None
+    value = numbers[1 - variables[0]]
+    if is_less[0] == (variables[0] == 0):
+        return _bounds(r"-\infty", value, True, is_open[0])
+    return _bounds(value, r"\infty", is_open[0], True)
+
+
+def _bounds(low: str, high: str, is_left_open: bool, is_right_open: bool) -> str:
+    return f"{'(' if is_left_open else '['}{low},{high}{')' if is_right_open else ']'}"
+
+
+def _differ_as_numbers(gold: list[Any], answer: list[Any]) -> bool:
+    """Return whether both are numbers that differ by more than Math-Verify's rounding should hide."""
+    values = [_value(parsed[0]) for parsed in (gold, answer) if parsed]
+    if len(values) < 2 or values[0] is None or values[1] is None:
+        return False
+    left, right = values
+    return bool(abs(left - right) > RELATIVE_TOLERANCE * max(abs(left), abs(right)))
+
+
+def _value(expression: Any) -> Any:  # noqa: ANN401 - sympy's numbers
+    try:
+        value = expression.doit().evalf(30) if expression.is_number else None
+        return value if value is not None and value.is_finite else None
+    except (AttributeError, TypeError, ValueError):
+        return None

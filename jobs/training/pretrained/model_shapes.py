@@ -1,0 +1,211 @@
+"""The sizes of a model, from its config.json or a table of the presets' models, without loading it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from exgrpo_core.bounded_json import UnreadableFileError, read_json
+from jobs.specs.base import LoraSpec
+from jobs.specs.train import CHAINS_WARM_MODEL, ModelSpec, SpecError, TrainSpec
+from jobs.training.pretrained.sources import converted_folder, is_converted
+
+TABLE = Path(__file__).parent / "model_shapes.yaml"
+CONFIG_FILE = "config.json"
+TOKENIZER_FILE = "tokenizer.json"
+_SIZES = (
+    "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "vocab_size",
+    "max_position_embeddings", "head_dim",
+)  # fmt: skip
+_MAX_SIZE = 1 << 30
+_VOCABULARY_BLOCK = 64
+"""vLLM pads the vocabulary to a multiple of it, and gives each GPU an equal part."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelShape:
+    """The sizes of a decoder with grouped attention and a gated feed-forward part."""
+
+    hidden: int
+    intermediate: int
+    layers: int
+    heads: int
+    kv_heads: int
+    vocabulary: int
+    is_tied: bool
+    context: int
+    head_size: int | None = None
+    """None is hidden / heads."""
+    extended: str | None = None
+    """The name of a copy with a longer context."""
+
+    @property
+    def layer_parameters(self) -> int:
+        """Parameters of one layer: attention, feed-forward part and two norms."""
+        size = self.head_size or self.hidden // self.heads
+        attention = 2 * self.hidden * size * (self.heads + self.kv_heads)
+        return attention + 3 * self.hidden * self.intermediate + 2 * self.hidden
+
+    @property
+    def embedding_parameters(self) -> int:
+        """Parameters of one vocabulary matrix."""
+        return self.vocabulary * self.hidden
+
+    @property
+    def largest_weight(self) -> int:
+        """Parameters of the largest matrix."""
+        return self.hidden * max(self.vocabulary, self.intermediate)
+
+    @property
+    def parameters(self) -> int:
+        """Parameters of the whole model; biases are left out."""
+        embeddings = self.embedding_parameters * (1 if self.is_tied else 2)
+        return embeddings + self.layers * self.layer_parameters + self.hidden
+
+    def adapter_parameters(self, lora: LoraSpec) -> int:
+        """Parameters of low-rank adapters: for each target `rank` rows of its inputs and of its outputs."""
+        size = self.head_size or self.hidden // self.heads
+        queries, keys = self.heads * size, self.kv_heads * size
+        sizes = {
+            "q_proj": self.hidden + queries,
+            "k_proj": self.hidden + keys,
+            "v_proj": self.hidden + keys,
+            "o_proj": queries + self.hidden,
+            "gate_proj": self.hidden + self.intermediate,
+            "up_proj": self.hidden + self.intermediate,
+            "down_proj": self.intermediate + self.hidden,
+        }
+        return self.layers * lora.rank * sum(sizes[name] for name in lora.target_modules)
+
+    def trained_parameters(self, model: ModelSpec) -> int:
+        """Parameters that a run trains: all, or those of its adapters."""
+        return self.parameters if model.lora is None else self.adapter_parameters(model.lora)
+
+    def shares_heads(self, num_gpus: int) -> bool:
+        """Whether so many GPUs get equal numbers of attention heads; those of keys and values may be copied."""
+        shares_keys = self.kv_heads % num_gpus == 0 or num_gpus % self.kv_heads == 0
+        return self.heads % num_gpus == 0 and shares_keys
+
+    def splits(self, num_gpus: int) -> bool:
+        """Whether vLLM can share one copy of the model among so many GPUs."""
+        padded = -(-self.vocabulary // _VOCABULARY_BLOCK) * _VOCABULARY_BLOCK
+        return self.shares_heads(num_gpus) and self.intermediate % num_gpus == 0 and padded % num_gpus == 0
+
+    @property
+    def cache_values_per_token(self) -> int:
+        """Keys and values that one token adds to the cache."""
+        return 2 * self.layers * self.kv_heads * (self.head_size or self.hidden // self.heads)
+
+
+def model_shape(source: str, revision: str | None = None) -> ModelShape | None:
+    """Return a model's shape: of a local folder, of the table, or of a model downloaded before; else None."""
+    if not Path(source).is_dir() and source in _table():
+        return _table()[source]
+    path = model_file(source, CONFIG_FILE, revision)
+    return None if path is None else _read_config(path)
+
+
+def model_file(source: str, name: str, revision: str | None = None) -> Path | None:
+    """Return a file of a model in a local folder or downloaded before, None if it is not on this machine."""
+    folder = converted_folder(source) if is_converted(source) else Path(source)
+    if folder.is_dir():
+        return folder / name if (folder / name).is_file() else None
+    if source == CHAINS_WARM_MODEL or is_converted(source):
+        return None
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        path = try_to_load_from_cache(source, name, revision=revision)
+    except HFValidationError:
+        return None
+    return Path(path) if isinstance(path, str) else None
+
+
+def check_split(source: str, shape: ModelShape | None, num_gpus: int, field: str) -> None:
+    """Refuse a number of GPUs over which vLLM cannot share a model, if its shape is known.
+
+    Raises:
+        SpecError: It cannot; the sentence names the nearest smaller number.
+    """
+    if shape is None or shape.splits(num_gpus):
+        return
+    fitting = next(size for size in range(num_gpus, 0, -1) if shape.splits(size))
+    raise SpecError(
+        f"vLLM cannot share {source}, with {shape.heads} attention heads and {shape.kv_heads} of keys and values, over "
+        f"{num_gpus} GPUs; choose {fitting}.",
+        field,
+    )
+
+
+def check_context(spec: TrainSpec) -> None:
+    """Refuse a model whose context is known and too short.
+
+    Raises:
+        SpecError: The longest prompt with the longest response does not fit, or a size in its configuration is odd.
+    """
+    source, revision = spec.model.source, spec.model.revision
+    path = None if source in _table() and not Path(source).is_dir() else model_file(source, CONFIG_FILE, revision)
+    if path is not None and (mistake := _mistake(path)):
+        raise SpecError(f"{CONFIG_FILE} of {source}: {mistake}", "model.source")
+    shape = model_shape(source, revision)
+    if shape is None or spec.model.source == CHAINS_WARM_MODEL or shape.context >= spec.sequence_tokens:
+        return
+    advice = (
+        f"use {shape.extended}, whose context was extended" if shape.extended else "choose a model with a longer one"
+    )
+    raise SpecError(
+        f"{spec.model.source} has a context of {shape.context:,} tokens, but the longest prompt with the "
+        f"longest response is {spec.sequence_tokens:,}; {advice}, or lower algorithm.max_response_tokens.",
+        "model.source",
+    )
+
+
+@cache
+def _table() -> dict[str, ModelShape]:
+    content = yaml.safe_load(TABLE.read_text(encoding="utf-8"))
+    rows = content["models"].items()
+    return {name: ModelShape(**content["families"][row.pop("family")], **row) for name, row in rows}
+
+
+def _read_config(path: Path) -> ModelShape | None:
+    try:
+        content = {name: value for name, value in read_json(path).items() if value is not None}
+        return None if _odd_size(content) else _shape_of(content)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _mistake(path: Path) -> str:
+    """Return why a configuration cannot be one of a model, empty if it can."""
+    try:
+        return _odd_size(read_json(path))
+    except OSError as error:
+        return f"cannot be read ({error.strerror})."
+    except UnreadableFileError as error:
+        return str(error).removeprefix(f"{path}: ")
+
+
+def _odd_size(content: Mapping[str, Any]) -> str:
+    for name in _SIZES:
+        value = content.get(name)
+        if value is not None and (not isinstance(value, int) or not 1 <= value <= _MAX_SIZE):
+            return f"{name}: expected a whole number from 1 to {_MAX_SIZE:,}, got {str(value)[:40]}; use another copy."
+    return ""
+
+
+def _shape_of(config: Mapping[str, Any]) -> ModelShape:
+    return ModelShape(
+        hidden=config["hidden_size"],
+        intermediate=config["intermediate_size"],
+        layers=config["num_hidden_layers"],
+        heads=config["num_attention_heads"],
+        kv_heads=config.get("num_key_value_heads") or config["num_attention_heads"],
+        vocabulary=config["vocab_size"],
+        is_tied=bool(config.get("tie_word_embeddings", True)),
+        context=config["max_position_embeddings"],
+        head_size=config.get("head_dim"),
+    )

@@ -1,0 +1,48 @@
+from contextlib import closing, suppress
+
+import psutil
+import pytest
+
+from jobs.actions.playground.process import ChatError, ask_models
+from tests.jobs.training.chat_model import make_chat_model
+
+pytestmark = pytest.mark.slow
+
+
+def children() -> list[psutil.Process]:
+    answering = []
+    for child in psutil.Process().children():
+        with suppress(psutil.Error):  # some other test's process that ends just now
+            if "chat" in child.cmdline():
+                answering.append(child)
+    return answering
+
+
+def test_answers_come_from_a_process_that_ends_with_them(tmp_path):
+    model = str(make_chat_model(tmp_path / "model"))
+    options = ["-n", "2", "--max-tokens", "6"]
+    records = [record for record in ask_models(tmp_path, [model, model], "How many?", options) if record]
+    assert [(record["model"], record.get("sample")) for record in records] == 2 * [
+        (model, None),
+        (model, 1),
+        (model, 2),
+    ]
+    assert not children()
+
+
+def test_the_commands_own_sentence_says_what_is_wrong(tmp_path):
+    with pytest.raises(ChatError, match="'nothing'"):
+        list(ask_models(tmp_path, ["nothing@5"], "How many?"))
+
+
+def test_closing_ends_the_process_and_lets_the_next_one_begin(tmp_path):
+    with closing(ask_models(tmp_path, ["nothing@5"], "How many?")) as asked:
+        assert next(asked) is None
+        assert len(children()) == 1
+        waiting = ask_models(tmp_path, ["nothing@5"], "How many?")
+        assert next(waiting) is None
+        assert len(children()) == 1
+    assert not children()
+    with closing(waiting):
+        assert next(waiting) is None
+        assert len(children()) == 1

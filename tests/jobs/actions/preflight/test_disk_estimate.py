@@ -1,0 +1,93 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+from exgrpo_core.run_files.trajectory_file import trajectory_table, write_parquet
+from exgrpo_core.types import Experience, Replay, RolloutGroup, Trajectory
+from jobs.actions.preflight.disk_estimate import checkpoint_bytes, estimate_disk
+from jobs.specs.base import LoraSpec
+from jobs.specs.train import ModelSpec, TrainSpec, load_preset
+from jobs.training.pretrained.model_shapes import ModelShape
+from tests.step_reports import make_questions
+
+pytestmark = pytest.mark.slow
+
+TINY = ModelShape(
+    hidden=4, intermediate=8, layers=2, heads=2, kv_heads=1, vocabulary=10, is_tied=True, context=32
+)  # fmt: skip
+PAPER_STEPS = 700
+LIMIT_BYTES = 20e9
+NUM_GROUPS, NUM_ROLLOUTS = 16, 8
+VOCABULARY = 150_000
+
+
+def paper_spec(token_data="successes") -> TrainSpec:
+    spec = load_preset("paper-exgrpo")
+    recording = spec.recording.model_copy(update={"token_data": token_data})
+    return spec.model_copy(update={"num_steps": PAPER_STEPS, "recording": recording})
+
+
+def long_trajectory(number: int, words: np.ndarray, chances: np.ndarray, rng: np.random.Generator) -> Trajectory:
+    """Return a response of about 2,000 tokens with word frequencies of a language; every second one is correct."""
+    length = int(np.clip(rng.lognormal(7.5, 0.5), 50, 8192))
+    ids = rng.choice(VOCABULARY, length, p=chances).astype(np.int32)
+    return Trajectory(
+        number // NUM_ROLLOUTS, ids, -rng.exponential(0.3, length).astype(np.float32), float(number % 2),
+        text=" ".join(words[ids % words.size]), verdict="correct",
+        entropies=rng.exponential(0.3, length).astype(np.float32), trajectory_id=number, rollout_step=1,
+    )  # fmt: skip
+
+
+def paper_like_groups(rng: np.random.Generator) -> list[RolloutGroup]:
+    """Return 1/8 of a step of the paper: half of the groups experiential."""
+    letters = list("etaoinshrdlcumwfgypbvk")
+    words = np.array(["".join(rng.choice(letters, int(rng.integers(2, 7)))) for _ in range(20_000)])
+    chances = 1 / np.arange(1, VOCABULARY + 1) ** 1.1
+    chances /= chances.sum()
+    groups = []
+    for item in range(NUM_GROUPS):
+        numbers = range(item * NUM_ROLLOUTS, (item + 1) * NUM_ROLLOUTS)
+        trajectories = [long_trajectory(number, words, chances, rng) for number in numbers]
+        replays = ()
+        if item >= NUM_GROUPS // 2:
+            old = trajectories.pop()
+            stored = Experience(0, old.trajectory_id, item, 1, 1.0, old.token_ids, old.log_probs)
+            replays = (Replay(stored, old.log_probs - np.float32(0.01), old.entropies),)
+        advantages = np.zeros(NUM_ROLLOUTS, np.float32)
+        groups.append(RolloutGroup(make_questions()[item], trajectories, replays, advantages))
+    return groups
+
+
+def test_only_what_a_run_records_is_estimated_and_a_paper_run_takes_less_than_20_gb_by_default():
+    tuned, on_policy = estimate_disk(load_preset("chains-sft")), estimate_disk(load_preset("paper-on-policy"))
+    assert (tuned.texts, tuned.token_data, tuned.buffer_segments) == (0.0, 0.0, 0.0)
+    assert tuned.events > 0.0
+    assert (on_policy.replays, on_policy.buffer_segments) == (0.0, 0.0)
+    assert 8e9 < estimate_disk(paper_spec(), mean_response_tokens=2_000).total < LIMIT_BYTES
+
+
+def test_checkpoints_are_those_kept_and_the_one_being_written_and_verls_hold_the_model_beside_adapters():
+    spec = TrainSpec(num_steps=100, checkpoint_interval=25, num_checkpoints_kept=2)
+    assert checkpoint_bytes(TINY, spec) == 348 * 12 * 4
+    assert checkpoint_bytes(TINY, spec.model_copy(update={"keeps_best_checkpoint": False})) == 348 * 12 * 3
+    assert checkpoint_bytes(TINY, spec.model_copy(update={"num_steps": 26})) == 348 * 12 * 2
+    spec = TrainSpec(num_steps=1, model=ModelSpec(lora=LoraSpec(rank=3, target_modules=("k_proj", "down_proj"))))
+    assert checkpoint_bytes(TINY, spec) == 108 * 12
+    assert checkpoint_bytes(TINY, spec.model_copy(update={"engine": "verl"})) == 108 * 12 + 348 * 4
+
+
+def test_the_estimate_is_what_a_recorded_step_takes(tmp_path):
+    groups = paper_like_groups(np.random.default_rng(0))
+    fresh = [trajectory for group in groups for trajectory in group.trajectories]
+    path = tmp_path / "step.parquet"
+    write_parquet(trajectory_table([(1, groups)], lambda trajectory: trajectory.reward >= 1.0), path)
+    spec = paper_spec()
+    small = {"batch_size": NUM_GROUPS, "mini_batch_size": NUM_GROUPS // 2}
+    algorithm = dataclasses.replace(spec.algorithm, **small)
+    step = spec.model_copy(update={"algorithm": algorithm, "num_steps": 1})
+    mean_tokens = sum(trajectory.token_ids.size for trajectory in fresh) / len(fresh)
+    estimate = estimate_disk(step, mean_tokens)
+    expected = estimate.texts + estimate.token_data + estimate.replays
+    assert path.stat().st_size == pytest.approx(expected, rel=0.15)
+    assert path.stat().st_size * 8 * PAPER_STEPS < LIMIT_BYTES

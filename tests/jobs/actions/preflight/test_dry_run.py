@@ -1,0 +1,156 @@
+import json
+
+import pytest
+
+from jobs.actions.preflight.dry_run import describe_plan, plan_run
+from jobs.actions.preflight.machine_fit import check_machine, check_run_overrides, checked_config
+from jobs.actions.preflight.resolution import resolve
+from jobs.actions.queueing import queue_job
+from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE, EngineEnvironmentError
+from jobs.machine.hardware import GIB, Gpu
+from jobs.runs.lookup import CommandError
+from jobs.specs.settings import apply_settings
+from jobs.specs.train import ModelSpec, SpecError, TrainSpec, load_preset, parse_spec, preset_names
+from tests.jobs.training.chat_model import make_chat_model
+
+pytestmark = pytest.mark.slow
+
+PAPER_PRESETS = [name for name in preset_names() if name.startswith("paper-") and name != "paper-sft"]
+
+
+@pytest.fixture(autouse=True)
+def no_environment(tmp_path, monkeypatch):
+    monkeypatch.setenv(VERL_PYTHON_VARIABLE, str(tmp_path / "gone"))
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+
+
+@pytest.fixture
+def fake_environment(tmp_path, monkeypatch):
+    def answer(text: str, exit_code: int = 0) -> None:
+        path = tmp_path / "fake-python"
+        path.write_text(f"#!/bin/sh\ncat > {tmp_path}/asked\ncat <<'END'\n{text}\nEND\nexit {exit_code}\n")
+        path.chmod(0o755)
+        monkeypatch.setenv(VERL_PYTHON_VARIABLE, str(path))
+
+    return answer
+
+
+def verl_spec(name: str) -> TrainSpec:
+    return load_preset(name).model_copy(update={"engine": "verl"})
+
+
+@pytest.mark.parametrize("name", [*PAPER_PRESETS, "qwen-0.5b"])
+def test_each_presets_dry_run_tells_settings_command_memory_and_disk(name, tmp_path):
+    plan = plan_run(verl_spec(name), tmp_path)
+    assert f"actor_rollout_ref.model.path={plan.spec['model']['source']}" in plan.settings
+    assert plan.memory is not None
+    assert plan.memory.update > 0
+    assert plan.trajectory_bytes > 0
+    assert plan.command[-3:] == ["jobs.execution.worker", str(tmp_path / "RUN"), "1"]
+    text = describe_plan(plan)
+    for part in ("# verl's settings", "# Command", "Memory of ", "trajectories on disk", "--script ray"):
+        assert part in text
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_dry_run_of_fine_tuning_tells_the_settings_of_verls_sft_trainer(tmp_path):
+    plan = plan_run(verl_spec("paper-sft"), tmp_path)
+    assert {f"model.path={plan.spec['model']['source']}", "optim.lr_scheduler_type=cosine"} <= set(plan.settings)
+    assert plan.memory is None
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "optim.lr=1.0",
+        "trainer={total_training_steps:5}",
+        "optim.betas.x=1",
+        "+checkpoint={}",
+        "optim@optim=megatron",
+    ],
+)
+def test_only_settings_beside_what_fine_tuning_decides_are_left_to_the_user(word):
+    spec = apply_settings(load_preset("paper-sft"), ["engine=verl", f'verl.overrides=["{word}"]'])
+    with pytest.raises(SpecError) as refused:
+        check_run_overrides(spec)
+    assert refused.value.fields == ("verl.overrides",)
+    beside = 'verl.overrides=["optim.lr_scheduler_args={}", "model.use_liger=True"]'
+    check_run_overrides(apply_settings(spec, [beside]))
+
+
+def test_dry_run_names_a_missing_file_and_goes_on(tmp_path):
+    plan = plan_run(verl_spec("paper-wildchat-if"), tmp_path)
+    assert any("wildchat-if.parquet" in notice for notice in plan.notices)
+    assert plan.prompt is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_noticed"),
+    [
+        ({"temperature": 0.9}, True),
+        ({"do_sample": False, "top_k": 20}, True),
+        ({"do_sample": True, "temperature": 0.9}, False),
+        ({"temperature": 1.0, "eos_token_id": 2}, False),
+    ],
+)
+def test_sampling_settings_without_do_sample_are_noticed(tmp_path, settings, is_noticed):
+    folder = make_chat_model(tmp_path / "model")
+    (folder / "generation_config.json").write_text(json.dumps(settings))
+    plan = plan_run(apply_settings(load_preset("chains-exgrpo"), [f"model.source={folder}"]), tmp_path)
+    assert any("do_sample" in notice for notice in plan.notices) is is_noticed
+
+
+def test_problems_that_verls_environment_finds_refuse_the_run(tmp_path, fake_environment):
+    fake_environment('{"problem": "a.b: verl has no such setting.", "config": null}')
+    spec = parse_spec({"engine": "verl"}, "test")
+    with pytest.raises(SpecError):
+        plan_run(spec, tmp_path)
+    with pytest.raises(CommandError):
+        queue_job(tmp_path / "runs", spec)
+    assert not (tmp_path / "runs").exists()
+    assert "data.train_batch_size=128" in (tmp_path / "asked").read_text()
+
+
+def test_configuration_comes_back_whole_and_a_plan_notes_a_version_that_was_not_tried(tmp_path, fake_environment):
+    fake_environment('{"problem": "", "config": {"trainer": {"nnodes": 1}}, "notice": "another version"}')
+    assert checked_config(["trainer.nnodes=1"]) == ({"trainer": {"nnodes": 1}}, "another version")
+    assert "another version" in plan_run(parse_spec({"engine": "verl"}, "test"), tmp_path).notices
+
+
+@pytest.mark.parametrize(("text", "exit_code"), [("no JSON", 0), ("", 3)])
+def test_a_broken_environment_is_refused(fake_environment, text, exit_code):
+    fake_environment(text, exit_code)
+    with pytest.raises(EngineEnvironmentError):
+        checked_config([])
+
+
+def test_a_run_on_this_machine_needs_the_environment_and_one_on_a_cluster_does_not(tmp_path):
+    with pytest.raises(CommandError, match="make verl-env"):
+        queue_job(tmp_path, parse_spec({"engine": "verl"}, "test"))
+    spec = parse_spec({"engine": "verl", "verl": {"ray": {"address": "http://127.0.0.1:8265"}}}, "test")
+    resolve(spec, tmp_path).raise_refusals()
+
+
+def machine_spec(num_gpus: int, **verl: object) -> TrainSpec:
+    return parse_spec({"engine": "verl", "verl": {"gpus_per_node": num_gpus} | verl}, "test")
+
+
+def test_a_machine_with_too_few_gpus_is_told(tmp_path, monkeypatch):
+    gpus = [Gpu(index, "H100", 0.0, 0, 80 * GIB) for index in range(2)]
+    monkeypatch.setattr("jobs.actions.preflight.machine_fit.list_gpus", lambda: gpus)
+    check_machine(machine_spec(2))
+    for spec, counts in ((machine_spec(3), "3 NVIDIA GPUs"), (load_preset("paper-wildchat-if"), "8 NVIDIA GPUs")):
+        with pytest.raises(SpecError, match=counts) as refused:
+            check_machine(spec)
+        assert refused.value.fields == ("verl.gpus_per_node",)
+    check_machine(machine_spec(3).model_copy(update={"model": ModelSpec(device="cpu")}))
+    assert any("3 NVIDIA GPUs" in notice for notice in plan_run(machine_spec(3), tmp_path).notices)
+
+
+def test_more_than_one_machine_needs_a_cluster(monkeypatch):
+    with pytest.raises(SpecError) as refused:
+        check_machine(machine_spec(8, num_nodes=2))
+    assert refused.value.fields == ("verl.num_nodes",)
+    check_machine(machine_spec(8, num_nodes=2, ray={"address": "http://127.0.0.1:8265"}))
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    check_machine(machine_spec(8, num_nodes=2))

@@ -1,0 +1,69 @@
+import subprocess
+
+import pytest
+import torch
+
+from jobs.actions.preflight import model_look
+from jobs.actions.preflight.model_look import first_look, look_folder, remembered_look
+from jobs.actions.preflight.resolution import resolve
+from jobs.specs.train import ModelSpec, TrainSpec
+from jobs.training.pretrained.sources import CACHE_VARIABLE
+from tests.jobs.training.engines.tiny_models import build_model, tiny_tokenizer
+
+
+def save(folder, broken=False):
+    model = build_model("llama")
+    with torch.no_grad():
+        model.lm_head.weight[0, 0] = torch.inf if broken else 0.5
+    model.save_pretrained(folder)
+    tiny_tokenizer().save_pretrained(folder)
+
+
+@pytest.mark.slow
+def test_a_good_look_is_remembered_until_the_files_change_and_a_bad_one_is_taken_again(tmp_path, monkeypatch):
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+    folder = tmp_path / "model"
+    spec = TrainSpec(model=ModelSpec(source=str(folder)))
+    save(folder, broken=True)
+    assert remembered_look(spec) is None
+    assert not first_look(spec).is_good
+    assert remembered_look(spec) is None
+    save(folder)
+    assert remembered_look(spec) is None
+    found = first_look(spec)
+    assert found.is_good
+    assert remembered_look(spec) == found
+    assert found.sentence in resolve(spec, tmp_path, is_quick=True).notices
+    with monkeypatch.context() as without_programs:
+        without_programs.setattr(subprocess, "run", None)
+        assert first_look(spec) == found
+
+
+def test_models_that_are_not_here_and_those_of_verl_are_not_looked_at(tmp_path):
+    assert first_look(TrainSpec(model=ModelSpec(source="hub/name"))) is None
+    save(tmp_path)
+    assert first_look(TrainSpec(engine="verl", model=ModelSpec(source=str(tmp_path)))) is None
+
+
+def test_a_model_of_the_hub_is_looked_at_once_all_its_weights_are_here(tmp_path, monkeypatch):
+    snapshot = tmp_path / "models--some--model" / "snapshots" / ("a" * 40)
+    (tmp_path / "models--some--model" / "refs").mkdir(parents=True)
+    (tmp_path / "models--some--model" / "refs" / "main").write_text("a" * 40)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    save(snapshot)
+    spec = TrainSpec(model=ModelSpec(source="some/model"))
+    assert look_folder(spec) == snapshot
+    (snapshot / "model.safetensors").unlink()
+    assert look_folder(spec) is None
+
+
+@pytest.mark.slow
+def test_of_a_model_beyond_this_machines_memory_architecture_and_files_are_looked_at(tmp_path, monkeypatch):
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setattr(model_look, "_BYTES_PER_WEIGHT", 1e12)
+    save(tmp_path / "model", broken=True)
+    spec = TrainSpec(model=ModelSpec(source=str(tmp_path / "model")))
+    assert first_look(spec).is_good
+    assert remembered_look(spec) is None
+    (tmp_path / "model" / "tokenizer.json").unlink()
+    assert not first_look(spec).is_good

@@ -1,0 +1,134 @@
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from app import requests, settings
+from app.components.new_run import spec_summary
+from jobs.actions.preflight.resolution import RunRefusedError, resolve
+from jobs.actions.queueing import queue_job
+from jobs.cli.main import app
+from jobs.runs.lookup import CommandError
+from jobs.specs.settings import apply_settings
+from jobs.specs.train import TrainSpec, load_preset
+from tests.jobs.evaluation.tiny_evaluations import save_tiny_model
+
+BAD_SPECS = {
+    "missing data file": (
+        {"source": "Qwen/Qwen2.5-1.5B"},
+        "gone.jsonl",
+        "data.source: no file or folder is at ",
+    ),
+    "unknown checkpoint": ({"source": "mine@7"}, "chains", "has no checkpoint at step 7; there are: none."),
+    "unknown run": ({"source": "nobody@last"}, "chains", "no run"),
+    "too short context": ({"source": "Qwen/Qwen2.5-Math-7B"}, "chains", "has a context of 4,096 tokens"),
+}
+
+
+@pytest.fixture
+def runs_root(tmp_path):
+    root = tmp_path / "runs"
+    settings.configure(settings.AppSettings(root))
+    queue_job(root, TrainSpec(name="mine"))
+    return root
+
+
+@pytest.mark.parametrize(("model", "data", "reason"), BAD_SPECS.values(), ids=BAD_SPECS)
+def test_dry_run_submit_and_form_refuse_a_specification_with_one_sentence(runs_root, tmp_path, model, data, reason):
+    content = {
+        "model": model,
+        "data": {"source": data},
+        "algorithm": {"max_prompt_tokens": 1000, "max_response_tokens": 8000},
+    }
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(content))
+    with pytest.raises(CommandError) as of_submit:
+        queue_job(runs_root, TrainSpec.model_validate(content))
+    sentence = str(of_submit.value)
+    assert reason in sentence
+    with pytest.raises(RunRefusedError) as of_form:
+        requests.check(content)
+    assert of_form.value.mistakes[0] == sentence
+    words = ["train", "--dry-run", "--runs-root", str(runs_root), "--spec", str(path)]
+    assert sentence in CliRunner().invoke(app, words).output
+    assert len(list(runs_root.glob("*/run.json"))) == 1
+
+
+def test_every_reason_is_told_at_once(runs_root):
+    content = {"model": {"source": "mine@7"}, "data": {"source": "gone.jsonl"}}
+    preflight = resolve(TrainSpec.model_validate(content), runs_root)
+    assert [refusal.is_local for refusal in preflight.refusals] == [False, True]
+    with pytest.raises(RunRefusedError, match="no checkpoint at step 7") as refused:
+        preflight.raise_refusals()
+    assert len(refused.value.mistakes) == 2
+
+
+def test_a_chat_template_that_the_model_lacks_is_missed_before_the_run(runs_root, tmp_path):
+    content = {
+        "model": {"source": str(save_tiny_model(tmp_path / "model"))},
+        "data": {"source": "word_problems", "template": "chat"},
+        "validation": {"benchmarks": {"math500": {"template": "chat"}}},
+    }
+    refusals = resolve(TrainSpec.model_validate(content), runs_root, is_quick=True).refusals
+    about = [refusal.mistake for refusal in refusals if "no chat template" in refusal.mistake]
+    assert [field for mistake in about for field in mistake.fields] == [
+        "data.template",
+        "validation.benchmarks.math500.template",
+    ]
+
+
+def test_notices_on_schedule_and_rows_are_told_by_dry_run_and_form(runs_root, tmp_path):
+    data = tmp_path / "my.jsonl"
+    row = {"data_source": "a", "reward_model": {"ground_truth": "4"}}
+    rows = [row | {"prompt": [{"role": "user", "content": f"What is {number}?"}]} for number in range(9)]
+    data.write_text("".join(json.dumps(each) + "\n" for each in rows))
+    content = {
+        "model": {"source": str(save_tiny_model(tmp_path / "model"))},
+        "data": {"source": str(data), "num_questions": 4, "num_held_out": 2, "template": "compact"},
+        "algorithm": {"batch_size": 4, "mini_batch_size": 2, "max_prompt_tokens": 100, "max_response_tokens": 16},
+        "num_steps": 5,
+        "optim": {"warmup_steps": 10},
+    }
+    expected = ["6 of 9 questions are used", "10 steps of warm-up, 10 optimizer steps"]
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(content))
+    output = CliRunner().invoke(app, ["train", "--dry-run", "--runs-root", str(runs_root), "--spec", str(path)]).output
+    shown = spec_summary.check(content, "", None)
+    assert shown.mistakes == ()
+    for text in expected:
+        assert text in output
+        assert any(text in notice for notice in shown.notices)
+    content["optim"] = {"warmup_steps": 9}
+    assert not any("warm-up" in notice for notice in spec_summary.check(content, "", None).notices)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        (["algorithm.experience_ratio=0.01"], "algorithm.experience_ratio"),
+        (["algorithm.start_pass_rate=1.0"], "algorithm.start_pass_rate"),
+        (["data.min_operations=1", "data.max_operations=1", "data.num_questions=20000"], "data"),
+        (["model.source=MODEL", "algorithm.max_prompt_tokens=3"], "algorithm.max_prompt_tokens"),
+    ],
+)
+def test_settings_that_contradict_each_other_or_the_data_are_never_ready(tmp_path, changes, field):
+    save_tiny_model(tmp_path / "model")
+    settings = [change.replace("MODEL", str(tmp_path / "model")) for change in changes]
+    preset = load_preset("chains-exgrpo")
+    assert field not in fields_of(preset, tmp_path)
+    assert field in fields_of(apply_settings(preset, settings), tmp_path)
+
+
+def fields_of(spec, runs_root):
+    refusals = resolve(spec, runs_root, is_quick=True).refusals
+    return [field for refusal in refusals for field in refusal.mistake.fields]
+
+
+@pytest.mark.parametrize("field", ["validation.interval", "checkpoint_interval", "algorithm.review_interval"])
+def test_what_never_comes_within_the_run_is_said(tmp_path, field):
+    def notices(interval):
+        spec = apply_settings(load_preset("chains-exgrpo"), ["num_steps=40", f"{field}={interval}"])
+        return [notice for notice in resolve(spec, tmp_path, is_quick=True).notices if notice.startswith(f"{field}: ")]
+
+    assert not notices(40)
+    assert len(notices(41)) == 1

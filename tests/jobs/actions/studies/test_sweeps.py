@@ -1,0 +1,79 @@
+import json
+
+import pytest
+
+from jobs.actions.studies import sweeps
+from jobs.actions.studies.definition import Scale
+from jobs.actions.studies.matrix import RunKey, spec_of, wanted_keys
+from jobs.runs.directory import list_run_directories
+from jobs.specs.mistakes import SpecError
+from tests.jobs.cli.invoked import exgrpo, printed_json
+
+BASE = {"base": "chains-exgrpo", "over": {"num_steps": [2], "optim.learning_rate": ["1e-4", 2e-4], "seed": [3, 5]}}
+
+
+@pytest.fixture
+def write(tmp_path):
+    def written(**changes):
+        path = tmp_path / "rates.yaml"
+        path.write_text(json.dumps(BASE | changes), encoding="utf-8")
+        return path
+
+    return written
+
+
+def test_a_sweep_is_a_study_of_every_combination_with_the_listed_seeds(write):
+    study = sweeps.sweep_of_file(write())
+    assert [cell.name for cell in study.cells] == ["num-steps-2-learning-rate-1e-4", "num-steps-2-learning-rate-0.0002"]
+    keys = wanted_keys(study, Scale.OWN, study.cells, None)
+    assert keys == [RunKey("rates", Scale.OWN, cell.name, seed) for seed in (3, 5) for cell in study.cells]
+    spec = spec_of(study, keys[-1])
+    assert (spec.num_steps, spec.optim.learning_rate, spec.seed, spec.algorithm.seed) == (2, 2e-4, 5, 5)
+    assert spec.preset == "chains-exgrpo"
+    assert set(keys[-1].tags) == set(spec.tags)
+
+
+def test_a_base_is_a_preset_a_file_or_fields(write, tmp_path):
+    (tmp_path / "mine.yaml").write_text("extends: chains-exgrpo\nnum_steps: 9\n", encoding="utf-8")
+    over = {"seed": [1]}
+    for base in ("mine.yaml", {"num_steps": 9, "algorithm": {"batch_size": 4, "mini_batch_size": 2}}):
+        (cell,) = sweeps.sweep_of_file(write(base=base, over=over)).cells
+        assert (cell.name, cell.own.changes["num_steps"]) == ("base", 9)
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"over": {"optim.learning_rat": [1e-4]}}, "optim.learning_rate"),
+        ({"over": {"optim.learning_rate": [1e-4, -1]}}, "optim.learning_rate"),
+        ({"over": {"optim.learning_rate": []}}, "over.optim.learning_rate"),
+        ({"over": {"seed": ["x"]}}, "seed"),
+        ({"over": {"seed": list(range(sweeps.MAX_RUNS + 1))}}, "over"),
+        ({"over": {}}, "over"),
+        ({"base": "chains-exgrp"}, "base"),
+        ({"over": {"algorithm.seed": [1, 2]}}, "over.algorithm.seed"),
+        ({"name": "main-table"}, "name"),
+        ({"searches": True}, "searches"),
+    ],
+)
+def test_a_wrong_field_or_value_is_refused_before_anything_is_queued(write, tmp_path, changes, name):
+    with pytest.raises(SpecError) as refusal:
+        sweeps.sweep_of_file(write(**changes))
+    assert name in str(refusal.value)
+    exgrpo(tmp_path / "runs", "sweep", write(**changes), code=2)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_sweep_says_what_it_would_start_queues_it_once_and_adds_what_is_new(write, tmp_path, monkeypatch):
+    monkeypatch.setattr("jobs.cli.study.leave_to_supervisor", lambda *_: None)
+    root = tmp_path / "runs"
+    planned = printed_json(root, "sweep", write(), "--dry-run")
+    assert [(row["seed"], row["state"]) for row in planned] == [(3, "missing")] * 2 + [(5, "missing")] * 2
+    assert not list_run_directories(root)
+    for seeds, num_runs in (([3, 5], 4), ([3, 5], 4), ([3, 5, 8], 6)):
+        exgrpo(root, "sweep", write(over=BASE["over"] | {"seed": seeds}), "--detach")
+        assert len(list_run_directories(root)) == num_runs
+    states = printed_json(root, "study", "status", "rates")["runs"]
+    assert [row["state"] for row in states] == ["queued"] * 6
+    exgrpo(root, "sweep", write(base="chains-on-policy"), code=2)  # whose runs would count as those of the other
+    assert len(list_run_directories(root)) == 6

@@ -1,0 +1,130 @@
+import asyncio
+import json
+
+import pytest
+
+from jobs.evaluation.judging.client import JudgeAnswer, JudgeClient, SpendCapError, Spending
+from jobs.machine.model_server import KEY_ADDRESSES_VARIABLE
+from jobs.runs.control import TrainingError
+from jobs.specs.judging import API_KEY_VARIABLE
+from tests.jobs.evaluation.judging.chain_runs import server_spec
+from tests.jobs.evaluation.judging.judge_server import Reply, completion, serving
+
+MESSAGES = [{"role": "user", "content": "Is it valid?"}]
+KEY = "sk-very-secret-0123456789"
+
+
+def ask(address: str, num_questions: int = 1, spending: Spending | None = None, **changes: object) -> list[JudgeAnswer]:
+    server = server_spec(address, **{"num_tries": 2} | changes).server
+
+    async def run() -> list[JudgeAnswer]:
+        async with JudgeClient(server, spending or Spending(None, None)) as client:
+            return [await client.ask(MESSAGES, f"job/{number}/0") for number in range(num_questions)]
+
+    return asyncio.run(run())
+
+
+def test_a_finished_answer_comes_back_with_its_tokens(monkeypatch):
+    monkeypatch.delenv(API_KEY_VARIABLE, raising=False)
+    with serving(lambda _: completion("\\boxed{yes}", total_tokens=33)) as server:
+        [answer] = ask(server.address)
+        [body] = server.bodies
+    assert answer == JudgeAnswer("\\boxed{yes}", "", num_requests=1, num_tokens=33)
+    assert (body["model"], body["temperature"], body["top_p"], body["n"]) == ("judge", 0.6, 0.95, 1)
+    assert body["messages"] == MESSAGES
+    assert "Authorization" not in server.headers[0]
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason", "num_requests"),
+    [
+        (Reply("slow down", 429), "http_429", 2),
+        (Reply("oops", 500), "http_500", 2),
+        (Reply("too long for the model", 400), "http_400", 1),
+        (Reply("", 302, {"Location": "http://169.254.169.254/"}), "http_302", 1),
+        (Reply("<html><body>\\boxed{yes}</body></html>"), "no_completion_json", 2),
+        (Reply('{"choices": [{"message": {"content": "\\\\boxed{y'), "no_completion_json", 2),
+        (Reply("[" * 100_000), "no_completion_json", 2),
+        (Reply({"choices": [{"message": {"content": None}, "finish_reason": "stop"}]}), "no_finished_answer", 1),
+        (Reply({"choices": [{"message": {"content": "\\boxed{yes}"}}]}), "no_finished_answer", 1),
+        (completion("\\boxed{yes}", finish="length"), "answer_cut_off", 1),
+        (Reply(completion("\\boxed{yes}").content, cut_at=40), "connection: RemoteProtocolError", 2),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_whatever_else_comes_is_no_answer_and_has_a_reason(reply, reason, num_requests):
+    with serving(lambda _: reply) as server:
+        [answer] = ask(server.address)
+    assert (answer.text, answer.reason, answer.num_requests) == ("", reason, num_requests)
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        (Reply(b" " * 1000, piece_bytes=1, pause_seconds=0.05), "timeout"),
+        (Reply(b"x" * (40 << 20), piece_bytes=1 << 18), "answer_too_large"),
+    ],
+    ids=["drip", "large"],
+)
+def test_an_answer_that_trickles_in_or_is_large_is_not_read_to_its_end(reply, reason):
+    with serving(lambda _: reply) as server:
+        [answer] = ask(server.address, timeout_seconds=0.4 if reason == "timeout" else 5.0, num_tries=1)
+    assert answer.reason == reason
+    assert server.num_bytes_sent < len(reply.content)
+
+
+def test_a_second_try_may_succeed_and_its_cost_counts_both():
+    replies = [Reply("", 503, {"Retry-After": "0"}), completion("\\boxed{no}", total_tokens=50)]
+    with serving(lambda _: replies.pop(0)) as server:
+        spending = Spending(None, None)
+        [answer] = ask(server.address, spending=spending)
+    assert (answer.text, answer.num_requests, answer.num_tokens) == ("\\boxed{no}", 2, 50)
+    assert (spending.num_requests, spending.num_tokens) == (2, 50)
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_a_refused_key_or_unknown_model_ends_everything_without_the_key(monkeypatch, status):
+    monkeypatch.setenv(API_KEY_VARIABLE, KEY)
+    with serving(lambda _: Reply(f"bad key {KEY}", status)) as server:
+        monkeypatch.setenv(KEY_ADDRESSES_VARIABLE, f"https://other.example/v1, {server.address}")
+        with pytest.raises(TrainingError, match=str(status)) as refusal:
+            ask(server.address)
+        assert server.headers[0]["Authorization"] == f"Bearer {KEY}"
+    assert KEY not in str(refusal.value)
+
+
+def test_the_same_question_carries_the_same_key_of_its_own():
+    with serving(lambda _: Reply("", 500)) as server:
+        ask(server.address, num_questions=2)
+        keys = [headers["Idempotency-Key"] for headers in server.headers]
+    assert keys == ["job/0/0", "job/0/0", "job/1/0", "job/1/0"]
+
+
+def test_the_cap_on_requests_counts_retries():
+    with serving(lambda _: Reply("", 500)) as server:
+        with pytest.raises(SpendCapError):
+            ask(server.address, spending=Spending(1, None))
+        assert len(server.bodies) == 1
+
+
+def test_the_cap_on_tokens_holds_before_a_request_is_made():
+    with serving(lambda _: completion("\\boxed{yes}", total_tokens=900)) as server:
+        spending = Spending(None, 2_000)
+        with pytest.raises(SpendCapError):
+            ask(server.address, num_questions=3, spending=spending, max_tokens=1_000)
+        assert len(server.bodies) == 2
+    assert spending.num_tokens == 1_800
+
+
+def test_a_rate_limit_spreads_requests():
+    with serving(lambda _: completion("\\boxed{yes}")) as server:
+        ask(server.address, num_questions=4, requests_per_minute=120)
+    assert server.started_at[-1] - server.started_at[0] > 0.8  # three gaps of .5, less what the first was late
+
+
+def test_without_a_count_of_tokens_all_that_were_allowed_count():
+    content = json.loads(completion("\\boxed{yes}").content) | {"usage": None}
+    with serving(lambda _: Reply(content)) as server:
+        spending = Spending(None, None)
+        ask(server.address, spending=spending, max_tokens=100)
+    assert spending.num_tokens >= 100

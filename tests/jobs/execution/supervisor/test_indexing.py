@@ -1,0 +1,338 @@
+"""The database's index follows the files, whatever becomes of the database."""
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import create_engine, make_url, update
+
+from db.connections.opening import open_database, reset
+from db.connections.session import Database, DatabaseError
+from db.queries import metrics, runs, trajectories
+from db.rows.chains_of_thought import SavedCase
+from db.rows.trajectories import MarkedTrajectory
+from db.tables import models
+from exgrpo_core import recording
+from exgrpo_core.run_files.event_codec import EventWriter
+from exgrpo_core.run_files.file_recorder import FileRecorder
+from jobs.actions import annotations, run_actions
+from jobs.actions.queueing import queue_job
+from jobs.execution.supervisor import indexing, run_index
+from jobs.execution.supervisor.indexing import Indexer
+from jobs.execution.supervisor.loop import Supervisor, SupervisorSettings
+from jobs.execution.supervisor.open_index import ingest_all, rebuild_index
+from jobs.runs.attempts import write_outcome
+from jobs.runs.control import RunStatus
+from jobs.runs.directory import RunDirectory
+from jobs.runs.journal import Journal, JournalKind
+from jobs.specs.train import RecordingSpec, TrainSpec
+from tests.db.recorded_runs import record_attempt
+from tests.db.table_contents import contents
+from tests.jobs.execution.supervisor.toy_bench import Bench, toy_spec
+from tests.postgres import running_server
+from tests.step_reports import make_report
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest) -> Iterator[str | None]:
+    if request.param == "sqlite":
+        yield None
+        return
+    with running_server() as url:
+        yield url
+
+
+def record(runs_root: Path, *steps: int, run: RunDirectory | None = None, ends: bool = True) -> RunDirectory:
+    runs_root.mkdir(exist_ok=True)
+    run = run or RunDirectory.create(runs_root, TrainSpec(num_steps=50))
+    attempt = run.claim_attempt()
+    recorder = FileRecorder(run, attempt, RecordingSpec())
+    recorder.status(RunStatus.RUNNING)
+    for step in steps:
+        recorder.step(make_report(step))
+    if ends:
+        recorder.status(RunStatus.FINISHED)
+        write_outcome(run.attempt_path(attempt), RunStatus.FINISHED, "")
+    recorder.close()
+    return run
+
+
+def shown_steps(runs_root: Path, database_url: str | None, run: RunDirectory) -> tuple[str, list[int]]:
+    with closing(open_database(database_url, runs_root)) as database:
+        series = metrics.metric_series(database, run.run_id, ["reward/mean"])["reward/mean"]
+        return runs.get_run(database, run.run_id).status, [point.step for point in series]
+
+
+def test_copied_run_folder_is_taken_in_once(database_url, tmp_path):
+    run = record(tmp_path / "runs", *range(1, 40))
+    for _ in range(3):
+        assert ingest_all(tmp_path / "runs", database_url)
+    assert shown_steps(tmp_path / "runs", database_url, run) == ("finished", list(range(1, 40)))
+
+
+def test_resumed_run_goes_on_where_the_index_ended(database_url, tmp_path):
+    runs_root = tmp_path / "runs"
+    run = record(runs_root, 1, 2, 3)
+    ingest_all(runs_root, database_url)
+    record(runs_root, 3, 4, run=run)
+    ingest_all(runs_root, database_url)
+    assert shown_steps(runs_root, database_url, run) == ("finished", [1, 2, 3, 4])
+
+
+def test_end_of_an_earlier_attempt_is_shown_after_an_indexing_that_was_cut_off(database_url, tmp_path, monkeypatch):
+    runs_root = tmp_path / "runs"
+    run = record(runs_root, 1, 2, ends=False)
+    write_outcome(run.attempt_path(1), RunStatus.LOST, "Gone.")
+    record(runs_root, 3, run=run)
+    with monkeypatch.context() as patch:
+        patch.setattr(run_index.RunIndexing, "_show", raise_unreachable)
+        ingest_all(runs_root, database_url)
+    assert shown_attempts(runs_root, database_url, run) == ["running", "finished"]
+    ingest_all(runs_root, database_url)
+    assert shown_attempts(runs_root, database_url, run) == ["lost", "finished"]
+
+
+def raise_unreachable(*_) -> None:
+    raise DatabaseError("away")
+
+
+def shown_attempts(runs_root: Path, database_url: str | None, run: RunDirectory) -> list[str]:
+    with closing(open_database(database_url, runs_root)) as database:
+        return [row.status for row in runs.list_attempts(database, run.run_id)]
+
+
+def record_lost(runs_root: Path) -> RunDirectory:
+    run = record(runs_root, 1, 2, ends=False)
+    path = run.attempt_path(1)
+    long_ago = path.stat().st_mtime - 3600
+    os.utime(path, (long_ago, long_ago))
+    return run
+
+
+def test_run_of_a_worker_that_is_gone_is_shown_as_lost_with_all_it_recorded(database_url, tmp_path):
+    run = record_lost(tmp_path / "runs")
+    ingest_all(tmp_path / "runs", database_url)
+    assert shown_steps(tmp_path / "runs", database_url, run) == ("lost", [1, 2])
+
+
+def test_runs_that_have_ended_are_read_once(database_url, tmp_path):
+    for make in (record, record_lost):  # an end by the outcome, at its time, and one at a time that nobody knows
+        make(tmp_path)
+    recording.start("recorded", None, tmp_path).finish()
+    ingest_all(tmp_path, database_url)
+    with closing(Indexer(database_url, tmp_path)) as index:
+        index.poll(0.0)
+        assert not index.is_behind
+
+
+@pytest.mark.parametrize("is_next_program", [True, False])
+def test_what_a_run_recorded_after_it_was_opened_again_is_shown(database_url, tmp_path, monkeypatch, is_next_program):
+    monkeypatch.setattr(indexing, "_REST", 0.0)
+    run = recording.start("recorded", None, tmp_path)
+    run.log(1, {"reward/mean": 1.0})
+    run.finish()
+    with closing(Indexer(database_url, tmp_path, list_seconds=0.0)) as index:
+        assert index.catch_up()
+        time.sleep(0.002)  # times of ends are milliseconds
+        run = recording.reopen(run.path)
+        run.log(2, {"reward/mean": 0.5})
+        run.finish()
+        assert ingest_all(tmp_path, database_url) if is_next_program else index.catch_up()
+    assert shown_steps(tmp_path, database_url, RunDirectory(run.path)) == ("finished", [1, 2])
+
+
+def test_a_database_that_another_program_has_made_again_is_not_reset(database_url, tmp_path, monkeypatch):
+    run = record(tmp_path, 1, 2)
+    ingest_all(tmp_path, database_url)
+    with closing(open_database(database_url, tmp_path)) as database:
+        database.write(lambda connection: connection.execute(update(models.ingest_positions).values(position="old")))
+    kept = []
+
+    def reset_second(database: Database, **options: bool) -> None:
+        monkeypatch.undo()
+        ingest_all(tmp_path, database_url)
+        reset(database, **options)
+        kept.append(runs.get_run(database, run.run_id))
+
+    monkeypatch.setattr(indexing, "reset", reset_second)
+    ingest_all(tmp_path, database_url)
+    assert [row and row.run_id for row in kept] == [run.run_id]
+
+
+def test_a_database_that_another_program_empties_is_read_again(database_url, tmp_path):
+    ended, run = record(tmp_path, 1), record(tmp_path, 1, ends=False)
+    with closing(Indexer(database_url, tmp_path)) as index:
+        assert index.catch_up()
+        with closing(open_database(database_url, tmp_path)) as database:
+            reset(database)
+        record_attempt(run, [2, 3])
+        assert index.catch_up()
+    assert shown_steps(tmp_path, database_url, run)[1] == [1, 2, 3]
+    assert shown_steps(tmp_path, database_url, ended) == ("finished", [1])
+
+
+def test_a_run_that_is_deleted_during_a_poll_and_restored_is_shown(database_url, tmp_path, monkeypatch):
+    runs_root = tmp_path / "runs"
+    run = record(runs_root, 1, 2)
+    apply_journal = indexing.apply_journal
+
+    def delete_before(*options: Any) -> set[str]:
+        monkeypatch.undo()
+        shutil.move(run.path, tmp_path / "aside")
+        Journal(runs_root).append(JournalKind.DELETED, run.run_id)
+        return apply_journal(*options)
+
+    with closing(Indexer(database_url, runs_root)) as index:
+        assert index.catch_up()
+        monkeypatch.setattr(indexing, "apply_journal", delete_before)
+        index.poll()
+        index.poll()
+        shutil.move(tmp_path / "aside", run.path)
+        assert index.catch_up()
+    assert shown_steps(runs_root, database_url, run) == ("finished", [1, 2])
+
+
+def test_tags_and_notes_come_with_runs_that_are_taken_in_late(database_url, tmp_path):
+    runs_root = tmp_path / "runs"
+    run = record(runs_root, 1)
+    run_actions.tag(runs_root, run.run_id, "keep")
+    run_actions.note(runs_root, run.run_id, "a note")
+    shutil.move(run.path, tmp_path / "aside")
+    ingest_all(runs_root, database_url)
+    shutil.move(tmp_path / "aside", run.path)
+    ingest_all(runs_root, database_url)
+    with closing(open_database(database_url, runs_root)) as database:
+        assert runs.get_run(database, run.run_id).tags == ("keep",)
+        assert [text for _, text in runs.list_notes(database, run.run_id)] == ["a note"]
+
+
+def test_what_users_wrote_on_steps_that_were_repeated_stays(database_url, tmp_path):
+    run = record(tmp_path, 1, 2, 3)
+    for trajectory_id in (0, 25):
+        annotations.mark_trajectory(tmp_path, MarkedTrajectory(run.run_id, 1, trajectory_id, "odd", "why"))
+        annotations.set_verdict(tmp_path, run.run_id, 1, trajectory_id, False)
+    annotations.mark_case(tmp_path, "kept", SavedCase(run.run_id, 1, 24, 25))
+    ingest_all(tmp_path, database_url)
+    with closing(open_database(database_url, tmp_path)) as database:
+        assert {row.step for row in trajectories.marked_trajectories(database, "odd")} == {1, 3}
+    record_attempt(run, [3, 4], end=RunStatus.FINISHED, seed=1)
+    write_outcome(run.attempt_path(2), RunStatus.FINISHED, "")
+    ingest_all(tmp_path, database_url)
+    with closing(open_database(database_url, tmp_path)) as database:
+        shown = trajectories.marked_trajectories(database, "odd")
+        found = contents(database)
+    assert {(row.step, row.marked.comment) for row in shown} == {(1, "why"), (None, "why")}
+    assert [row.text for row in shown if row.step is None] == [trajectories.IN_FILES_ONLY]
+    assert [len(found[name]) for name in ("verdict_overrides", "saved_cases")] == [2, 1]
+    rebuild_index(tmp_path, database_url)
+    with closing(open_database(database_url, tmp_path)) as database:
+        assert contents(database) == found
+
+
+def test_runs_go_on_while_the_database_is_away_and_are_shown_when_it_is_back(bench: Bench, monkeypatch, caplog):
+    monkeypatch.setattr(indexing, "RETRY_SECONDS", 0.2)
+    path = bench.runs_root / "workbench" / "workbench.db"
+    run_id = bench.submit(toy_spec(100))
+    bench.start()
+    bench.look_until(run_id, RunStatus.RUNNING)
+    bench.poll()
+    for file in path.parent.glob("workbench.db*"):
+        file.unlink()
+    path.mkdir()
+    bench.index.close()
+    bench.look_until(run_id, RunStatus.FINISHED)
+    assert any("database is behind" in record.getMessage() for record in caplog.records)
+    bench.supervisor.close()
+    bench.supervisor = None
+    ingest_all(bench.runs_root, None)
+    assert shown_steps(bench.runs_root, None, bench.run_of(run_id)) == ("finished", list(range(1, 101)))
+
+
+def test_heartbeat_says_how_many_runs_are_still_to_read(tmp_path):
+    runs_root = tmp_path / "runs"
+    for _ in range(2):
+        record(runs_root, 1, 2)
+    queue_job(runs_root, TrainSpec(num_steps=50))
+    settings = SupervisorSettings(max_running=0)
+    with closing(Indexer(None, runs_root)) as index, closing(Supervisor(runs_root, settings=settings)) as supervisor:
+
+        def num_unread(budget_seconds: float) -> int:
+            index.poll(budget_seconds)
+            supervisor.poll(index.num_unread)
+            return json.loads((runs_root / "workbench" / "supervisor.json").read_text(encoding="utf-8"))["num_unread"]
+
+        assert [num_unread(0.0), num_unread(60.0)] == [2, 0]
+
+
+@pytest.mark.postgres
+def test_connections_that_the_server_cuts_are_made_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(indexing, "RETRY_SECONDS", 0.0)
+    runs_root = tmp_path / "runs"
+    with running_server() as url:
+        run = record(runs_root, 1, 2)
+        index = Indexer(url, runs_root)
+        index.poll(0.0)
+        engine = create_engine(make_url(url).set(drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection:
+            connection.exec_driver_sql(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+            )
+        engine.dispose()
+        assert index.is_behind
+        while index.is_behind:
+            index.poll()
+        index.close()
+        assert shown_steps(runs_root, url, run) == ("finished", [1, 2])
+
+
+def test_a_run_whose_data_the_database_refuses_holds_up_no_later_run(database_url, tmp_path, caplog):
+    runs_root = tmp_path / "runs"
+    runs_root.mkdir()
+    broken = RunDirectory.create(runs_root, TrainSpec(), run_id="a-broken")
+    writer = EventWriter(broken.attempt_path(broken.claim_attempt()), 1)
+    writer.append("checkpoint", {"step": 2**70, "path": "checkpoints/step"})
+    writer.close()
+    whole = record(runs_root, 1, 2, run=RunDirectory.create(runs_root, TrainSpec(), run_id="b-whole"))
+    assert ingest_all(runs_root, database_url)
+    assert shown_steps(runs_root, database_url, whole) == ("finished", [1, 2])
+    assert f"{broken.run_id} is not shown completely" in caplog.text
+    with closing(open_database(database_url, runs_root)) as database:
+        row = runs.get_run(database, broken.run_id)
+        assert (row.health, row.faults) == (("not_shown",), ())
+        assert "exgrpo db rebuild" in row.not_shown
+        assert broken.run_id not in runs.list_ends(database)
+
+
+def test_user_that_may_only_read_sees_all_and_marks_no_run_as_damaged(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(indexing, "RETRY_SECONDS", 0.0)
+    runs_root = tmp_path / "runs"
+    run = record(runs_root, 1, 2)
+    with running_server() as url:
+        ingest_all(runs_root, url)
+        engine = create_engine(make_url(url).set(drivername="postgresql+psycopg"))
+        with engine.begin() as connection:
+            connection.exec_driver_sql("CREATE ROLE reader LOGIN")
+            connection.exec_driver_sql("GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader")
+        engine.dispose()
+        reader = make_url(url).set(username="reader").render_as_string()
+        record(runs_root, 3, run=run)
+        for _ in range(2):
+            index = Indexer(reader, runs_root)
+            index.poll()
+            index.poll()
+            assert not index.is_reachable
+            index.close()
+        assert shown_steps(runs_root, reader, run) == ("finished", [1, 2])
+        assert len([record for record in caplog.records if record.name == indexing.__name__]) == 2
+        ingest_all(runs_root, url)
+        assert shown_steps(runs_root, reader, run) == ("finished", [1, 2, 3])
+        with closing(open_database(url, runs_root)) as database:
+            assert runs.get_run(database, run.run_id).health == ()

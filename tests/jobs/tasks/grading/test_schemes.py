@@ -1,0 +1,128 @@
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from bench.grading import verify_alone
+from jobs.tasks.grading import answer_grader
+from jobs.tasks.grading.answer_grader import GRADING_RULES, AnswerGrader, GradeItem, Scheme, grader_version
+from jobs.tasks.grading.reward_function import Grade
+from tests.jobs.tasks.grading.test_equality import DIFFERENT, SAME
+
+pytestmark = pytest.mark.slow
+
+C, W, U = Grade.CORRECT, Grade.WRONG, Grade.UNPARSED
+# Gold answer, response, and what the schemes `paper` and `training` say.
+MATH = [
+    ("42", r"\boxed{42}", (C, C)), ("42", r"\boxed{6*7}", (C, C)), ("42", r"\boxed{6 - 1}", (W, W)),
+    ("1024", r"\boxed{2^{10}}", (C, C)), ("120", r"\boxed{5!}", (C, C)), ("6", r"\boxed{\binom{4}{2}}", (C, C)),
+    ("1/2", r"\boxed{\left(\frac12\right)}", (C, C)), ("1", r"\boxed{\frac3{3}}", (C, C)),
+    ("-1/2", r"\boxed{\frac{1}{-2}}", (C, C)), ("5", r"\boxed{(5)}", (C, C)), ("5", r"\boxed{{5}}", (C, C)),
+    ("5", r"\boxed{--5}", (C, C)), ("16386.20", r"\boxed{\$16,\!386.20}", (C, C)), ("1000", r"\boxed{1 000}", (C, C)),
+    ("12", r"\boxed{1\ 2}", (W, W)), ("32349", r"\boxed{32, 349}", (C, W)), ("7/2", r"\boxed{3 1/2}", (C, W)),
+    ("31/2", r"\boxed{3 1/2}", (C, W)), ("5", r"\boxed{5K}", (W, W)), ("5000", r"\boxed{5K}", (W, W)),
+    ("5", r"\boxed{5\text{ million}}", (C, C)), ("5000000", r"\boxed{5\text{ million}}", (W, W)),
+    ("5 m", r"\boxed{5 km}", (C, C)), (r"5\text{ m}", r"\boxed{500\text{ cm}}", (W, W)),
+    (r"10\text{ m/s}", r"\boxed{36\text{ km/h}}", (W, W)), (r"15\text{ cm}^2", r"\boxed{15\text{ cm}}", (C, C)),
+    ("5 m", r"\boxed{5}", (C, C)), (r"5\text{ yuan}", r"\boxed{5\text{ apples}}", (C, C)),
+    ("5m", r"\boxed{5}", (C, C)), ("5m", r"\boxed{5 m}", (C, C)), ("0.5", r"\boxed{0.5\%}", (C, W)),
+    ("0.5", r"\boxed{50\%}", (C, C)), (r"50\%", r"\boxed{0.5}", (C, C)), (r"50\%", r"\boxed{50}", (C, C)),
+    ("1010_2", r"\boxed{1010_3}", (C, C)), ("1010_2", r"\boxed{1010}", (C, C)), ("204_5", r"\boxed{54}", (W, W)),
+    ("(1,2)", r"\boxed{\{1,2\}}", (C, C)), (r"\{1,2\}", r"\boxed{(1,2)}", (C, C)),
+    (r"\{1,2\}", r"\boxed{2,1}", (C, C)), ("(1,2)", r"\boxed{1,2}", (C, C)), ("(1,2)", r"\boxed{2,1}", (W, W)),
+    ("5", r"\boxed{5 \text{ is wrong}}", (C, C)), ("5", r"\boxed{\neq 5}", (C, C)),
+    ("42", r"first \boxed{41}, no: \boxed{42}", (C, C)), ("42", "draft \\boxed{41}\n\nso it is \\boxed{42}", (C, C)),
+    ("42", r"twice \boxed{42} and \boxed{42}", (C, C)), ("42", r"\boxed{42} and then \boxed{43", (U, C)),
+    ("42", "the answer is 42", (U, U)), ("8.7e8", r"\boxed{8.7\times10^{8}}", (W, C)),
+    ("8.7e8", r"\boxed{8.7 \cdot 10^8 \text{ m/s}}", (W, C)), ("8.7e8", r"\boxed{870000000}", (C, C)),
+    ("8.7e8", r"\boxed{8.8\times10^{8}}", (W, W)), ("2.5e-3", r"\boxed{0.0025}", (C, C)),
+    ("5", r"\boxed{5\text{ cm}}", (C, C)), ("50", r"\boxed{50\%}", (C, C)), ("7/2", r"\boxed{3\frac{1}{2}}", (C, C)),
+    ("1024", r"\boxed{1,024}", (C, C)), (r"\frac{\pi}{3}", r"\boxed{\pi/3}", (C, C)), ("5", r"\boxed{x=5}", (C, C)),
+    ("(3,4)", r"\boxed{(4,3)}", (W, W)),
+]  # fmt: skip
+CHOICES = [
+    ("C", r"\boxed{C}", (C, C)), ("C", r"\boxed{(C)}", (C, C)), ("C", r"\boxed{C.}", (W, C)),
+    ("C", r"\boxed{\text{C}}", (C, C)), ("C", r"\boxed{ANSWER: C}", (W, U)), ("C", "so\nANSWER: C", (U, U)),
+    ("C", "**Answer: C**", (U, U)), ("C", "**ANSWER: C**", (U, U)), ("C", r"\boxed{3}", (W, W)),
+    ("3", r"\boxed{C}", (W, W)), ("C", "\\boxed{B}\nANSWER: C", (W, W)), ("C", "the answer is C", (U, U)),
+    ("C", "ANSWER: C or D", (U, U)), ("C", r"\boxed{Carbon}", (W, U)),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def grader():
+    with AnswerGrader(seconds_per_answer=60.0) as shared:
+        yield shared
+
+
+@pytest.mark.parametrize(("kind", "cases"), [("math", MATH), ("choice", CHOICES)])
+def test_written_rules_decide_the_same_answer_in_both_ways(grader, kind, cases):
+    outcomes = grader.grade_side_by_side([GradeItem(gold, response, kind) for gold, response, _ in cases])
+    found = [
+        (gold, response, (outcome.paper, outcome.training))
+        for (gold, response, _), outcome in zip(cases, outcomes, strict=True)
+    ]
+    assert found == cases
+
+
+@pytest.mark.parametrize("scheme", list(Scheme))
+def test_overlong_answer_is_unparsed_by_every_scheme(grader, scheme):
+    assert grader.grade([GradeItem("5", rf"\boxed{{{'5' * 5000}}}", "math")], scheme) == [U]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "__import__('os').system('touch EXECUTED')",
+        "eval(compile('open(\"EXECUTED\",\"w\")','','exec'))",
+        "a.__class__.__mro__[1].__subclasses__()",
+        r"\input{/etc/passwd}",
+    ],
+)
+def test_no_scheme_runs_an_answer(tmp_path, monkeypatch, answer):
+    monkeypatch.chdir(tmp_path)
+    with AnswerGrader() as here:
+        (own,) = here.grade_side_by_side([GradeItem("x + 1", rf"\boxed{{{answer}}}", "math")])
+    assert not any(tmp_path.iterdir())
+    assert C not in (own.paper, own.training)
+
+
+OUTCOMES = {3: "7eba5c8661091e47"}
+# Math-Verify's own tests, as far as they compare one gold answer with the content of one box.
+SUITE = json.loads((Path(__file__).parent / "math_verify_cases.json").read_text(encoding="utf-8"))["cases"]
+
+
+@pytest.mark.slow
+def test_training_agrees_with_math_verifys_tests_as_often_as_math_verify_alone(grader):
+    items = [GradeItem(gold, rf"\boxed{{{answer}}}", "math") for gold, answer, _ in SUITE]
+    expected = [is_equal for _, _, is_equal in SUITE]
+    by_training = [outcome is C for outcome in grader.grade(items)]
+    alone = [verify_alone((item.gold, item.response), max_seconds=None) for item in items]
+    num_training, num_alone = (sum(map(bool.__eq__, said, expected)) for said in (by_training, alone))
+    assert len(items) == 179
+    assert num_training >= num_alone >= 173
+
+
+def test_changed_outcomes_raise_the_version_of_the_rules(grader):
+    """On the cases above, those of Math-Verify's own tests and those that it gets wrong."""
+    items = [GradeItem(gold, rf"\boxed{{{answer}}}", "math") for gold, answer, _ in SUITE]
+    items += [GradeItem(gold, text, "math") for gold, text, _ in MATH]
+    items += [GradeItem(gold, text, "choice") for gold, text, _ in CHOICES]
+    items += [GradeItem(gold, rf"\boxed{{{answer}}}", "math") for gold, answer in DIFFERENT + SAME]
+    found = [[item.paper, item.training] for item in grader.grade_side_by_side(items)]
+    digest = hashlib.sha256(json.dumps(found).encode()).hexdigest()[:16]
+    assert OUTCOMES.get(GRADING_RULES) == digest, "raise GRADING_RULES in jobs/tasks/grading/answer_grader.py"
+
+
+def test_the_version_says_which_rules_and_libraries_decided(monkeypatch):
+    def fresh():
+        grader_version.cache_clear()
+        return grader_version()
+
+    before = fresh()
+    assert before.startswith(f"{GRADING_RULES}-")
+    with monkeypatch.context() as other:
+        other.setattr(answer_grader, "version", lambda _library: "0")
+        assert fresh() != before
+    assert fresh() == before

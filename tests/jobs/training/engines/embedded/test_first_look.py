@@ -1,0 +1,57 @@
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, FalconMambaConfig, Mamba2Config, MambaConfig, RwkvConfig
+
+from exgrpo_core.errors import EngineError
+from jobs.training.engines.embedded.first_look import look_at, open_model
+from jobs.training.engines.embedded.model import wrap_model
+from tests.jobs.training.engines.tiny_models import END, VOCABULARY_SIZE, build_model, build_policy, tiny_tokenizer
+
+pytestmark = pytest.mark.slow
+
+SIZES = {"vocab_size": VOCABULARY_SIZE, "hidden_size": 32, "num_hidden_layers": 2, "eos_token_id": END}
+
+
+def tiny(config):
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(config)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.mul_(4.0 if weight.ndim > 1 else 1.0)
+    return wrap_model(model, tiny_tokenizer(), torch.device("cpu"))
+
+
+@pytest.mark.parametrize("name", ["qwen2_tied", "llama", "gpt2"])
+def test_a_model_that_generates_what_it_scores_passes(name):
+    assert look_at(build_policy(name)) < 1e-4
+
+
+@pytest.mark.parametrize(
+    "config", [MambaConfig(**SIZES), FalconMambaConfig(**SIZES), RwkvConfig(**SIZES)], ids=lambda item: item.model_type
+)
+def test_a_model_that_generates_without_memory_is_refused_by_type_and_gap(config):
+    with pytest.raises(EngineError, match=rf"a {config.model_type} model .*mean gap \d"):
+        look_at(tiny(config))
+
+
+def test_a_model_that_cannot_generate_is_refused_in_a_sentence():
+    config = Mamba2Config(**SIZES, num_heads=8, head_dim=8, n_groups=2)
+    with pytest.raises(EngineError, match=r"mamba2 model"):
+        look_at(tiny(config))
+
+
+def test_weights_that_are_no_numbers_are_refused_by_name(tmp_path):
+    model = build_model("qwen2_tied")
+    with torch.no_grad():
+        model.model.layers[1].mlp.up_proj.weight[0, 0] = torch.nan
+    model.save_pretrained(tmp_path)
+    tiny_tokenizer().save_pretrained(tmp_path)
+    with pytest.raises(EngineError, match=r"layers\.1\.mlp\.up_proj"):
+        open_model(str(tmp_path), "cpu")
+
+
+def test_a_configuration_that_cannot_be_saved_is_refused_before_the_start():
+    policy = build_policy("llama")
+    policy.model.config.note = {object()}
+    with pytest.raises(EngineError, match="could not be saved"):
+        look_at(policy)

@@ -1,0 +1,136 @@
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from peft import PeftModel
+from safetensors.torch import load_file, save_file
+
+from exgrpo_core.algorithm import exgrpo_step
+from exgrpo_core.errors import EngineError
+from exgrpo_core.state import ExGRPOState
+from jobs.training.engines.embedded.backend import PaddedBackend
+from jobs.training.engines.embedded.model import frozen_reference, load_policy, score_sequences
+from jobs.training.engines.embedded.packing import TokenSequence
+from jobs.training.engines.embedded.sampling import Scoring
+from tests.jobs.training.engines.embedded.engines import LORA, make_engine, make_questions
+from tests.jobs.training.engines.tiny_models import build_model, build_policy, tiny_tokenizer
+
+pytestmark = pytest.mark.slow
+
+ADAPTED = ["llama+lora", "qwen2_tied+lora", "qwen3+lora"]
+SEQUENCES = [
+    TokenSequence(question.prompt_ids, np.array([5, 9, 2, 30, 1], dtype=np.int32)) for question in make_questions(4)
+]
+
+
+def log_probs(policy):
+    return np.concatenate(score_sequences(policy, SEQUENCES, 1.0).log_probs)
+
+
+def train(engine, folder, num_steps=2):
+    state = ExGRPOState.create(folder, make_questions(), engine._config)
+    return [exgrpo_step(state, engine, engine._config).metrics for _ in range(num_steps)]
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("base")
+    build_model("llama").save_pretrained(folder)
+    tiny_tokenizer().save_pretrained(folder)
+    return folder
+
+
+def test_training_changes_the_adapters_alone_and_the_seed_decides_them(tmp_path):
+    engines = [make_engine("llama+lora", seed=seed) for seed in (3, 3, 4)]
+    before = {name: value.clone() for name, value in engines[0].policy.model.named_parameters()}
+    for number, engine in enumerate(engines):
+        train(engine, tmp_path / str(number))
+    after = dict(engines[0].policy.model.named_parameters())
+    changed = {name for name, value in before.items() if not torch.equal(value, after[name])}
+    assert changed == {name for name in before if "lora_" in name}
+    assert len(changed) == 2 * len(LORA.target_modules) * 3
+    first, same, other = (log_probs(engine.policy) for engine in engines)
+    np.testing.assert_array_equal(first, same)
+    assert not np.array_equal(first, other)
+
+
+@pytest.mark.parametrize("architecture", ADAPTED)
+def test_scores_and_gradients_are_those_of_pefts_own_forward(architecture, tmp_path):
+    engine = make_engine(architecture)
+    train(engine, tmp_path)
+    policy = engine.policy
+    gradients = []
+    scores = []
+    for backend in (policy.backend, PaddedBackend(policy.model, torch.float32)):
+        policy.model.zero_grad()
+        scored = backend.score(SEQUENCES, Scoring(1.0)).log_probs
+        scored.sum().backward()
+        scores.append(scored.detach())
+        gradients.append([value.grad.clone() for value in policy.model.parameters() if value.requires_grad])
+    torch.testing.assert_close(*scores, atol=1e-4, rtol=1e-4)
+    assert not np.allclose(scores[0], log_probs(build_policy(architecture.removesuffix("+lora"))), atol=1e-3)
+    for mine, pefts in zip(*gradients, strict=True):
+        torch.testing.assert_close(mine, pefts, atol=1e-3, rtol=1e-3)
+
+
+def test_rollouts_follow_the_adapters_after_an_update(tmp_path):
+    """Behavior log-probs are of merged copies of the weights: stale ones would leave a gap."""
+    metrics = train(make_engine("llama+lora"), tmp_path, num_steps=3)
+    assert all(step["generator/log_prob_gap_max"] < 1e-4 for step in metrics)
+
+
+def test_kl_penalty_is_against_the_weights_without_adapters(tmp_path):
+    engine = make_engine("llama+lora", kl_coefficient=0.1)
+    first, *_, last = [step["loss/kl"] for step in train(engine, tmp_path / "run", num_steps=3)]
+    assert 0.0 <= first < last
+    engine.save(tmp_path / "saved")
+    resumed = make_engine("llama+lora", kl_coefficient=0.1)
+    resumed.restore(tmp_path / "saved")
+    reference = log_probs(frozen_reference(resumed.policy))
+    np.testing.assert_array_equal(reference, log_probs(build_policy("llama")))
+    assert not np.allclose(reference, log_probs(resumed.policy), atol=1e-3)
+
+
+def test_checkpoint_holds_adapters_only_and_loads_merged(base, tmp_path):
+    engine = make_engine("llama+lora")
+    train(engine, tmp_path / "run")
+    engine.policy.model.peft_config["default"].base_model_name_or_path = str(base)
+    engine.save(tmp_path / "saved")
+    weights = load_file(tmp_path / "saved" / "adapter_model.safetensors")
+    assert {name.rpartition(".lora_")[1] for name in weights} == {".lora_"}
+    assert not (tmp_path / "saved" / "model.safetensors").exists()
+    loaded = load_policy(str(tmp_path / "saved"), torch.device("cpu"))
+    assert type(loaded.model).__name__ == "LlamaForCausalLM"
+    assert not [name for name, _ in loaded.model.named_parameters() if "lora" in name]
+    np.testing.assert_allclose(log_probs(loaded), log_probs(engine.policy), atol=1e-5)
+    pefts = PeftModel.from_pretrained(build_model("llama"), tmp_path / "saved")
+    own = {name: value for name, value in pefts.named_parameters() if "lora_" in name}
+    assert all(torch.equal(weights[name.replace(".default.", ".")], value) for name, value in own.items())
+
+
+@pytest.mark.parametrize(("prefix", "layers"), [("base_model.model.", 2), ("_fsdp_wrapped_module.", 3)])
+def test_adapters_that_peft_would_leave_out_are_refused_by_name(base, tmp_path, prefix, layers):
+    engine = make_engine("llama+lora")
+    engine.policy.model.peft_config["default"].base_model_name_or_path = str(base)
+    engine.save(tmp_path)
+    saved = load_file(tmp_path / "adapter_model.safetensors")
+    kept = {name: value for name, value in saved.items() if any(f"layers.{i}." in name for i in range(layers))}
+    changed = {name.replace("base_model.model.", prefix): value for name, value in kept.items()}
+    save_file(changed, tmp_path / "adapter_model.safetensors")
+    with pytest.raises(EngineError, match=r"layers\.\d\..*lora_A"):
+        load_policy(str(tmp_path), torch.device("cpu"))
+
+
+def test_architecture_without_our_decoder_is_refused():
+    with pytest.raises(EngineError, match=r"model\.lora"):
+        make_engine("gpt2+lora")
+
+
+def test_checkpoint_of_another_rank_is_refused(tmp_path):
+    make_engine("llama+lora").save(tmp_path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tests.jobs.training.engines.embedded.engines.LORA", dataclasses.replace(LORA, rank=2))
+        engine = make_engine("llama+lora")
+    with pytest.raises(EngineError, match=str(tmp_path)):
+        engine.restore(tmp_path)
