@@ -239,7 +239,15 @@ def _make_postgresql_engine(url: URL) -> Engine:
               "keepalives_count": 3}  # fmt: skip
     # A pooler such as PgBouncer gives each transaction another connection, without what was prepared on the last.
     settings = {"client_encoding": "utf8", "prepare_threshold": None, **limits}
-    return create_engine(url, pool_pre_ping=True, json_serializer=dump_json, connect_args=settings)
+    engine = create_engine(url, pool_pre_ping=True, json_serializer=dump_json, connect_args=settings)
+    event.listen(engine, "connect", _prepare_postgresql)
+    return engine
+
+
+def _prepare_postgresql(connection: Any, _record: object) -> None:  # noqa: ANN401 - the driver's
+    # To compile a query takes up to a second, more than any query of a page. PgBouncer refuses it as an option.
+    connection.execute("SET jit = off")
+    connection.commit()
 
 
 def check_encoding(database: Database) -> None:

@@ -167,14 +167,18 @@ def count_facets(database: Database, facets: TrajectoryFacets) -> FacetCounts:
 
 
 def _count_values(connection: Connection, names: list[str], matching: list[_Condition]) -> FacetCounts:
-    """Return the counts of some facets in one scan."""
-    values = [(name, value) for name in names for value in _FACET_VALUES[name]]
+    """Return the counts of some facets in one scan; replayed ones are a join, not a look-up for each trajectory."""
+    values = [(name, value) for name in names if name != "is_replayed" for value in _FACET_VALUES[name]]
     counted = [func.count().filter(_is(name, value)) for name, value in values]
     query = select(func.count(), *counted).select_from(models.trajectories).where(*matching)
     num_all, *found = connection.execute(query).one()
     counts: FacetCounts = {name: {} for name in names}
     for (name, value), count in zip(values, found, strict=True):
         counts[name][value] = count
+    if "is_replayed" in counts:
+        replayed = select(func.count()).select_from(models.trajectories).where(*matching, _FACTS["is_replayed"])
+        num_replayed = connection.scalar(replayed) or 0
+        counts["is_replayed"] = {True: num_replayed, False: num_all - num_replayed}
     return {name: of_one | {None: num_all - sum(of_one.values())} for name, of_one in counts.items()}
 
 

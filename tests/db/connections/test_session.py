@@ -31,6 +31,11 @@ def run_at_once(functions) -> None:
             done.result()
 
 
+def test_postgresql_compiles_no_query(database):
+    with database.read() as connection:
+        assert database.is_sqlite or connection.exec_driver_sql("SHOW jit").scalar() == "off"
+
+
 def test_work_that_fails_leaves_nothing(database):
     def work(connection):
         connection.execute(insert(models.ingest_positions), [position("one")])
