@@ -37,7 +37,7 @@ def test_buttons_of_a_run_are_whole_what_is_asked_is_displayed_at_once_and_a_toa
     page.get_by_role("button", name="Notes").first.click()
     page.get_by_label("New tag").fill("baseline")
     page.get_by_label("New tag").press("Enter")
-    toast = page.get_by_test_id("stToast")
+    toast = page.get_by_test_id("stToast").filter(has_text="Saved")  # that of the click before may still be there
     toast.wait_for()
     page.wait_for_function("toast => toast.getBoundingClientRect().top > innerHeight / 2", arg=toast.element_handle())
 
