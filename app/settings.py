@@ -2,37 +2,21 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
+from jobs.runs.people import Person, Role, identify_by
+
 EVERYONE = "*"
-
-
-class Role(IntEnum):
-    """What a person may do; each role may do what those below it may."""
-
-    VIEWER = 1
-    """Look."""
-    OPERATOR = 2
-    """Start, stop and resume jobs, save drafts, annotate runs and trajectories."""
-    ADMIN = 3
-    """Hide runs from everyone's list, delete and restore them; add, test and remove Ray clusters."""
-
-
-@dataclass(frozen=True, slots=True)
-class Person:
-    """The person of a request; `name` appears in the audit log."""
-
-    name: str
-    role: Role
 
 
 LINK_HOLDER = Person("link user", Role.ADMIN)
 """Without sign-in, anyone with the printed link may do everything."""
-VIEW_HOLDER = Person("link user", Role.VIEWER)
+VIEW_HOLDER = Person(
+    "link user", Role.VIEWER, "These pages only read; `exgrpo up` opens a folder of runs that can be changed."
+)
 """The person of a read-only view."""
 
 
@@ -73,13 +57,19 @@ _settings: list[AppSettings] = []
 
 
 def configure(settings: AppSettings) -> None:
-    """Set the settings of this process."""
+    """Set the settings of this process, which from now on acts for the person of each request."""
     _settings[:] = [settings]
+    identify_by(current_person)
 
 
 def current() -> AppSettings:
     """Return the settings; without a server (a page run by itself) the runs are in ./runs."""
     return _settings[0] if _settings else AppSettings(Path("runs").absolute())
+
+
+def runs_root() -> Path:
+    """Return the folder of the runs that pages show."""
+    return current().runs_root
 
 
 def current_person() -> Person | None:

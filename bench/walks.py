@@ -21,12 +21,15 @@ import streamlit as st
 from streamlit.logger import set_log_level
 from streamlit.testing.v1 import AppTest
 
-from app import requests, settings
+from app import settings
 from app.components.widgets import curves
 from app.queries.runs import metric_series
 from bench.chains_run import open_chains_run
 from bench.made_up_steps import StepMaker, StepSize
 from bench.recording import new_run
+from jobs.actions import run_actions
+from jobs.actions.evaluations import plan_evaluation
+from jobs.actions.queueing import queue_job
 from jobs.cli import runs
 from jobs.execution.supervisor.open_index import ingest_all
 from jobs.specs.train import load_preset
@@ -70,12 +73,16 @@ def walks_of_pages(root: Path) -> Iterator[tuple[str, Walk]]:
     """Yield the walks that begin or end at a page, each done twice: what the first remembers is no part of it."""
     settings.configure(settings.AppSettings(root))
     spec = load_preset("chains-on-policy").model_copy(update={"name": "walks"})
-    run_id = requests.submit(spec)
-    yield "launch", walk(lambda: requests.submit(spec))
+    run_id = queue_job(root, spec)
+    yield "launch", walk(lambda: queue_job(root, spec))
     fields: dict[str, object] = {"benchmarks": [{"name": "math500"}]}
-    requests.evaluate("some/model", fields)
-    yield "evaluation", walk(lambda: requests.evaluate("some/model", fields))
-    yield "stop", walk(lambda: requests.stop(run_id))
+
+    def evaluate() -> None:
+        queue_job(root, plan_evaluation(root, "some/model", fields, "form"))
+
+    evaluate()
+    yield "evaluation", walk(evaluate)
+    yield "stop", walk(lambda: run_actions.stop(root, run_id))
 
     with contextlib.redirect_stdout(io.StringIO()):
         runs.runs(runs_root=root)

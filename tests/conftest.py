@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from jobs.runs import people
 from tests.verl_on_cpu import VARIABLES
 
 for _name, _value in VARIABLES.items():
@@ -55,6 +56,12 @@ def expected_seconds(item: pytest.Item) -> float:
 def own_main_module(monkeypatch: pytest.MonkeyPatch) -> None:
     """Undo that a page tested in this process leaves itself as `__main__`, which spawned processes would then run."""
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+
+
+@pytest.fixture(autouse=True)
+def person_of_the_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For whom a test lets this process act holds for it alone."""
+    monkeypatch.setattr(people, "_who_asks", [*people._who_asks])
 
 
 @pytest.fixture(scope="session")

@@ -3,20 +3,21 @@
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from app import requests
-from app.components.new_run import data_preview, form_state, spec_form, spec_summary, starting_point
+from app.components.new_run import data_preview, form_check, form_state, spec_form, spec_summary, starting_point
 from app.components.new_run.starting_point import StartingPoint
 from app.components.widgets import notice
+from app.settings import runs_root
 from exgrpo_core.errors import UserError
+from jobs.actions import branching, queueing
 from jobs.specs.train import TrainSpec
 
 
 def _launch(spec: TrainSpec, start: StartingPoint, refused: DeltaGenerator) -> None:
     try:
         if start.branched is None:
-            run_id = requests.submit(spec, parent_run_id=start.parent)
+            run_id = queueing.queue_job(runs_root(), spec, parent_run_id=start.parent)
         else:
-            run_id = requests.branch(*start.branched, spec)
+            run_id = branching.branch(runs_root(), *start.branched, spec)
     except UserError as error:
         with refused:
             notice.show("error", "Could not launch", str(error))
@@ -34,7 +35,7 @@ form, summary = st.columns([5, 3], gap="large")
 with form:
     start = starting_point.choose()
     state = form_state.open_form(start.values, start.key)
-    checked = spec_summary.check(state.content, spec_form.text_mistake(), start.branched)
+    checked = form_check.check(state.content, spec_form.text_mistake(), start.branched)
     unmended = start.unmended(state.content)
     marked = [*checked.mistakes, *unmended]
     where = spec_form.show_where(state, marked)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import streamlit as st
 
-from app import requests, settings
+from app import settings
 from app.components.new_run import open_rollouts
 from app.components.runs import list_actions, run_controls, run_groups, run_table
 from app.components.system import system_view
@@ -15,6 +15,7 @@ from app.queries.runs import RUNS_PAGE_SIZE, list_runs
 from db.queries import runs
 from db.queries.run_filter import RunFilter, RunOrder
 from db.rows.runs import LIVE_STATES, RunRow
+from jobs.actions import run_bin
 
 REFRESH_SECONDS = 2
 CHECK_SECONDS = 5
@@ -112,7 +113,7 @@ def _list(was_live: bool) -> None:
         return
     order = run_table.order_of_address(columns)
     num_pages = run_groups.MAX_RUNS // RUNS_PAGE_SIZE if group else _pages().get(where, 1)
-    deleted = requests.list_deleted()
+    deleted = run_bin.list_deleted(settings.runs_root())
     rows = [row for row in list_runs(where, num_pages, order) if row.run_id not in deleted]
     if not rows:
         notice.show_empty("filter_alt_off", "No run matches", "Clear the search or choose another state.")

@@ -4,12 +4,13 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from app import address, requests, settings
+from app import address, settings
 from app.components.studies import study_matrix, study_results
 from app.components.widgets import address_choice, notice, run_choice
 from app.formats import counted, with_code
 from app.queries.benchmarks import read_study_results, study_runs
 from exgrpo_core.errors import UserError
+from jobs.actions.studies import sweeps
 from jobs.actions.studies.definition import Scale, Study, load_study, study_names
 from jobs.actions.studies.matrix import RunKey, wanted_keys
 from jobs.actions.studies.numbers import number_rows
@@ -40,7 +41,9 @@ def _sweep_form() -> None:
 def _keep() -> None:
     # Arguments of the button would lack what was typed right before the click.
     try:
-        kept = requests.keep_sweep(st.session_state["sweep-name"].strip(), st.session_state["sweep-text"])
+        kept = sweeps.keep_text(
+            settings.runs_root(), st.session_state["sweep-name"].strip(), st.session_state["sweep-text"]
+        )
     except UserError as error:
         st.session_state[_REFUSAL] = str(error)
         return

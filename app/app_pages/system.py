@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from app import requests
+from app import settings
 from app.components.system import system_view
 from app.components.widgets import address_choice, data_table, figures, grid, page_frame, ray_cluster, run_state
 from app.formats import ago, byte_size, counted, duration, escape_control_characters, exact
@@ -13,14 +13,15 @@ from app.queries.answers import ask
 from app.queries.runs import (
     SUPERVISOR_LOST_SECONDS,
     current_runs_root,
-    supervisor_heartbeat,
 )
 from db.queries import runs
 from db.queries.run_filter import RunFilter
 from db.queries.runs import database_facts
 from db.rows.runs import LIVE_STATES
 from jobs.machine.hardware import list_gpus
-from jobs.machine.machine_report import Finding, package_versions
+from jobs.machine.machine_report import Finding, examine_machine, package_versions
+from jobs.runs.journal import Journal
+from jobs.runs.supervisor_file import newest_heartbeat
 
 REFRESH_SECONDS = 5
 CHECK_SECONDS = 600
@@ -28,7 +29,7 @@ VIEWS = ["Overview", "Machine", "Ray clusters", "Audit log"]
 
 
 def _overview() -> None:
-    heartbeat = supervisor_heartbeat()
+    heartbeat = newest_heartbeat(settings.runs_root())
     age = None if heartbeat is None else heartbeat.age_seconds
     is_alive = age is not None and age <= SUPERVISOR_LOST_SECONDS
     facts = ask(database_facts)
@@ -76,7 +77,7 @@ def _queue() -> None:
 
 @st.cache_data(ttl=CHECK_SECONDS, show_spinner="Checking this machine and its engines")
 def _findings(runs_root: str) -> list[Finding]:  # noqa: ARG001 - part of the cache key
-    return requests.examine_machine()
+    return examine_machine(settings.runs_root(), settings.current().database_url)
 
 
 def _machine() -> None:
@@ -92,7 +93,7 @@ def _machine() -> None:
 
 def _audit_log() -> None:
     names = {run.run_id: run.name for run in ask(runs.list_run_names, RunFilter(is_archived=None), limit=None)}
-    system_view.show_log(requests.journal_entries(), names)
+    system_view.show_log(Journal(settings.runs_root()).entries(), names)
 
 
 with st.container(horizontal=True, vertical_alignment="center"):

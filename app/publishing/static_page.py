@@ -11,7 +11,7 @@ import numpy as np
 import plotly.graph_objects as go
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from app import requests, theme
+from app import theme
 from app.components.replay_buffer import buffer_over_steps
 from app.components.trajectories import conversation_view, lineage_view, token_heatmap
 from app.components.widgets import chart, curves, figures, shown_text
@@ -19,12 +19,14 @@ from app.components.widgets.curve_view import WHOLE
 from app.components.widgets.spec_text import as_yaml
 from app.formats import counted, escape_control_characters, exact, known, share
 from app.queries.answers import ask_outside_pages as ask
+from app.settings import runs_root
 from db.queries import benchmarks, buffer, lineage, metrics, runs, trajectories
 from db.queries.trajectory_list import list_snippets
 from db.rows.runs import BucketRow, RunRow, TrajectoryRow, UnknownRunError
 from db.rows.spec_fields import UNKNOWN, algorithm_settings, benchmark_titles, may_replay
 from db.rows.trajectories import TrajectoryFacets
 from exgrpo_core.durable_files import write_whole
+from jobs.actions.token_texts import token_data
 
 MAX_POINTS = 300
 MAX_FRAMES = 60
@@ -223,7 +225,7 @@ def _tokens(run_id: str, row: TrajectoryRow) -> str:
         messages = ask(trajectories.messages_of, run_id, row.trajectory_id)
         return conversation_view.html(conversation_view.first_messages(messages))
     file = ask(trajectories.find_trajectory_file, run_id, row.trajectory_id)
-    recorded = requests.token_data(run_id, file, row.trajectory_id, replayed_in=None) if file else None
+    recorded = token_data(runs_root(), run_id, file, row.trajectory_id, replayed_in=None) if file else None
     values = token_heatmap.from_recorded(recorded)
     if values is None or not values.entropies:
         return shown_text.html([shown_text.Part(shown_text.beginning(row.text))])

@@ -5,14 +5,12 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 
 import streamlit as st
 
 from app import settings
-from app.formats import as_utc
 from app.queries.answers import UnavailableError, ask, ask_outside_pages, ask_pages
 from db.queries import judging, metrics, runs, selections, trajectory_list
 from db.queries.all_draws import AllDraws, all_draws
@@ -21,7 +19,7 @@ from db.rows.judging import JudgeRow
 from db.rows.replays import WrongChoiceRow
 from db.rows.runs import MetricPoint, RunRow
 from db.rows.trajectories import SnippetRow, TrajectoryFacets, TrajectoryOrder
-from exgrpo_core.bounded_json import open_plain, read_json
+from exgrpo_core.bounded_json import open_plain
 from exgrpo_core.errors import InputError
 
 RUNS_PAGE_SIZE = 100
@@ -244,32 +242,4 @@ def _run_file(run_id: str, name: str) -> Path | None:
         is_inside = path.parent == folder if here.is_view else path.parent.parent == root
         return path if is_inside and path.is_file() else None
     except (OSError, ValueError):
-        return None
-
-
-@dataclass(frozen=True, slots=True)
-class SupervisorHeartbeat:
-    """The newest heartbeat of a supervisor; `since` is its start, None if the file lacks it."""
-
-    pid: int
-    at: datetime
-    since: datetime | None
-    num_unread: int
-    """Ended runs that the database lacks part of."""
-
-    @property
-    def age_seconds(self) -> float:
-        """Seconds since it was written."""
-        return (datetime.now(UTC) - as_utc(self.at)).total_seconds()
-
-
-def supervisor_heartbeat() -> SupervisorHeartbeat | None:
-    """Return the newest heartbeat of a supervisor, or None if none ever ran here."""
-    path = settings.current().runs_root / "workbench" / "supervisor.json"
-    try:
-        record = read_json(path)
-        since = datetime.fromisoformat(record["since"]) if "since" in record else None
-        at, num_unread = datetime.fromisoformat(record["at"]), int(record["num_unread"])
-        return SupervisorHeartbeat(int(record["pid"]), at, since, num_unread)
-    except (OSError, ValueError, KeyError, TypeError, OverflowError):
         return None

@@ -10,16 +10,18 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from app import requests, settings
 from app.components.widgets import data_table
 from app.queries.answers import UnavailableError
 from app.queries.runs import whole_trajectories
+from app.settings import runs_root
 from db.rows.sort_order import SortOrder
 from db.rows.trajectories import SnippetRow, TrajectoryFacets, TrajectorySortKey, extra_names, spread_extra
 from exgrpo_core.errors import UserError
+from jobs.queries import calls
 
 _FILES = {"/download/trajectories.csv": "text/csv", "/download/trajectories.jsonl": "application/x-ndjson"}
 PATHS = frozenset(_FILES)
+_FACETS = {"trajectories": TrajectoryFacets}
 
 
 def routes() -> list[Route]:
@@ -33,7 +35,7 @@ def _stream(request: Request) -> Response:
     values = {"run_id": None, **query}
     values.pop("sort", None)
     try:
-        where = cast("TrajectoryFacets", requests.read_facets(values, None, settings.current().runs_root))
+        where = cast("TrajectoryFacets", calls.call(_FACETS, "trajectories", values, None, runs_root()))
         batches = whole_trajectories(where, SortOrder.read(query.get("sort", ""), TrajectorySortKey))
     except UserError as error:
         return PlainTextResponse(f"{error}\n", 503 if isinstance(error, UnavailableError) else 400)

@@ -16,7 +16,7 @@ import uvicorn
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 
-from app import requests, settings, theme
+from app import settings, theme
 from app.formats import with_code
 from app.queries.answers import UnavailableError
 from app.serving import shell, streamlit_changes
@@ -25,6 +25,7 @@ from app.serving.sign_in import read_sign_in
 from db import DATABASE_URL_VARIABLE
 from exgrpo_core.errors import UserError
 from exgrpo_core.process_setup import keep_private, settle_user
+from jobs.machine.engine_environments import describe_missing_package
 
 LOG = "streamlit.error_util"
 """The log to which Streamlit writes the traceback of a failed page, before it asks what to show."""
@@ -42,7 +43,7 @@ def show_failure(error: Exception) -> bool:
     """
     detail = str(error).strip().splitlines()
     if isinstance(error, ModuleNotFoundError) and error.name:
-        detail = [requests.describe_missing_package(error.name)]
+        detail = [describe_missing_package(error.name)]
     sentence = detail[0] if detail else type(error).__name__
     is_away = isinstance(error, UnavailableError)
     with st.container(border=True, gap="xxsmall"):

@@ -6,11 +6,13 @@ from db.rows.chains_of_thought import SavedCase
 from db.rows.trajectories import MarkedTrajectory
 from jobs.runs.journal import Journal, JournalKind
 from jobs.runs.lookup import CommandError, open_run
+from jobs.runs.people import Role, needs
 
 MAX_NAME_CHARACTERS = 60
 MAX_COMMENT_CHARACTERS = 10_000
 
 
+@needs(Role.OPERATOR)
 def mark_case(runs_root: Path, case_set: str, case: SavedCase, is_kept: bool = True) -> None:
     """Put a case into a named set, or remove it.
 
@@ -29,6 +31,7 @@ def mark_case(runs_root: Path, case_set: str, case: SavedCase, is_kept: bool = T
     )
 
 
+@needs(Role.OPERATOR)
 def mark_trajectory(runs_root: Path, mark: MarkedTrajectory, is_kept: bool = True) -> None:
     """Put a mark with a comment on a trajectory, or remove it.
 
@@ -48,6 +51,7 @@ def mark_trajectory(runs_root: Path, mark: MarkedTrajectory, is_kept: bool = Tru
         Journal(runs_root).append(JournalKind.TRAJECTORY_UNMARKED, run.run_id, **target)
 
 
+@needs(Role.OPERATOR)
 def set_verdict(runs_root: Path, run_id: str, attempt: int, trajectory_id: int, is_valid: bool | None) -> None:
     """Set the user's verdict on a trajectory's chain of thought, which overrides judges; None clears it.
 

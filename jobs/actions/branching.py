@@ -16,6 +16,7 @@ from jobs.actions.run_actions import MAX_PARENT_NAME, clone
 from jobs.runs.checkpoints import Checkpoint, checkpoint_path, find_fault, list_steps
 from jobs.runs.directory import RunDirectory, inside
 from jobs.runs.lookup import CommandError, open_run
+from jobs.runs.people import Role, needs
 from jobs.specs.train import TrainSpec
 
 _SEGMENT_ENDINGS = (".trajectories", ".rows")
@@ -46,6 +47,7 @@ _FREE = frozenset({"name", "num_steps", "tags"})
 """Fields that no check of a machine or model reads."""
 
 
+@needs(Role.VIEWER)
 def branch_spec(runs_root: Path, run_id: str, step: int) -> TrainSpec:
     """Return the specification of a branch at `step` with its parent's settings, named after both.
 
@@ -66,6 +68,7 @@ def branch_changes(runs_root: Path, run_id: str, spec: TrainSpec) -> list[Differ
     return [change for change in changes if change.path not in {"name", "tags"}]
 
 
+@needs(Role.OPERATOR)
 def check_branch(runs_root: Path, run_id: str, step: int, spec: TrainSpec, *, is_quick: bool = False) -> Preflight:
     """Return the branch's specification with every reason against it; a machine is asked where settings changed.
 
@@ -80,6 +83,7 @@ def check_branch(runs_root: Path, run_id: str, step: int, spec: TrainSpec, *, is
     return preflight
 
 
+@needs(Role.OPERATOR)
 def branch(runs_root: Path, run_id: str, step: int, spec: TrainSpec | None = None) -> str:
     """Queue a new run that continues from a checkpoint of another and return its id; both share files by hard links.
 

@@ -16,6 +16,7 @@ from jobs.machine.model_server import AddressRefusedError, key_for
 from jobs.runs.checkpoints import NEWEST, list_steps
 from jobs.runs.directory import RunDirectory
 from jobs.runs.lookup import CommandError, find_checkpoint, find_run_id, open_run
+from jobs.runs.people import Role, needs
 from jobs.runs.recording.event_reader import best_checkpoint
 from jobs.specs.any_job import loop_name
 from jobs.specs.base import ANSWER_ALONE, code_parts
@@ -62,6 +63,7 @@ def _best_step(runs_root: Path, run_text: str) -> str:
     return f"{run.run_id}@{best}"
 
 
+@needs(Role.VIEWER)
 def asked_and_graded(runs_root: Path, target: str) -> tuple[str, DeclaredKind]:
     """Return the template in which `target` (as in `resolve_target`) is asked and how own data are graded, by default.
 
@@ -75,6 +77,7 @@ def asked_and_graded(runs_root: Path, target: str) -> tuple[str, DeclaredKind]:
     return _template_of(run, model.source), run.data.answer_kind
 
 
+@needs(Role.OPERATOR)
 def plan_evaluation(runs_root: Path, target: str, content: Mapping[str, object], origin: str) -> EvalSpec:
     """Return the evaluation of `target` (as in `resolve_target`) with its other fields from `content`.
 

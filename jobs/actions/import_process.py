@@ -12,9 +12,11 @@ from exgrpo_core.durable_files import explain
 from exgrpo_core.errors import UserError
 from exgrpo_core.process_setup import keep_private
 from exgrpo_core.recording.run_attempt import MAX_NAME
+from jobs.actions.preflight.data_preview import DataPreview, preview_rollouts
 from jobs.actions.rollout_import import import_rollouts
 from jobs.runs.launchers.local import WITHHELD_VARIABLES, project_environment
 from jobs.runs.lookup import CommandError
+from jobs.runs.people import Role, needs
 from jobs.runs.rollout_formats.formats import find_only_format
 from jobs.runs.rollout_formats.own_format import load_own_format
 
@@ -30,6 +32,18 @@ def format_file(mapping: str) -> Iterator[Path | None]:
         yield path if mapping.strip() else None
 
 
+@needs(Role.OPERATOR)
+def preview_import(path: str, mapping: str) -> DataPreview:
+    """Return the first rollouts at a path, read by a mapping in YAML if there is one.
+
+    Raises:
+        UserError: There are none, or the mapping is wrong.
+    """
+    with format_file(mapping) as file:
+        return preview_rollouts(Path(path), None if file is None else load_own_format(file))
+
+
+@needs(Role.OPERATOR)
 def import_in_process(runs_root: Path, path: str, mapping: str = "", origin: str = "") -> str:
     """Import rollouts and return the run's id; the run's source is `origin`, by default the path.
 

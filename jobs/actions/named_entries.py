@@ -18,6 +18,7 @@ from jobs.runs.directory import WORKBENCH_FOLDER
 from jobs.runs.journal import Journal, JournalKind
 from jobs.runs.launchers.ray_jobs_api import RayClusterState, read_cluster
 from jobs.runs.lookup import CommandError
+from jobs.runs.people import Role, needs
 from jobs.runs.processes import FileLock
 from jobs.specs.mistakes import checked
 from jobs.specs.presets import read_mapping
@@ -36,6 +37,7 @@ class NamedEntries:
     noun: str
     """What an entry is, in the plural, as messages say it."""
 
+    @needs(Role.VIEWER)
     def list(self, runs_root: Path) -> dict[str, dict[str, str]]:
         """Return the entries by name, sorted; none where the file cannot be read."""
         try:
@@ -43,6 +45,7 @@ class NamedEntries:
         except SpecError:
             return {}
 
+    @needs(Role.VIEWER)
     def find_fault(self, runs_root: Path) -> str:
         """Return in one sentence why the file cannot be read, nothing where it can."""
         try:
@@ -51,6 +54,7 @@ class NamedEntries:
             return str(error)
         return ""
 
+    @needs(Role.OPERATOR)
     def save(self, runs_root: Path, name: str, entry: Mapping[str, str]) -> None:
         """Keep an entry, in place of an older one of its name.
 
@@ -64,6 +68,7 @@ class NamedEntries:
                 raise SpecError(f"{self.noun}: {MAX_ENTRIES} are kept already; delete one first.")
             self._write(runs_root, entries | {name: dict(entry)})
 
+    @needs(Role.OPERATOR)
     def delete(self, runs_root: Path, name: str) -> None:
         """Remove an entry; one that is not there changes nothing.
 
@@ -122,6 +127,7 @@ RAY_CLUSTERS = NamedEntries("clusters.json", "Ray clusters")
 DRAFTS_FOLDER = "drafts"
 
 
+@needs(Role.OPERATOR)
 def save_draft(runs_root: Path, name: str, content: Mapping[str, Any]) -> Path:
     """Write a draft, replacing an older one of its name, and return its file, which `exgrpo train --spec` reads.
 
@@ -138,6 +144,7 @@ def save_draft(runs_root: Path, name: str, content: Mapping[str, Any]) -> Path:
     return path
 
 
+@needs(Role.VIEWER)
 def load_draft(runs_root: Path, name: str) -> dict[str, Any]:
     """Return a draft with every field; missing ones have their defaults.
 
@@ -147,11 +154,13 @@ def load_draft(runs_root: Path, name: str) -> dict[str, Any]:
     return merge_settings(TrainSpec().model_dump(mode="json"), read_mapping(_path(runs_root, name)))
 
 
+@needs(Role.VIEWER)
 def list_drafts(runs_root: Path) -> list[str]:
     """Return the names of all drafts, sorted."""
     return sorted(path.stem for path in (runs_root / WORKBENCH_FOLDER / DRAFTS_FOLDER).glob("*.yaml"))
 
 
+@needs(Role.OPERATOR)
 def delete_draft(runs_root: Path, name: str) -> None:
     """Remove a draft if it exists.
 
@@ -184,11 +193,13 @@ def _path(runs_root: Path, name: str) -> Path:
 _ADDRESS = "address"
 
 
+@needs(Role.VIEWER)
 def list_clusters(runs_root: Path) -> dict[str, str]:
     """Return the addresses of all clusters by name."""
     return {name: entry[_ADDRESS] for name, entry in RAY_CLUSTERS.list(runs_root).items() if entry.get(_ADDRESS)}
 
 
+@needs(Role.ADMIN)
 def save_cluster(runs_root: Path, name: str, address: str) -> None:
     """Keep a cluster, in place of an older one of its name; nothing is sent to it.
 
@@ -200,6 +211,7 @@ def save_cluster(runs_root: Path, name: str, address: str) -> None:
     _record(runs_root, JournalKind.CLUSTER_ADDED, name.strip(), str(spec.address))
 
 
+@needs(Role.ADMIN)
 def delete_cluster(runs_root: Path, name: str) -> None:
     """Forget a cluster; runs that were sent to it keep its address."""
     address = list_clusters(runs_root).get(name)
@@ -208,6 +220,7 @@ def delete_cluster(runs_root: Path, name: str) -> None:
         _record(runs_root, JournalKind.CLUSTER_REMOVED, name, address)
 
 
+@needs(Role.ADMIN)
 def ask_cluster(runs_root: Path, name: str) -> RayClusterState:
     """Ask a cluster what it has and runs.
 

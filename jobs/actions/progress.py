@@ -1,9 +1,13 @@
 """Progress of a job of any kind, by its files, and what a stopping one waits for."""
 
+from pathlib import Path
+
 from jobs.evaluation.recorded_answers import FOLDER
 from jobs.runs.attempts import read_heartbeat, read_plan
 from jobs.runs.control import DEFAULT_GRACE_SECONDS, Phase, expected_stop_seconds, stop_grace
-from jobs.runs.directory import RunDirectory
+from jobs.runs.directory import RunDirectory, RunDirectoryError
+from jobs.runs.people import Role, needs
+from jobs.runs.supervisor_file import read_supervisor
 from jobs.specs.judging import JudgeSpec
 from jobs.specs.train import SpecError, TrainSpec
 
@@ -26,26 +30,31 @@ def count_pieces(run: RunDirectory) -> int | None:
     return read_plan(run.attempt_path(run.newest_attempt()) if is_judge else run.path / FOLDER)
 
 
-def job_progress(run: RunDirectory) -> tuple[int, int] | None:
+@needs(Role.VIEWER)
+def job_progress(runs_root: Path, run_id: str) -> tuple[int, int] | None:
     """Return how many steps, questions or votes are done, and of how many; None while the total is unknown."""
-    attempt = run.newest_attempt()
     try:
+        run = RunDirectory.open(runs_root, run_id)
+        attempt = run.newest_attempt()
         total = count_pieces(run) if attempt else None
-    except SpecError:
+    except (RunDirectoryError, SpecError):
         return None
     heartbeat = read_heartbeat(run.attempt_path(attempt))
     return None if total is None else (heartbeat.step if heartbeat else 0, total)
 
 
-def describe_stop(run: RunDirectory, shortest_seconds: float | None) -> str | None:
-    """Return what a stopping job waits for and how long that may take; None unless a stop of it was requested.
-
-    `shortest_seconds` is the supervisor's shortest grace, None while no supervisor runs.
-    """
+@needs(Role.VIEWER)
+def describe_stop(runs_root: Path, run_id: str) -> str | None:
+    """Return what a stopping job waits for and how long that may take; None unless a stop of it was requested."""
+    try:
+        run = RunDirectory.open(runs_root, run_id)
+    except RunDirectoryError:
+        return None
     heartbeat = read_heartbeat(run.attempt_path(run.newest_attempt())) if run.stop_requested() else None
     if heartbeat is None:
         return None
-    shortest_seconds = DEFAULT_GRACE_SECONDS if shortest_seconds is None else shortest_seconds
+    supervisor = read_supervisor(runs_root)
+    shortest_seconds = supervisor.stop_grace_seconds if supervisor else DEFAULT_GRACE_SECONDS
     grace = stop_grace(heartbeat.phase, heartbeat.phase_seconds, shortest_seconds)
     expected = expected_stop_seconds(heartbeat.phase_seconds)
     recent = f", about {_time_text(expected)} by its recent times" if expected else ""

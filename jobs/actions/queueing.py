@@ -15,6 +15,7 @@ from jobs.runs.checkpoints import start_folder
 from jobs.runs.directory import RunDirectory, RunDirectoryError
 from jobs.runs.journal import Journal, JournalKind
 from jobs.runs.lookup import CommandError
+from jobs.runs.people import Role, needs
 from jobs.specs.any_job import JobSpec
 from jobs.specs.evaluation import EvalSpec
 from jobs.specs.judging import API_KEY_VARIABLE, JudgeSpec
@@ -33,6 +34,7 @@ class NewJob:
     fill: Callable[[RunDirectory], None] | None = None
 
 
+@needs(Role.OPERATOR)
 def queue_job(runs_root: Path, spec: JobSpec, *, parent_run_id: str | None = None) -> str:
     """Check a job of any kind, write its folder, queue it and return its id; `parent_run_id` is what it is copied from.
 

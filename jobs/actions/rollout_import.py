@@ -18,6 +18,7 @@ from exgrpo_core.recording.run_attempt import MAX_NAME
 from jobs.actions.archive import staging_folder
 from jobs.runs.directory import WORKBENCH_FOLDER, RunDirectory
 from jobs.runs.journal import Journal, JournalKind
+from jobs.runs.people import Role, needs
 from jobs.runs.rollout_formats.formats import RolloutFormat, UnknownRolloutsError
 from jobs.runs.rollout_formats.source import BadRows, RolloutSource, SourceChangedError, is_evaluation
 
@@ -175,6 +176,7 @@ def _num_bytes(folder: Path) -> int:
     return sum(file.stat().st_size for file in (folder / "attempts").rglob("rollouts-*.jsonl"))
 
 
+@needs(Role.VIEWER)
 def skipped_rows(runs_root: Path, run_id: str) -> BadRows:
     """Return the rows that could not be read when a run was imported, none of other runs."""
     try:

@@ -3,11 +3,14 @@
 import re
 from pathlib import Path
 
+from exgrpo_core.errors import Mistake
+from jobs.runs.attempts import read_outcome
 from jobs.runs.checkpoints import describe_resume
 from jobs.runs.control import RESUMABLE, RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal, JournalKind, request_resume, waited_for
 from jobs.runs.lookup import CommandError, open_run, run_names
+from jobs.runs.people import Role, needs
 from jobs.runs.recording.event_reader import refusal_of_new_start
 from jobs.runs.state import RunState, is_recorded, read_state
 from jobs.specs.any_job import JobSpec
@@ -20,6 +23,7 @@ MAX_PARENT_NAME = 60
 _COPY_ENDING = re.compile(r" copy( \d+)?$")
 
 
+@needs(Role.OPERATOR)
 def stop(runs_root: Path, run_id: str) -> None:
     """Ask a run to stop at its next step boundary, with a checkpoint; a queued one does not start.
 
@@ -39,6 +43,7 @@ def stop(runs_root: Path, run_id: str) -> None:
     Journal(runs_root).append(JournalKind.STOP_ASKED, run_id)
 
 
+@needs(Role.OPERATOR)
 def resume(runs_root: Path, run_id: str) -> str:
     """Queue a new attempt, which continues from the newest whole checkpoint, or from the start when there is none.
 
@@ -92,6 +97,31 @@ def clone(runs_root: Path, run_id: str) -> TrainSpec:
     return spec
 
 
+@needs(Role.VIEWER)
+def spec_of_copy(runs_root: Path, run_id: str) -> TrainSpec:
+    """Return the specification of a training run under a name that no run has.
+
+    Raises:
+        CommandError: As in `clone`.
+    """
+    spec = clone(runs_root, run_id)
+    return spec.model_copy(update={"name": name_of_copy(runs_root, spec.name)})
+
+
+@needs(Role.VIEWER)
+def find_failure(runs_root: Path, run_id: str) -> list[Mistake]:
+    """Return why a run failed, with the fields to change if its end names some; nothing of others.
+
+    Raises:
+        CommandError: There is no such run.
+    """
+    run = open_run(runs_root, run_id)
+    end = read_outcome(run.attempt_path(run.newest_attempt()))
+    if end is None or end.status is not RunStatus.FAILED:
+        return []
+    return [Mistake(end.reason.removeprefix(f"{', '.join(end.fields)}: "), *end.fields)]
+
+
 def name_of_copy(runs_root: Path, name: str) -> str:
     """Return a name for a copy of a job that no job has: `NAME copy`, then `NAME copy 2` and so on."""
     names = set(run_names(runs_root).values())
@@ -101,6 +131,7 @@ def name_of_copy(runs_root: Path, name: str) -> str:
     )
 
 
+@needs(Role.OPERATOR)
 def tag(runs_root: Path, run_id: str, name: str, is_set: bool = True) -> None:
     """Add a tag to a run, or remove it.
 
@@ -114,6 +145,7 @@ def tag(runs_root: Path, run_id: str, name: str, is_set: bool = True) -> None:
     Journal(runs_root).append(JournalKind.TAGGED if is_set else JournalKind.UNTAGGED, run.run_id, tag=name)
 
 
+@needs(Role.OPERATOR)
 def rename(runs_root: Path, run_id: str, name: str) -> None:
     """Give a run another name; its folder and id stay.
 
@@ -128,6 +160,7 @@ def rename(runs_root: Path, run_id: str, name: str) -> None:
     Journal(runs_root).append(JournalKind.RENAMED, run.run_id, name=name)
 
 
+@needs(Role.OPERATOR)
 def note(runs_root: Path, run_id: str, text: str) -> None:
     """Add a note to a run.
 
@@ -140,6 +173,7 @@ def note(runs_root: Path, run_id: str, text: str) -> None:
     Journal(runs_root).append(JournalKind.NOTED, run.run_id, text=text)
 
 
+@needs(Role.ADMIN)
 def archive(runs_root: Path, run_id: str, is_archived: bool = True) -> None:
     """Hide a run from the list, or show it again; its files do not change.
 

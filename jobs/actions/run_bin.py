@@ -15,11 +15,13 @@ from jobs.runs.directory import (
 )
 from jobs.runs.journal import Journal, JournalKind, waited_for
 from jobs.runs.lookup import CommandError, names_of, open_run
+from jobs.runs.people import Role, needs
 from jobs.runs.state import read_state
 
 BIN_FOLDER = "bin"
 
 
+@needs(Role.ADMIN)
 def delete(runs_root: Path, run_id: str) -> None:
     """Move a run's folder into the bin, where `restore` finds it.
 
@@ -39,6 +41,7 @@ def delete(runs_root: Path, run_id: str) -> None:
     _record(runs_root, JournalKind.DELETED, undo=(_folder(runs_root) / run.run_id, run.path))
 
 
+@needs(Role.ADMIN)
 def restore(runs_root: Path, run_id: str) -> None:
     """Move a run's folder out of the bin again.
 
@@ -55,6 +58,7 @@ def restore(runs_root: Path, run_id: str) -> None:
     _record(runs_root, JournalKind.RESTORED, undo=(runs_root / run_id, source))
 
 
+@needs(Role.VIEWER)
 def list_deleted(runs_root: Path) -> dict[str, str]:
     """Return the name of each run in the bin by its id, newest id first; a damaged folder's is its id."""
     folders = [
@@ -65,6 +69,7 @@ def list_deleted(runs_root: Path) -> dict[str, str]:
     return {run_id: name or run_id for run_id, name in names_of(runs_root, folders).items()}
 
 
+@needs(Role.ADMIN)
 def empty(runs_root: Path) -> int:
     """Remove everything in the bin for good and return how many runs that were.
 

@@ -1,12 +1,19 @@
-"""The texts of single tokens, by the tokenizer of a run's newest checkpoint or model; loads no training engine."""
+"""The recorded values of single tokens, and their texts by the tokenizer of a run's newest checkpoint or model.
+
+Loads no training engine.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from exgrpo_core.bounded_json import UnreadableFileError
+from exgrpo_core.run_files.trajectory_file import read_token_data
 from jobs.actions.preflight.chat_template import read_tokenizer
 from jobs.runs.checkpoints import list_checkpoints
-from jobs.runs.directory import RunDirectory
+from jobs.runs.directory import RunDirectory, RunDirectoryError, inside
+from jobs.runs.people import Role, needs
+from jobs.runs.recording.rollout_reader import read_tokens
 from jobs.specs.train import SpecError
 from jobs.training.pretrained.model_shapes import TOKENIZER_FILE, model_file
 from jobs.training.pretrained.sources import ModelSourceError
@@ -28,6 +35,28 @@ def token_texts(run: RunDirectory, token_ids: Sequence[int]) -> list[str] | None
         return None
     stream = decoders.DecodeStream(skip_special_tokens=False)
     return [stream.step(tokenizer, int(token_id)) or "" for token_id in token_ids]
+
+
+@needs(Role.VIEWER)
+def token_data(
+    runs_root: Path, run_id: str, file: str, trajectory_id: int, *, replayed_in: int | None, has_texts: bool = True
+) -> dict[str, list[Any] | None] | None:
+    """Return the per-token values recorded of a trajectory, as it was generated, or replayed in a step.
+
+    `texts`, if asked for, holds the text of each token.
+
+    None if the file or the trajectory does not exist; a value is None if it was not kept.
+    """
+    try:
+        run = RunDirectory.open(runs_root, run_id)
+        name, _, place = file.partition("@")  # the byte of a line, where a loop recorded it
+        path = inside(run.path, name)
+        data = read_tokens(path, place) if place else read_token_data(path, trajectory_id, replayed_in)
+    except (RunDirectoryError, OSError, KeyError, ValueError):
+        return None
+    ids = data["token_ids"]
+    texts = None if ids is None or not has_texts else token_texts(run, [int(number) for number in ids])
+    return {**data, "texts": texts}
 
 
 def _tokenizer_path(run: RunDirectory) -> Path | None:

@@ -12,15 +12,15 @@ from jobs.actions import queueing, run_actions
 from jobs.cli.options import DEFAULT_RUNS_ROOT, DatabaseUrl, RunsRoot, error_message
 from jobs.queries import calls
 from jobs.queries.table import QUERIES
-from jobs.runs.journal import acting_as
 from jobs.runs.lookup import CommandError
+from jobs.runs.people import Person, Role, acting_as
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import load_preset
 
 if TYPE_CHECKING:
     from mcp.server import Server
 
-PERSON = "agent"
+PERSON = Person("agent", Role.OPERATOR)
 """Who asked, in the journal."""
 _ABOUT = (
     "Runs of ExGRPO training: curves, replay buffer, selections, trajectories with their lineage, judges' verdicts, "

@@ -32,7 +32,6 @@ from jobs.cli.options import (
 )
 from jobs.cli.workbench import read_workbench
 from jobs.execution.alerts.destinations import AlertError, read_destinations
-from jobs.execution.supervisor.instance import read_supervisor
 from jobs.execution.supervisor.open_index import describe_database
 from jobs.machine.engine_environments import (
     GPU_PINS,
@@ -50,6 +49,7 @@ from jobs.runs.attempts import read_heartbeat
 from jobs.runs.directory import RunDirectory, list_unreadable
 from jobs.runs.lookup import find_run_id, open_run
 from jobs.runs.process_stacks import read_stacks
+from jobs.runs.supervisor_file import read_supervisor
 
 MIN_USABLE_GIB = 0.2
 """With less, the disk is soon too full for the database and a run's first records."""

@@ -34,13 +34,13 @@ from jobs.cli.options import (
     print_status,
     table_console,
 )
-from jobs.execution.supervisor.instance import read_supervisor
 from jobs.execution.supervisor.open_index import open_fresh_index
 from jobs.runs import lookup
 from jobs.runs.control import RESUMABLE, RunStatus
 from jobs.runs.lookup import CommandError, find_run_id, open_run
 from jobs.runs.report import summarize_run
 from jobs.runs.state import read_state
+from jobs.runs.supervisor_file import read_supervisor
 from jobs.specs.any_job import JobSpec
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import TrainSpec, dump_spec
@@ -90,10 +90,7 @@ def show(
     with open_fresh_index(runs_root, database_url) as database:
         summary = summarize_run(database, run_id)
     if summary["run"]["status"] == RunStatus.STOPPING:
-        supervisor = read_supervisor(runs_root)
-        summary["stop"] = describe_stop(
-            open_run(runs_root, run_id), supervisor.stop_grace_seconds if supervisor else None
-        )
+        summary["stop"] = describe_stop(runs_root, run_id)
     if as_json:
         print_json(summary)
     else:

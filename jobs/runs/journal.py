@@ -1,11 +1,8 @@
 """Requests of users, one JSON line each: with the run directories, all that the workbench must keep."""
 
-import getpass
 import json
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -17,6 +14,7 @@ from exgrpo_core.bounded_json import UnreadableFileError, open_plain, seal, unse
 from exgrpo_core.durable_files import appending
 from exgrpo_core.faults import Fault, FaultKind
 from jobs.runs.directory import WORKBENCH_FOLDER, RunDirectory, warn_once
+from jobs.runs.people import acting_person
 from jobs.specs.evaluation import EvalSpec
 from jobs.specs.mistakes import SpecError
 from jobs.specs.train import TrainSpec
@@ -24,7 +22,6 @@ from jobs.specs.train import TrainSpec
 logger = logging.getLogger(__name__)
 
 JOURNAL_FILE = "journal.jsonl"
-_actor: ContextVar[str] = ContextVar("actor", default="")
 
 
 class JournalKind(StrEnum):
@@ -67,16 +64,6 @@ class JournalEntry:
     """Who asked: a signed-in person, the link's holder, or a user of this machine."""
 
 
-@contextmanager
-def acting_as(name: str) -> Iterator[None]:
-    """Record `name` as the user of entries that this thread appends within the block."""
-    before = _actor.set(name)
-    try:
-        yield
-    finally:
-        _actor.reset(before)
-
-
 class Journal:
     """Append-only file that any process may write; an appended entry survives a power cut.
 
@@ -91,7 +78,7 @@ class Journal:
     def append(self, kind: JournalKind, run_id: str, **data: object) -> JournalEntry:
         """Write one entry and return it once it is on disk."""
         at = datetime.now(UTC).isoformat(timespec="milliseconds")
-        by = _actor.get() or f"{getpass.getuser()} on this machine"
+        by = person.name if (person := acting_person()) else ""
         entry = JournalEntry(at, kind, run_id, dict(data), by)
         record = {"at": at, "kind": entry.kind.value, "run_id": run_id, "data": entry.data, "by": by}
         self.path.parent.mkdir(parents=True, exist_ok=True)

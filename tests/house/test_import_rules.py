@@ -78,7 +78,7 @@ def test_the_module_loads_no_training_library(module):
 def test_the_ui_process_loads_no_training_library():
     scripts = {"app.main"}
     modules = [name for name in modules_of("app") if name not in scripts and not name.startswith("app.app_pages.")]
-    assert "app.requests" in modules
+    assert "app.components.new_run.form_check" in modules
     assert training_libraries_loaded_by(modules) == []
 
 

@@ -7,7 +7,7 @@ import os
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app import requests, settings
+from app import settings
 from app.queries.runs import has_folder, log_file, read_log
 from db.rows.chains_of_thought import SavedCase
 from db.rows.trajectories import MarkedTrajectory
@@ -15,12 +15,16 @@ from exgrpo_core.bounded_json import seal
 from exgrpo_core.experience_management.storage.append_file import BufferCorruptionError
 from exgrpo_core.experience_management.storage.segments import SegmentExtent
 from exgrpo_core.faults import FaultKind
-from jobs.actions import annotations, branching, run_actions
+from jobs.actions import annotations, branching, named_entries, run_actions
+from jobs.actions.queueing import queue_job
+from jobs.actions.token_texts import token_data
+from jobs.evaluation.analysis.score_curves import evaluation_answers
 from jobs.evaluation.recorded_answers import encode_line, find_answers
 from jobs.runs import lookup
 from jobs.runs.checkpoints import find_fault
 from jobs.runs.directory import RunDirectory, RunDirectoryError, inside, list_run_directories
 from jobs.runs.lookup import find_checkpoint
+from jobs.specs.judging import JudgedSpec, JudgeSpec
 from jobs.specs.train import SpecError, parse_spec
 from tests.app.conftest import MAIN_SCRIPT
 from tests.security import outside
@@ -40,10 +44,10 @@ BY_ID = {
     "mark case": lambda root, name: annotations.mark_case(root, "set", SavedCase(name, 1, 1, 2)),
     "mark": lambda root, name: annotations.mark_trajectory(root, MarkedTrajectory(name, 1, 1, "odd", "")),
     "verdict": lambda root, name: annotations.set_verdict(root, name, 1, 1, True),
-    "judge": lambda _, name: requests.submit_judge({"judge": "oracle", "judged": {"run_id": name}}),
-    "save draft": lambda _, name: requests.save_draft(f"../{name}", {"x": 1}),
-    "load draft": lambda _, name: requests.load_draft(f"../{name}"),
-    "delete draft": lambda _, name: requests.delete_draft(f"../{name}"),
+    "judge": lambda root, name: queue_job(root, JudgeSpec(judge="oracle", judged=JudgedSpec(run_id=name))),
+    "save draft": lambda root, name: named_entries.save_draft(root, f"../{name}", {"x": 1}),
+    "load draft": lambda root, name: named_entries.load_draft(root, f"../{name}"),
+    "delete draft": lambda root, name: named_entries.delete_draft(root, f"../{name}"),
 }
 
 
@@ -70,8 +74,8 @@ def test_the_address_of_a_page_and_a_specification_reach_no_run_beyond_the_root(
         assert not has_folder(form)
         assert log_file(form) is None
         assert read_log(form, "", 9).lines == []
-        assert requests.token_data(form, "run.json", 1, replayed_in=None) is None
-        assert requests.evaluation_answers(form, "math500", "q") is None
+        assert token_data(fenced.root, form, "run.json", 1, replayed_in=None) is None
+        assert evaluation_answers(fenced.root, form, "math500", "q") is None
         with contextlib.suppress(lookup.CommandError, ValueError):
             assert find_checkpoint(fenced.root, f"{form}@1") is None
         if "/" in form or "\\" in form or "\0" in form:

@@ -1,20 +1,25 @@
 """Signing in with a real provider and a real browser; roles hold in commands, whatever a page offers."""
 
+import ast
+import importlib
 import inspect
 import json
 import re
 import secrets
 from dataclasses import replace
+from pathlib import Path
 
 import httpx2
 import pytest
 
-from app import requests, settings
+from app import settings
 from app.serving.sign_in import SignInError, read_sign_in
-from app.settings import LINK_HOLDER, Person, Role, Roles
+from app.settings import LINK_HOLDER, Roles
+from jobs.actions import run_actions
 from jobs.execution.supervisor.open_index import ingest_all
 from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal, JournalKind
+from jobs.runs.people import ROLES, Person, RefusedError, Role, acting_as, identify_by
 from jobs.specs.train import TrainSpec
 from tests.app import web_server
 from tests.security.oidc_provider import CLIENT_ID, CLIENT_SECRET, OidcProvider
@@ -24,12 +29,12 @@ pytestmark = pytest.mark.slow
 
 pytest.importorskip("authlib", reason="needs Authlib: the extra oidc")
 
-ROLES = {"admin": ["ana@example.org"], "operator": ["@lab.example"], "viewer": ["vic@example.org", "@example.org"]}
+RULES = {"admin": ["ana@example.org"], "operator": ["@lab.example"], "viewer": ["vic@example.org", "@example.org"]}
 VIEWER, OPERATOR, ADMIN = "vic@example.org", "olga@lab.example", "ana@example.org"
 RUN = "run-1"
 
 
-def write(path, port, issuer="http://127.0.0.1:1", roles=ROLES, **changes):
+def write(path, port, issuer="http://127.0.0.1:1", roles=RULES, **changes):
     auth = {
         "redirect_uri": f"http://localhost:{port}/oauth2callback",
         "cookie_secret": secrets.token_hex(24),
@@ -53,60 +58,60 @@ def root(tmp_path):
     return root
 
 
-FOR_OPERATORS = {
-    "submit", "stop", "resume", "branch", "tag", "note", "chat", "evaluate", "start_study_run", "submit_judge",
-    "mark_case", "mark_trajectory", "set_verdict", "save_draft", "delete_draft", "preview_data", "start_probe", "check",
-    "rename", "save_view", "delete_view", "stop_study", "launch_script", "dry_run_text", "first_look",
-    "import_rollouts", "keep_sweep", "preview_rollouts", "look_at_benchmark", "keep_benchmark_file",
-}  # fmt: skip
-FOR_ADMINS = {"archive", "delete", "restore", "empty_bin", "save_cluster", "delete_cluster", "ask_cluster"}
-READS = {
-    "answer_damage", "benchmarks_folder", "branch_spec", "clone", "failure",
-    "describe_missing_package", "describe_stop", "evaluation_answers", "evaluation_questions", "examine_machine",
-    "find_cluster_fault",
-    "find_view_fault", "job_progress", "journal_entries", "list_clusters", "list_deleted", "list_drafts",
-    "list_skipped", "list_views", "load_draft", "missing_vllm", "score_curves", "score_curves_by_difficulty",
-    "status_by_files", "token_data", "user_benchmarks",
-}  # fmt: skip
+def named_by_pages():
+    """Yield what the files of `app` import of the actions, and the attributes of it that they use."""
+    for path in sorted(Path(settings.__file__).parent.rglob("*.py")):
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        names = {}
+        for node in nodes:
+            if isinstance(node, ast.ImportFrom) and node.module.startswith("jobs.actions"):
+                package = importlib.import_module(node.module)
+                for alias in node.names:
+                    if not hasattr(package, alias.name):
+                        importlib.import_module(f"{node.module}.{alias.name}")
+                    names[alias.asname or alias.name] = getattr(package, alias.name)
+        yield from names.values()
+        for node in nodes:
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in names:
+                yield getattr(names[node.value.id], node.attr, None)
 
 
-INNER = {
-    "acting_as", "current_person", "format_file", "import_in_process", "load_own_format", "read_outcome",
-    "skipped_rows",
-    "token_texts", "wraps",
-}  # fmt: skip
-"""What the module imports for itself."""
+def is_on_a_root(function):
+    is_ours = inspect.isfunction(function) or inspect.ismethod(function)
+    return is_ours and "runs_root" in inspect.signature(function).parameters
 
 
-def sign_in_as(monkeypatch, person):
-    monkeypatch.setattr(requests, "current_person", lambda: person)
+ACTIONS = {getattr(named, "__func__", named) for named in named_by_pages() if is_on_a_root(named)}
+"""All that pages call with a runs root."""
+
+
+def name_of(action):
+    return f"{action.__module__}.{action.__qualname__}"
 
 
 def contents_of(root):
     return sorted((path, path.read_bytes()) for path in root.rglob("*") if path.is_file())
 
 
-def test_every_request_of_pages_is_checked_or_reads_only():
-    functions = {name for name, value in vars(requests).items() if inspect.isroutine(value) and name[0] != "_"}
-    assert functions - INNER == FOR_OPERATORS | FOR_ADMINS | READS
+def test_every_action_of_pages_says_which_role_it_needs():
+    assert run_actions.stop in ACTIONS
+    assert not {name_of(action) for action in ACTIONS - ROLES.keys()}
 
 
-@pytest.mark.parametrize("name", sorted(FOR_OPERATORS | FOR_ADMINS))
-def test_a_viewer_and_nobody_are_refused_by_every_request_that_changes_something(root, monkeypatch, name):
-    settings.configure(settings.AppSettings(root))
+@pytest.mark.parametrize("action", sorted(ROLES, key=name_of), ids=name_of)
+def test_an_action_is_refused_to_nobody_and_to_everybody_below_its_role(root, action):
     before = contents_of(root)
-    for person in (None, Person(VIEWER, Role.VIEWER), *([Person("o", Role.OPERATOR)] if name in FOR_ADMINS else [])):
-        sign_in_as(monkeypatch, person)
-        with pytest.raises(requests.RefusedError):
-            getattr(requests, name)()
+    for person in (None, *(Person(VIEWER, role) for role in Role if role < ROLES[action])):
+        identify_by(lambda person=person: person)
+        with pytest.raises(RefusedError):
+            action()
     assert contents_of(root) == before
 
 
-def test_the_journal_says_who_asked(root, monkeypatch):
-    settings.configure(settings.AppSettings(root))
+def test_the_journal_says_who_asked(root):
     for person in (Person(OPERATOR, Role.OPERATOR), LINK_HOLDER):
-        sign_in_as(monkeypatch, person)
-        requests.note(RUN, "x")
+        with acting_as(person):
+            run_actions.note(root, RUN, "x")
     assert [entry.by for entry in Journal(root).entries()][1:] == [OPERATOR, "link user"]
     assert Journal(root).entries()[0].by.endswith("on this machine")
 
@@ -117,8 +122,8 @@ def test_without_sign_in_the_links_holder_may_do_everything_and_with_it_nobody_k
     settings.configure(settings.AppSettings(root, roles=Roles({"*": Role.ADMIN})))
     try:
         assert settings.current_person() is None
-        with pytest.raises(requests.RefusedError):
-            requests.note(RUN, "x")
+        with pytest.raises(RefusedError):
+            run_actions.note(root, RUN, "x")
     finally:
         settings.configure(settings.AppSettings(root))
 

@@ -4,17 +4,21 @@ from pathlib import Path
 
 import streamlit as st
 
-from app import requests
 from app.components.benchmarks.backbone_bars import STUDIES
 from app.components.benchmarks.score_table import printed_lines
 from app.components.widgets import notice
 from app.formats import counted, escape_control_characters, literal, with_code
 from app.queries.answers import ask
 from app.queries.runs import training_names
+from app.settings import runs_root
 from db.queries import runs
 from db.rows.display_names import distinct_names
+from jobs.actions.evaluations import asked_and_graded, plan_evaluation
+from jobs.actions.preflight import benchmark_look
 from jobs.actions.preflight.benchmark_look import BenchmarkLook
-from jobs.evaluation.protocols import load_protocols
+from jobs.actions.queueing import queue_job
+from jobs.evaluation.protocols import benchmarks_folder, load_protocols, load_user_benchmarks
+from jobs.machine.engine_environments import VLLM_LOOP, EngineEnvironmentError, engine_python
 from jobs.specs.base import PARTS
 from jobs.training.data_rows import DeclaredKind
 
@@ -38,9 +42,7 @@ def show() -> None:
         with st.form("evaluate-form", border=False, enter_to_submit=False):
             chosen = _benchmarks(look)
             limits, fields = _fields()
-            missing = requests.missing_vllm()
-            if missing:
-                st.caption(f":material/info: vllm: {with_code(missing.partition(': ')[2])}")
+            _say_missing_vllm()
             with st.expander("Server", icon=":material/dns:", key="evaluate-server"):
                 address = st.text_input(
                     "Address", key="evaluate-address", placeholder="http://HOST:8000/v1",
@@ -66,7 +68,7 @@ def _own_data(target: str, template: str | None) -> tuple[BenchmarkLook | None, 
     source = st.text_input(
         "Your data", key="evaluate-source", placeholder="A file on the server, or a Hugging Face data set",
         help="Parquet or JSON lines with a question and its gold answer in each row, or with questions of the paper's "
-        f"benchmarks. What is in `{requests.benchmarks_folder()}` is offered below by its name",
+        f"benchmarks. What is in `{benchmarks_folder(runs_root())}` is offered below by its name",
     )  # fmt: skip
     dropped = st.file_uploader("or a file from here", key="evaluate-file", label_visibility="collapsed")
     if dropped is None and not source.strip():
@@ -80,11 +82,23 @@ def _own_data(target: str, template: str | None) -> tuple[BenchmarkLook | None, 
     if kept is not None and kept[:2] == (looked_at, _state(kept[2].source)):
         return kept[2], answer_kind  # a large file is not read again at each click
     with notice.refusals("Not a benchmark"), st.spinner("Reading the file"):
-        path = source.strip() if dropped is None else requests.keep_benchmark_file(dropped.name, dropped.getvalue())
-        look = requests.look_at_benchmark(path, target, template, answer_kind)
+        path = (
+            source.strip()
+            if dropped is None
+            else benchmark_look.keep_benchmark_file(runs_root(), dropped.name, dropped.getvalue())
+        )
+        asked, graded = asked_and_graded(runs_root(), target)
+        look = benchmark_look.look_at_benchmark(runs_root(), path, template or asked, answer_kind or graded)
         st.session_state[_LOOK] = looked_at, _state(look.source), look
         return look, answer_kind
     return None, None
+
+
+def _say_missing_vllm() -> None:
+    try:
+        engine_python(VLLM_LOOP)
+    except EngineEnvironmentError as error:
+        st.caption(f":material/info: vllm: {with_code(str(error).partition(': ')[2])}")
 
 
 def _named_data() -> object:
@@ -109,9 +123,10 @@ def _show_look(look: BenchmarkLook) -> None:
 
 def _benchmarks(look: BenchmarkLook | None) -> list[str]:
     """Show the choice of benchmarks: the paper's, and the user's."""
-    titles, faults = requests.user_benchmarks()
-    if faults:
-        notice.show("error", "Left out of your own benchmarks", "\n".join(faults))
+    declared = load_user_benchmarks(runs_root())
+    if declared.faults:
+        notice.show("error", "Left out of your own benchmarks", "\n".join(declared.faults))
+    titles = {name: choice.title or name for name, choice in declared.choices.items()}
     titles |= {name: protocol.title for name, protocol in load_protocols().items()}
     usual, key = ["math500"], "evaluate-benchmarks"
     if look is not None:
@@ -192,6 +207,6 @@ def _submit(target: str, content: dict[str, object]) -> None:
         return
     run_id = None
     with notice.refusals("Not started"):
-        run_id = requests.evaluate(target, content)
+        run_id = queue_job(runs_root(), plan_evaluation(runs_root(), target, content, "form"))
     if run_id is not None:
         st.switch_page("app_pages/run.py", query_params={"run": run_id})

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 import pandas as pd
 import streamlit as st
 
-from app import address, requests
+from app import address
 from app.components.benchmarks.score_table import column_of, line_name
 from app.components.widgets import address_choice, data_table, grid, notice, shown_text
 from app.formats import counted, escape_control_characters, share
 from app.queries.benchmarks import list_scores
+from app.settings import runs_root
 from db.rows.display_names import distinct_names
+from jobs.evaluation.analysis import score_curves as evaluated
 from jobs.evaluation.recorded_answers import QuestionSummary, RecordedQuestion
 
 ITEM = "item"
@@ -102,10 +104,10 @@ def _others(run_id: str, benchmark: str) -> dict[str, str]:
 
 
 def _rows(run_id: str, second: str | None, benchmark: str, scheme: str) -> list[_Row]:
-    first = requests.evaluation_questions(run_id, benchmark)
+    first = evaluated.evaluation_questions(runs_root(), run_id, benchmark)
     if second is None:
         return [_row([item], scheme) for item in first]
-    of_second = {item.question_id: item for item in requests.evaluation_questions(second, benchmark)}
+    of_second = {item.question_id: item for item in evaluated.evaluation_questions(runs_root(), second, benchmark)}
     rows = [_row([item, of_second[item.question_id]], scheme) for item in first if item.question_id in of_second]
     return sorted(rows, key=lambda row: (row.second or 0.0) - row.first)
 
@@ -171,7 +173,7 @@ def show_answers(
     question_id: str, benchmark: str, sides: Sequence[Side], neighbours: tuple[str | None, str | None] = (None, None)
 ) -> None:
     """Show a question, its gold answer and what each model answered, one sample at a time, graded by every scheme."""
-    recorded = [requests.evaluation_answers(side.run_id, benchmark, question_id) for side in sides]
+    recorded = [evaluated.evaluation_answers(runs_root(), side.run_id, benchmark, question_id) for side in sides]
     with st.container(border=True, key="answers"):
         with st.container(horizontal=True, vertical_alignment="center"):
             st.text(escape_control_characters(f"Question {question_id}"), width="stretch")
@@ -197,7 +199,7 @@ def _side(side: Side, question: RecordedQuestion | None, benchmark: str, questio
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         st.text(escape_control_characters(f"{side.name}: {share(side.rate)} correct"))
         st.page_link("app_pages/run.py", label="Evaluation", query_params={"run": side.run_id})
-    damage = requests.answer_damage(side.run_id, benchmark)
+    damage = evaluated.answer_damage(runs_root(), side.run_id, benchmark)
     if damage:
         notice.show("warning", "Recorded answers are damaged", "\n".join(damage))
     if question is None:

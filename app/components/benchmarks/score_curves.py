@@ -11,13 +11,14 @@ import numpy as np
 import plotly.graph_objects as go
 import streamlit as st
 
-from app import requests, settings, theme
+from app import settings, theme
 from app.components.benchmarks.score_table import ScoreLine, column_of
 from app.components.widgets import address_choice, figures, notice
 from app.components.widgets.curve_view import Line
 from app.formats import escape_control_characters, literal
 from app.theme import Look
 from db.rows.chains_of_thought import ALL, EASY_ABOVE, HARD_UP_TO, Difficulty
+from jobs.evaluation.analysis import score_curves as evaluated
 from jobs.evaluation.analysis.score_curves import MEASURES, ScoreCurve
 
 MAX_MODELS = 4
@@ -80,11 +81,15 @@ def _curves_of(runs: Mapping[str, str], benchmark: str, scheme: str, difficulty:
     key = str(settings.current()), benchmark, scheme
     if difficulty == ALL:
         return {
-            name: _kept((*key, run_id), partial(requests.score_curves, run_id, benchmark, scheme))
+            name: _kept(
+                (*key, run_id), partial(evaluated.score_curves, settings.runs_root(), run_id, benchmark, scheme)
+            )
             for name, run_id in runs.items()
         }
     run_ids = tuple(runs.values())
-    groups = _kept((*key, run_ids), partial(requests.score_curves_by_difficulty, run_ids, benchmark, scheme))
+    groups = _kept(
+        (*key, run_ids), partial(evaluated.score_curves_by_difficulty, settings.runs_root(), run_ids, benchmark, scheme)
+    )
     counts = ", ".join(f"{count:,} {group}" for group, (count, _) in groups.items())
     st.caption(f"{counts}. {BY_DIFFICULTY}")
     return dict(zip(runs, groups[Difficulty(difficulty)][1], strict=True))
@@ -94,7 +99,9 @@ def _show_gaps(runs: Mapping[str, str], curves: Mapping[str, Sequence[ScoreCurve
     without = [name for name, of_model in curves.items() if any(not curve.values for curve in of_model)]
     if without:
         st.text(escape_control_characters(f"Log-probs of answers are not recorded: {', '.join(without)}"))
-    damage = [fault for run_id in runs.values() for fault in requests.answer_damage(run_id, benchmark)]
+    damage = [
+        fault for run_id in runs.values() for fault in evaluated.answer_damage(settings.runs_root(), run_id, benchmark)
+    ]
     if damage:
         notice.show("warning", "Recorded answers are damaged", "\n".join(damage))
     gone = [name for name, of_model in curves.items() if not of_model]

@@ -4,14 +4,16 @@ from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
-from app import address, requests
+from app import address
 from app.components.widgets import address_choice, data_table, figures, notice, shown_text
 from app.components.widgets.run_state import Colour
 from app.formats import badge_label, counted, literal, nats
 from app.queries.answers import ask
+from app.settings import runs_root
 from db.queries.cases import list_case_sets, saved_cases
 from db.rows.chains_of_thought import CaseResponse, SavedCase, SnowballCase
 from db.rows.runs import RunRow
+from jobs.actions import annotations
 from jobs.evaluation.analysis.case_text import as_latex, as_markdown, cases_as_json, excerpts_of
 
 _TEXT_HEIGHT = 420
@@ -103,7 +105,7 @@ def _keep(saved: SavedCase, sets: Sequence[str], key: str) -> None:
 
 def _mark(name: str, saved: SavedCase, *, is_kept: bool) -> None:
     with notice.refusals("Not saved"):
-        requests.mark_case(name, saved, is_kept)
+        annotations.mark_case(runs_root(), name, saved, is_kept)
         st.toast("Saved", icon=":material/check:")
 
 

@@ -5,17 +5,20 @@ from collections.abc import Sequence
 import pandas as pd
 import streamlit as st
 
-from app import requests
 from app.components.widgets import data_table, notice, run_state, shown_text
 from app.formats import ago, counted, escape_control_characters, number, share
 from app.queries.answers import ask
+from app.settings import runs_root
 from db.queries import judging
 from db.rows.chains_of_thought import AgreementRow
 from db.rows.display_names import id_end
 from db.rows.judging import JudgeJobRow, JudgeRow
 from db.statistics import Rate, wilson
+from jobs.actions.progress import job_progress
+from jobs.actions.queueing import queue_job
 from jobs.evaluation.judging.calibration import Calibration, CorrectedRate, calibrate_rows, cohen_kappa
 from jobs.evaluation.judging.verdicts import load_judge_prompt
+from jobs.specs.judging import parse_judge_spec
 
 _COUNTS = {
     "Responses": "num_responses", "Valid": "num_valid", "Not valid": "num_invalid", "Unjudged": "num_unjudged",
@@ -51,7 +54,7 @@ def show(jobs: Sequence[JudgeJobRow]) -> None:
 
 def table(jobs: Sequence[JudgeJobRow]) -> pd.DataFrame:
     """Return the jobs as a table, newest first."""
-    plans = [(requests.job_progress(job.judge_run_id) or (0, None))[1] for job in jobs]
+    plans = [(job_progress(runs_root(), job.judge_run_id) or (0, None))[1] for job in jobs]
     return pd.DataFrame(
         {
             "Job": [id_end(job.judge_run_id) for job in jobs],
@@ -129,7 +132,8 @@ def show_form(run_id: str, *, has_oracle: bool) -> None:
         is_sent = st.form_submit_button("Start judge job", type="primary", icon=":material/gavel:")
     if is_sent:
         with notice.refusals("Not started"):
-            st.success(f"Queued as {requests.submit_judge(content)}.", icon=":material/check:")
+            judge_id = queue_job(runs_root(), parse_judge_spec(content, "form"))
+            st.success(f"Queued as {judge_id}.", icon=":material/check:")
 
 
 def _server_fields() -> dict[str, object]:

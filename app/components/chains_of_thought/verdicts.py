@@ -5,17 +5,19 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 import streamlit as st
 
-from app import address, requests
+from app import address
 from app.components.chains_of_thought import case_view, judges
 from app.components.widgets import address_choice, data_table, grid, long_lists, notice, shown_text
 from app.formats import NONE_SHOWN, VALIDITY, counted, escape_control_characters, nats, share
 from app.queries.answers import ask
+from app.settings import runs_root
 from db.queries import judging, lineage, runs, trajectories
 from db.rows.chains_of_thought import ALL, CodeLine
 from db.rows.display_names import id_end
 from db.rows.judging import JudgedRow, JudgedSortKey, JudgeJobRow, VerdictFilter, VoteRow
 from db.rows.runs import RunRow
 from db.statistics import wilson
+from jobs.actions import annotations
 from jobs.evaluation.judging.calibration import Calibration, correct_rate
 from jobs.specs.train import ORACLE_SOURCES
 
@@ -236,7 +238,7 @@ def _set(row: JudgedRow, key: str) -> None:
     if chosen is None:
         return
     with notice.refusals("Not saved"):
-        requests.set_verdict(row.run_id, row.attempt, row.trajectory_id, _CHOICES[chosen])
+        annotations.set_verdict(runs_root(), row.run_id, row.attempt, row.trajectory_id, _CHOICES[chosen])
         st.toast("Verdict saved", icon=":material/check:")
 
 

@@ -6,13 +6,14 @@ import numpy as np
 import plotly.graph_objects as go
 import streamlit as st
 
-from app import requests, theme
+from app import theme
 from app.components.widgets import figures, notice
 from app.formats import escape_control_characters, literal, with_code
+from app.settings import runs_root
 from db.statistics import half_of_mean, wilson
-from jobs.actions.playground.process import ProbeProcess
-from jobs.actions.preflight.data_preview import DataPreview
-from jobs.actions.preflight.model_look import FirstLook
+from jobs.actions.playground.process import ProbeProcess, start_probe
+from jobs.actions.preflight.data_preview import DataPreview, preview_data
+from jobs.actions.preflight.model_look import FirstLook, first_look
 from jobs.specs.train import TrainSpec
 from jobs.training.data_rows import DataError
 from jobs.training.probe_report import ProbeReport
@@ -55,7 +56,7 @@ def show_look(spec: TrainSpec) -> None:
 
 @st.cache_data(ttl=_SECONDS, show_spinner="Reading the first rows", max_entries=20)
 def _preview(key: str, _spec: TrainSpec) -> DataPreview:  # noqa: ARG001 - what the preview depends on
-    return requests.preview_data(_spec)
+    return preview_data(_spec)
 
 
 @st.cache_data(
@@ -64,7 +65,7 @@ def _preview(key: str, _spec: TrainSpec) -> DataPreview:  # noqa: ARG001 - what 
     max_entries=20,
 )
 def _look(key: str, _spec: TrainSpec) -> FirstLook | None:  # noqa: ARG001 - what the look depends on
-    return requests.first_look(_spec)
+    return first_look(_spec)
 
 
 def show_preview(preview: DataPreview, max_prompt_tokens: int | None = None) -> None:
@@ -120,7 +121,7 @@ def show_probe(spec: TrainSpec) -> None:
             st.caption("Samples 4 answers to 4 questions, on this machine; a run needs no probe.")
         if is_asked:
             _forget()
-            process = requests.start_probe(spec)
+            process = start_probe(runs_root(), spec)
             st.session_state[PROBE_STATE] = (key, process)
         if process is not None:
             _follow(process)

@@ -10,13 +10,14 @@ from typing import Any
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from app import requests
 from app.components.new_run import field_input
 from app.components.new_run.field_shapes import FieldShape, sections
 from app.components.widgets import notice
 from app.components.widgets.spec_text import option_text
 from app.formats import literal
+from app.settings import runs_root
 from db.rows.spec_differences import differences
+from jobs.actions import named_entries
 from jobs.specs.train import SpecError
 
 ADDRESS = "set"
@@ -158,7 +159,7 @@ def _save_draft(state: FormState) -> None:
     state.take_widgets()  # what was typed right before the click
     name = str(state.content.get("name", ""))
     try:
-        requests.save_draft(name, state.content)
+        named_entries.save_draft(runs_root(), name, state.content)
     except SpecError as error:
         st.session_state[_SAVE_ERROR] = str(error)
     else:
@@ -167,7 +168,7 @@ def _save_draft(state: FormState) -> None:
 
 def show_drafts() -> str | None:
     """Show a menu of the saved drafts; return the one to open."""
-    names = requests.list_drafts()
+    names = named_entries.list_drafts(runs_root())
     chosen = None
     with st.popover(f"Drafts ({len(names)})" if names else "Drafts", icon=":material/draft:", key="drafts"):
         if not names:
@@ -178,6 +179,6 @@ def show_drafts() -> str | None:
                     chosen = name
                 if st.button("Delete", key=f"delete-draft-{name}", type="tertiary", icon=":material/delete:"):
                     with notice.refusals("Not deleted"):
-                        requests.delete_draft(name)
+                        named_entries.delete_draft(runs_root(), name)
                         st.rerun()
     return chosen

@@ -5,9 +5,10 @@ from tempfile import TemporaryDirectory
 
 import streamlit as st
 
-from app import requests
 from app.components.new_run import data_preview
 from app.components.widgets import notice
+from app.settings import runs_root
+from jobs.actions import import_process
 
 
 def show() -> None:
@@ -34,9 +35,11 @@ def _ask() -> None:
             Path(folder, Path(file.name).name).write_bytes(file.getvalue())
         source = folder if files else path.strip()
         if is_preview:
-            data_preview.show_preview(requests.preview_rollouts(source, mapping))
+            data_preview.show_preview(import_process.preview_import(source, mapping))
             return
         with st.spinner("Reading the rollouts"):
             more = f" and {len(files) - 1} more" if len(files) > 1 else ""
-            run_id = requests.import_rollouts(source, mapping, f"{files[0].name}{more}" if files else "")
+            run_id = import_process.import_in_process(
+                runs_root(), source, mapping, f"{files[0].name}{more}" if files else ""
+            )
         st.switch_page("app_pages/run.py", query_params={"run": run_id})

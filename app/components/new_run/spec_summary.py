@@ -8,8 +8,8 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from app import requests
 from app.components.new_run import form_state, spec_form, where
+from app.components.new_run.form_check import NO_ADDRESS, FormCheck
 from app.components.new_run.form_state import FormState
 from app.components.new_run.starting_point import StartingPoint
 from app.components.replay_buffer import buffer_charts
@@ -21,22 +21,9 @@ from db.rows.spec_fields import bucket_meaning
 from exgrpo_core.config import GAUSSIAN
 from exgrpo_core.errors import Mistake
 from jobs.actions.preflight.disk_estimate import ResourceEstimate, estimate_resources
-from jobs.actions.preflight.resolution import RunRefusedError
 from jobs.actions.studies.running import estimate_step_seconds
 from jobs.machine.gpu_types import type_of
-from jobs.specs.train import SpecError, TrainSpec, load_preset, preset_exists
-
-
-@dataclass(frozen=True, slots=True)
-class FormCheck:
-    """What a form holds, and every reason against launching it; `spec` is None where a field is wrong."""
-
-    spec: TrainSpec | None
-    mistakes: tuple[Mistake, ...]
-    disk_shortage: str = ""
-    """Why the disk may become full, which is no reason against a launch."""
-    notices: tuple[str, ...] = ()
-    """What a user should know of data and settings."""
+from jobs.specs.train import TrainSpec, load_preset, preset_exists
 
 
 def show(check: FormCheck, state: FormState, start: StartingPoint) -> tuple[TrainSpec | None, DeltaGenerator]:
@@ -52,7 +39,7 @@ def show(check: FormCheck, state: FormState, start: StartingPoint) -> tuple[Trai
         )  # fmt: skip
         refused = st.container()
         _list_mistakes(check.mistakes, state)
-        if check.disk_shortage and requests.NO_ADDRESS not in check.mistakes:  # a script fills the disk of its machine
+        if check.disk_shortage and NO_ADDRESS not in check.mistakes:  # a script fills the disk of its machine
             notice.show("warning", "The disk may become full", check.disk_shortage)
         for text in check.notices:
             st.caption(with_code(text))
@@ -81,22 +68,10 @@ def show(check: FormCheck, state: FormState, start: StartingPoint) -> tuple[Trai
     return spec if is_launched else None, refused
 
 
-def check(content: dict[str, object], text_mistake: str, branched: tuple[str, int] | None) -> FormCheck:
-    """Return the specification, None where a field is wrong, and every reason why it cannot be launched."""
-    others = (Mistake(text_mistake),) if text_mistake else ()
-    try:
-        preflight = requests.check(content, branched)
-        return FormCheck(preflight.requested, others, preflight.disk_shortage, tuple(preflight.notices))
-    except RunRefusedError as error:
-        return FormCheck(error.spec, (*others, *error.mistakes), error.disk_shortage)
-    except SpecError as error:
-        return FormCheck(None, (*others, *error.mistakes))
-
-
 def _verdict(check: FormCheck, count: str, *, has_changes: bool) -> None:
     verdict = (
         ":blue[:material/info:] **Ready for a script; no address yet**"
-        if list(check.mistakes) == [requests.NO_ADDRESS]
+        if list(check.mistakes) == [NO_ADDRESS]
         else f":red[:material/error:] **{counted(len(check.mistakes), 'problem')} to fix**"
         if check.mistakes
         else ":green[:material/check_circle:] **Ready to launch**"

@@ -6,13 +6,15 @@ from typing import Any
 
 import streamlit as st
 
-from app import address, requests
+from app import address
 from app.components.new_run import form_state
 from app.components.widgets import address_choice, notice
 from app.formats import literal, with_code
 from app.queries.answers import ask
+from app.settings import runs_root
 from db.queries import runs
 from exgrpo_core.errors import Mistake, UserError
+from jobs.actions import branching, named_entries, run_actions
 from jobs.runs.lookup import CommandError
 from jobs.specs.train import load_preset, preset_description, preset_exists, preset_group, preset_names
 
@@ -80,7 +82,7 @@ def choose() -> StartingPoint:
 
 
 def _read_draft(source: str) -> StartingPoint:
-    start = StartingPoint(requests.load_draft(source), f"{form_state.DRAFT_ADDRESS}-{source}")
+    start = StartingPoint(named_entries.load_draft(runs_root(), source), f"{form_state.DRAFT_ADDRESS}-{source}")
     _say("a draft")
     return start
 
@@ -88,8 +90,8 @@ def _read_draft(source: str) -> StartingPoint:
 def _read_parent(run_id: str) -> StartingPoint:
     if address.whole_number(STEP) is None:
         start = StartingPoint(
-            requests.clone(run_id).model_dump(mode="json"), f"{FROM}-{run_id}", run_id,
-            failure=requests.failure(run_id),
+            run_actions.spec_of_copy(runs_root(), run_id).model_dump(mode="json"), f"{FROM}-{run_id}", run_id,
+            failure=run_actions.find_failure(runs_root(), run_id),
         )  # fmt: skip
         _say("an earlier run")
         for mistake in start.failure:
@@ -103,7 +105,7 @@ def _read_parent(run_id: str) -> StartingPoint:
         address_choice.select(f"Branch of {literal(run.name)}, from step", steps, STEP, next(iter(steps)), (), 520)
     )
     st.caption("It has the weights, buffer and draws of that step; both runs share their files until then.")
-    spec = requests.branch_spec(run_id, chosen)
+    spec = branching.branch_spec(runs_root(), run_id, chosen)
     return StartingPoint(spec.model_dump(mode="json"), f"branch-{run_id}-{chosen}", run_id, chosen)
 
 

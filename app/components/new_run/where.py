@@ -6,11 +6,13 @@ from functools import partial
 
 import streamlit as st
 
-from app import requests
 from app.components.new_run.form_state import FormState
 from app.components.widgets import ray_cluster
 from app.formats import byte_size, counted, escape_control_characters, literal
-from jobs.actions.preflight.launch_scripts import ScriptKind
+from app.settings import runs_root
+from jobs.actions import named_entries
+from jobs.actions.preflight.dry_run import dry_run_text
+from jobs.actions.preflight.launch_scripts import ScriptKind, write_script
 from jobs.actions.preflight.resolution import RunRefusedError
 from jobs.machine.gpu_types import GPU_TYPES, type_of
 from jobs.machine.machine_report import read_machine
@@ -86,7 +88,7 @@ def _take_gpu(state: FormState, key: str) -> None:
 
 def _offer_clusters(state: FormState) -> None:
     """Offer the clusters of the System page; a choice is written into the address."""
-    clusters = requests.list_clusters()
+    clusters = named_entries.list_clusters(runs_root())
     if not clusters:
         st.caption("The page System, Ray clusters, keeps addresses.")
         return
@@ -106,7 +108,7 @@ def _take_cluster(state: FormState, key: str, clusters: Mapping[str, str]) -> No
 def _take(state: FormState, key: str) -> None:
     where = Where(st.session_state[key])
     state.put(_ENGINE, "embedded" if where is Where.MACHINE else "verl")
-    first = next(iter(requests.list_clusters().values()), "")
+    first = next(iter(named_entries.list_clusters(runs_root()).values()), "")
     state.exchange(_ADDRESS, first if where is Where.CLUSTER else None)
 
 
@@ -130,7 +132,7 @@ def _needs(where: Where) -> str:
 def show_cluster(spec: TrainSpec) -> None:
     """Show the cluster where the System page knows its address, else nothing."""
     address = spec.verl.ray.address
-    name = next((name for name, known in requests.list_clusters().items() if known == address), None)
+    name = next((name for name, known in named_entries.list_clusters(runs_root()).items() if known == address), None)
     if address is None or name is None:
         return
     with st.container(border=True, key="run-cluster"):
@@ -160,7 +162,7 @@ _ICON = ":material/download:"
 def show_scripts(spec: TrainSpec) -> None:
     """Show what starts the run on other machines; this machine needs no GPU for it."""
     try:
-        scripts = {kind: requests.launch_script(spec, kind) for kind in ScriptKind}
+        scripts = {kind: write_script(spec, runs_root(), kind) for kind in ScriptKind}
     except SpecError as error:
         if not isinstance(error, RunRefusedError):  # those are beside the button already
             st.caption(literal(f"To run it elsewhere: {error}"))
@@ -175,7 +177,7 @@ def show_scripts(spec: TrainSpec) -> None:
                     on_click="ignore", key=f"elsewhere-{kind}",
                 )  # fmt: skip
             st.download_button(
-                "Dry run", partial(requests.dry_run_text, spec), file_name="dry-run.txt", mime="text/plain",
+                "Dry run", partial(dry_run_text, spec, runs_root()), file_name="dry-run.txt", mime="text/plain",
                 icon=_ICON, on_click="ignore", key="elsewhere-dry-run",
                 help="Settings of verl, memory of each GPU, disk",
             )  # fmt: skip

@@ -6,13 +6,15 @@ from pathlib import PurePosixPath
 import pandas as pd
 import streamlit as st
 
-from app import requests
 from app.components.widgets import data_table, figures, notice, run_state
 from app.formats import ago, counted, escape_control_characters, number, share
 from app.queries.benchmarks import broken_evaluations, list_scores, live_evaluations
+from app.settings import runs_root
 from db.rows.judging import JudgeRow
 from db.rows.runs import BROKEN_STATES, RunRow
 from db.rows.scores import BenchmarkScoreRow
+from jobs.actions import run_actions
+from jobs.actions.progress import job_progress
 
 
 def show_scores(rows: Sequence[BenchmarkScoreRow]) -> None:
@@ -112,7 +114,7 @@ def _evaluation_row(row: RunRow) -> None:
         run_state.show(row)
         st.text(escape_control_characters(_title(row)), width="content")
         st.space("stretch")
-        progress = requests.job_progress(row.run_id) if row.status == "running" else None
+        progress = job_progress(runs_root(), row.run_id) if row.status == "running" else None
         if progress is not None:
             done, total = progress
             st.progress(
@@ -124,7 +126,7 @@ def _evaluation_row(row: RunRow) -> None:
         is_broken = row.status in BROKEN_STATES
         if is_broken and st.button("Dismiss", key=f"dismiss-{row.run_id}", help="Archive it; Runs lists it on request"):
             with notice.refusals("Not archived"):
-                requests.archive(row.run_id, is_archived=True)
+                run_actions.archive(runs_root(), row.run_id, is_archived=True)
                 st.rerun()
     if row.status_reason:
         st.text(escape_control_characters(row.status_reason))

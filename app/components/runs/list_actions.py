@@ -5,18 +5,23 @@ from functools import partial
 
 import streamlit as st
 
-from app import requests
 from app.components.widgets import notice, run_choice
 from app.components.widgets.run_choice import MAX_COMPARED
 from app.formats import counted, escape_control_characters
+from app.settings import runs_root
 from db.rows.runs import RunRow
 from exgrpo_core.errors import UserError
+from jobs.actions import run_actions, run_bin
 
 _LAST = "last-bulk-action"
 _REFUSED = "bulk-refusals"
 
 
 Call = Callable[[], object]
+
+
+def _call(action: Callable[..., object], *arguments: object) -> Call:
+    return partial(action, runs_root(), *arguments)
 
 
 def do(words: str, actions: Sequence[tuple[Call, Call]]) -> None:
@@ -50,20 +55,22 @@ def show_last() -> None:
 
 def show_bin() -> None:
     """Show the deleted runs, each with a button that restores it, and the one that removes all for good."""
-    deleted = requests.list_deleted()
+    deleted = run_bin.list_deleted(runs_root())
     if not deleted:
         notice.show_empty("delete", "The bin is empty", "Deleted runs are kept here until the bin is emptied.")
         return
     with st.popover("Empty bin", icon=":material/delete_forever:", key="empty-bin"):
         st.markdown(f"This removes {counted(len(deleted), 'run')} with all their files. It cannot be undone.")
-        st.button("Remove for good", type="primary", key="empty-bin-now", on_click=_undo, args=([requests.empty_bin],))
+        st.button(
+            "Remove for good", type="primary", key="empty-bin-now", on_click=_undo, args=([_call(run_bin.empty)],)
+        )
     for run_id, name in deleted.items():
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             st.text(escape_control_characters(f"{name}  ·  {run_id}"), width="stretch")
             st.button(
                 "Restore", icon=":material/restore_from_trash:", key=f"restore-{run_id}", type="tertiary",
                 on_click=do,
-                args=("Restored", [(partial(requests.restore, run_id), partial(requests.delete, run_id))]),
+                args=("Restored", [(_call(run_bin.restore, run_id), _call(run_bin.delete, run_id))]),
             )  # fmt: skip
 
 
@@ -92,7 +99,10 @@ def show_archive(rows: Sequence[RunRow]) -> None:
     """Show the button that archives or lists the ticked runs; it is disabled without any."""
     is_back = bool(rows) and all(row.is_archived for row in rows)
     calls = [
-        (partial(requests.archive, row.run_id, not is_back), partial(requests.archive, row.run_id, is_back))
+        (
+            _call(run_actions.archive, row.run_id, not is_back),
+            _call(run_actions.archive, row.run_id, is_back),
+        )
         for row in rows
     ]
     chosen = f"{'List' if is_back else 'Archive'} {counted(len(rows), 'run')}{' again' if is_back else ''}"
@@ -106,7 +116,13 @@ def show_archive(rows: Sequence[RunRow]) -> None:
 
 def show_delete(rows: Sequence[RunRow]) -> None:
     """Show the button that moves the ticked runs into the bin."""
-    calls = [(partial(requests.delete, row.run_id), partial(requests.restore, row.run_id)) for row in rows]
+    calls = [
+        (
+            _call(run_bin.delete, row.run_id),
+            _call(run_bin.restore, row.run_id),
+        )
+        for row in rows
+    ]
     st.button(
         f"Delete {counted(len(rows), 'run')}" if rows else "Delete",
         icon=":material/delete:", disabled=not rows, key="delete",
@@ -130,7 +146,10 @@ def _rename(rows: Sequence[RunRow]) -> None:
     name = st.session_state["rename-name"].strip()
     names = [name if len(rows) == 1 else f"{name} {number}" for number in range(1, len(rows) + 1)]
     calls = [
-        (partial(requests.rename, row.run_id, new), partial(requests.rename, row.run_id, row.name))
+        (
+            _call(run_actions.rename, row.run_id, new),
+            _call(run_actions.rename, row.run_id, row.name),
+        )
         for row, new in zip(rows, names, strict=True)
     ]
     do("Renamed", calls)

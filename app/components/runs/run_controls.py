@@ -6,12 +6,13 @@ from functools import partial
 
 import streamlit as st
 
-from app import requests
 from app.components.widgets import notice, run_state
 from app.formats import ago, escape_control_characters, exact, literal
+from app.settings import runs_root
 from db.rows.runs import CheckpointRow, RunRow
+from exgrpo_core.errors import UserError
+from jobs.actions import run_actions
 from jobs.runs.control import RESUMABLE
-from jobs.runs.lookup import CommandError
 
 _STOPPABLE = frozenset({"queued", "starting", "running"})
 
@@ -66,8 +67,8 @@ def show_score(row: RunRow, checkpoints: Sequence[CheckpointRow]) -> None:
 def _do(action: str, row: RunRow) -> None:
     """Stop or resume as a callback, which runs before the page, so that no refresh comes between click and action."""
     try:
-        said = {"stop": requests.stop, "resume": requests.resume}[action](row.run_id)
-    except CommandError as error:
+        said = {"stop": run_actions.stop, "resume": run_actions.resume}[action](runs_root(), row.run_id)
+    except UserError as error:
         st.session_state[_REFUSAL] = (f"Could not {action}", str(error))
         return
     if said:
@@ -109,7 +110,7 @@ def show_notes(row: RunRow, notes: Sequence[tuple[datetime, str]]) -> None:
         with st.form("note-form", clear_on_submit=True, border=False):
             text = st.text_area("New note", key="new-note", height=90, max_chars=20_000)
             if st.form_submit_button("Add note", icon=":material/add:") and text.strip():
-                _mark([row], lambda run_id: requests.note(run_id, text))
+                _mark([row], lambda run_id: run_actions.note(runs_root(), run_id, text))
         for at, text in reversed(notes):
             st.caption(ago(at), help=exact(at))
             st.text(escape_control_characters(text))
@@ -119,11 +120,11 @@ def _tags(rows: Sequence[RunRow], key: str) -> None:
     for tag in sorted({tag for row in rows for tag in row.tags}):
         tagged = [row for row in rows if tag in row.tags]
         if st.button(literal(tag), icon=":material/close:", key=f"{key}-untag-{tag}", help="Remove this tag"):
-            _mark(tagged, partial(requests.tag, name=tag, is_set=False))
+            _mark(tagged, partial(run_actions.tag, runs_root(), name=tag, is_set=False))
     with st.form(f"{key}-tag-form", clear_on_submit=True, border=False):
         name = st.text_input("New tag", max_chars=40, key=f"{key}-new-tag", placeholder="baseline")
         if st.form_submit_button("Add tag", icon=":material/add:") and name.strip():
-            _mark(rows, lambda run_id: requests.tag(run_id, name))
+            _mark(rows, lambda run_id: run_actions.tag(runs_root(), run_id, name))
 
 
 def _mark(rows: Sequence[RunRow], action: Callable[[str], None]) -> None:

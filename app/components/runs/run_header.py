@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
-from app import requests
 from app.components.widgets import copied_text, figures, notice, run_state
 from app.formats import (
     NONE_SHOWN,
@@ -21,9 +20,12 @@ from app.formats import (
     share,
 )
 from app.queries.answers import ask
+from app.settings import runs_root
 from db.queries import metrics
 from db.rows.display_names import BATCH_PASS_RATE, held_out_score, model_name
 from db.rows.runs import EvaluationRow, RunRow, StepNotice
+from jobs.actions.progress import describe_stop
+from jobs.actions.rollout_import import skipped_rows
 
 
 def show_identity(row: RunRow) -> None:
@@ -87,14 +89,14 @@ def show_faults(row: RunRow) -> None:
 
 def show_skipped(row: RunRow) -> None:
     """Show how many rows of imported rollouts could not be read, and the first ones."""
-    skipped = requests.list_skipped(row.run_id) if row.is_recorded else None
+    skipped = skipped_rows(runs_root(), row.run_id) if row.is_recorded else None
     if skipped is not None and skipped.num:
         notice.show("warning", f"Skipped: {counted(skipped.num, 'row')}", "\n".join(skipped.sentences))
 
 
 def show_stop(row: RunRow) -> None:
     """Show what a stopping run waits for."""
-    waits_for = requests.describe_stop(row.run_id) if row.status == "stopping" else None
+    waits_for = describe_stop(runs_root(), row.run_id) if row.status == "stopping" else None
     if waits_for is not None:
         notice.show("info", "Stopping", waits_for)
 

@@ -9,11 +9,12 @@ import pandas as pd
 import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
-from app import requests
 from app.components.widgets import address_choice, data_table, grid, notice, run_state
 from app.formats import escape_control_characters, literal
+from app.settings import runs_root
 from db.rows.runs import BROKEN_STATES, RunRow
 from exgrpo_core.errors import UserError
+from jobs.actions.studies import sweeps
 from jobs.actions.studies.definition import Scale, Study
 from jobs.actions.studies.matrix import RunKey
 from jobs.actions.studies.running import PendingRun, estimate_hours
@@ -219,7 +220,7 @@ def _about(hours: float) -> str:
 
 def _stop_all(study: Study, scale: Scale) -> None:
     try:
-        num_stopped = requests.stop_study(study.name, scale.value)
+        num_stopped = sweeps.stop_all(runs_root(), study.name, scale.value)
     except UserError as error:
         st.toast(str(error), icon=":material/error:")
     else:
@@ -232,7 +233,7 @@ def _launch(open_runs: Sequence[PendingRun], settings: Sequence[str]) -> None:
     num_queued = 0
     for pending_run in open_runs:
         try:
-            requests.start_study_run(pending_run, settings)
+            sweeps.start_run(runs_root(), pending_run, settings)
         except UserError as error:
             refused[str(error)] = None
         else:

@@ -7,16 +7,18 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
-from app import address, requests, theme
+from app import address, theme
 from app.components.trajectories import selection_audit
 from app.components.trajectories.selection_audit import Check
 from app.components.widgets import data_table, figures, grid, notice
 from app.queries.answers import ask
 from app.queries.runs import current_runs_root
+from app.settings import runs_root
 from db.queries import buffer, selections
 from db.rows.replays import SelectionRow, WrongChoiceRow, age
 from db.rows.runs import CandidateRow
 from exgrpo_core.methods.protocols import TrajectorySelector
+from jobs.actions.token_texts import token_data
 
 MAX_WRONG_NAMED = 5
 MAX_NAMED = 5
@@ -191,7 +193,7 @@ def _tokens(
 ) -> selection_audit.Tokens | None:
     if file is None:
         return None
-    return requests.token_data(run_id, file, trajectory_id, replayed_in=replayed_in, has_texts=False)
+    return token_data(runs_root(), run_id, file, trajectory_id, replayed_in=replayed_in, has_texts=False)
 
 
 def _result(row: Audited) -> str:

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from app import requests
 from app.components.trajectories import token_heatmap
 from app.components.trajectories.token_heatmap import TokenValues
 from app.components.widgets import notice, shown_text
 from app.formats import nats, token_count
+from app.settings import runs_root
 from db.rows.runs import CheckpointRow, RunRow
 from db.rows.spec_fields import algorithm_settings
+from jobs.actions.playground import process
 
 Record = Mapping[str, Any]
 START = "start"
@@ -62,7 +63,7 @@ def _ask(run_id: str, question: Question) -> list[dict[str, Any]]:
     num_wanted = (question.num_answers + 1) * len(question.steps)
     with (
         notice.refusals("No answer"),
-        closing(requests.chat(list(by_target), question.prompt, question.options)) as stream,
+        closing(process.ask_models(runs_root(), list(by_target), question.prompt, question.options)) as stream,
     ):
         for record in stream:
             if record is not None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import pandas as pd
 import streamlit as st
 
-from app import address, requests
+from app import address
 from app.components.trajectories import (
     conversation_view,
     difference_view,
@@ -16,11 +16,14 @@ from app.components.trajectories import (
 from app.components.widgets import address_choice, copied_text, data_table, notice, shown_text
 from app.formats import NONE_SHOWN, escape_control_characters, literal, nats, number, token_count
 from app.queries.answers import ask
+from app.settings import runs_root
 from db.queries import lineage, trajectories
 from db.rows.display_names import shorten
 from db.rows.runs import TrajectoryRow
 from db.rows.spec_fields import UNKNOWN
 from db.rows.trajectories import LineageRow, MarkedRow, MarkedTrajectory
+from jobs.actions import annotations
+from jobs.actions.token_texts import token_data
 from jobs.evaluation.analysis.case_text import Excerpt
 
 PARTS = ["Text", "Tokens", "Lineage", "Group", "Difference", "Question"]
@@ -85,7 +88,7 @@ def _toggle_mark(row: TrajectoryRow) -> None:
     marked = MarkedTrajectory(row.run_id, row.attempt, row.trajectory_id, _last_mark())
     known = {mark.mark for mark in ask(trajectories.marks_of, row.run_id, row.attempt, row.trajectory_id)}
     with notice.refusals("Not marked"):
-        requests.mark_trajectory(marked, is_kept=marked.mark not in known)
+        annotations.mark_trajectory(runs_root(), marked, is_kept=marked.mark not in known)
         st.toast(_SAVED, icon=":material/check:")
 
 
@@ -140,7 +143,7 @@ def _tokens(row: TrajectoryRow, rows: list[LineageRow]) -> None:
     entry = replays.get(chosen)
     file = ask(trajectories.find_trajectory_file, row.run_id, row.trajectory_id) if entry is None else entry.file
     step = chosen or None
-    data = requests.token_data(row.run_id, file, row.trajectory_id, replayed_in=step) if file else None
+    data = token_data(runs_root(), row.run_id, file, row.trajectory_id, replayed_in=step) if file else None
     values = token_heatmap.from_recorded(data)
     if values is None:
         notice.show_empty(
@@ -217,7 +220,9 @@ def _form(row: TrajectoryRow) -> None:
         is_sent = st.form_submit_button("Save", key="keep-mark")
         if is_sent:
             with notice.refusals("Not marked"):
-                requests.mark_trajectory(MarkedTrajectory(row.run_id, row.attempt, row.trajectory_id, name, comment))
+                annotations.mark_trajectory(
+                    runs_root(), MarkedTrajectory(row.run_id, row.attempt, row.trajectory_id, name, comment)
+                )
                 st.session_state["last-mark"] = name
                 st.toast(_SAVED, icon=":material/check:")
 
@@ -237,7 +242,7 @@ def _show_marks(row: TrajectoryRow) -> None:
 
 def _remove(mark: MarkedTrajectory) -> None:
     with notice.refusals("Not removed"):
-        requests.mark_trajectory(mark, is_kept=False)
+        annotations.mark_trajectory(runs_root(), mark, is_kept=False)
         st.toast(_SAVED, icon=":material/check:")
 
 

@@ -6,12 +6,13 @@ from typing import Literal
 
 import streamlit as st
 
-from app import requests
 from app.formats import escape_control_characters, literal, with_code
+from app.settings import runs_root
 from db.queries.text_search import check_search
 from db.rows.runs import RunRow
 from db.rows.spec_fields import UNREADABLE_KIND
 from exgrpo_core.errors import UserError
+from jobs.actions import run_bin
 
 Kind = Literal["error", "warning", "info"]
 
@@ -76,7 +77,7 @@ def show_empty(icon: str, title: str, text: str, command: str | None = None) -> 
 
 def show_no_such_run() -> None:
     """Show that the run of the address does not exist or is in the bin, and where existing runs are listed."""
-    binned = requests.list_deleted().get(st.query_params.get("run", ""))
+    binned = run_bin.list_deleted(runs_root()).get(st.query_params.get("run", ""))
     if binned is not None:
         text = f"{literal(binned)} was deleted. It can be restored under **Runs**, Bin, until the bin is emptied."
         show_empty("delete", "This run is in the bin", text)

@@ -6,13 +6,15 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 import streamlit as st
 
-from app import address, requests, theme
+from app import address, theme
 from app.components.widgets import curve_view, figures, notice
 from app.components.widgets.curve_view import CurveView, Line
 from app.formats import literal
+from app.settings import runs_root
 from app.theme import Look
 from exgrpo_core.errors import UserError
 from exgrpo_core.step_report import METRIC_LABELS, METRICS, SHARES
+from jobs.actions.named_entries import SAVED_VIEWS
 
 ADDRESS = "charts"
 MAX_METRICS = 4
@@ -135,8 +137,8 @@ def show_views() -> None:
     if refusal is not None:
         notice.show("error", "View not saved", refusal)
     with st.popover("Views", icon=":material/bookmarks:", key="saved-views"):
-        views = requests.list_views()
-        if fault := requests.find_view_fault():
+        views = SAVED_VIEWS.list(runs_root())
+        if fault := SAVED_VIEWS.find_fault(runs_root()):
             notice.show("warning", "Views cannot be read", fault)
         elif not views:
             st.caption("A view keeps axis, smoothing and your own charts under a name, for any run.")
@@ -148,7 +150,7 @@ def show_views() -> None:
                 )  # fmt: skip
                 st.button(
                     "", icon=":material/delete:", key=f"view-delete-{number}", type="tertiary", help="Delete this view",
-                    on_click=_do, args=(requests.delete_view, name),
+                    on_click=_do, args=(SAVED_VIEWS.delete, name),
                 )  # fmt: skip
         name = st.text_input("Name", key="view-name", placeholder="Name of this view", label_visibility="collapsed")
         kept = {key: value for key in PARAMETERS if (value := st.query_params.get(key))}
@@ -160,7 +162,7 @@ def show_views() -> None:
 
 def _save_view(kept: dict[str, str]) -> None:
     # An argument of the button would lack what was typed right before the click.
-    _do(requests.save_view, st.session_state["view-name"].strip(), kept)
+    _do(SAVED_VIEWS.save, st.session_state["view-name"].strip(), kept)
 
 
 def _open_view(view: dict[str, str]) -> None:
@@ -169,6 +171,6 @@ def _open_view(view: dict[str, str]) -> None:
 
 def _do(command: Callable[..., None], *arguments: object) -> None:
     try:
-        command(*arguments)
+        command(runs_root(), *arguments)
     except UserError as error:
         st.session_state["view-refusal"] = str(error)

@@ -5,8 +5,9 @@ import streamlit as st
 from app import settings
 from app.components.widgets import notice
 from app.formats import counted, duration, escape_control_characters
-from app.queries.runs import SUPERVISOR_LOST_SECONDS, supervisor_heartbeat
+from app.queries.runs import SUPERVISOR_LOST_SECONDS
 from app.settings import current_person
+from jobs.runs.supervisor_file import newest_heartbeat
 
 
 @st.fragment(run_every=5)
@@ -14,7 +15,7 @@ def show_supervisor() -> None:
     """Say when no supervisor runs or it still reads ended runs, so that pages may be old; a view has none."""
     if settings.current().is_view:
         return
-    heartbeat = supervisor_heartbeat()
+    heartbeat = newest_heartbeat(settings.runs_root())
     if heartbeat is None:
         notice.show(
             "warning",

@@ -3,10 +3,11 @@
 import pandas as pd
 import streamlit as st
 
-from app import requests
 from app.components.widgets import grid, notice
 from app.formats import counted, escape_control_characters, literal
+from app.settings import runs_root
 from exgrpo_core.errors import UserError
+from jobs.actions import named_entries
 from jobs.runs.launchers.ray_jobs_api import RayClusterState
 
 _ANSWERS = "cluster-answers"
@@ -33,7 +34,7 @@ def show_answer(name: str, address: str) -> RayClusterState | None:
 
 def _ask(name: str) -> RayClusterState | str:
     try:
-        return requests.ask_cluster(name)
+        return named_entries.ask_cluster(runs_root(), name)
     except UserError as error:
         return str(error)
 
@@ -61,12 +62,12 @@ def _show_state(state: RayClusterState) -> None:
 
 def show_clusters() -> None:
     """Show the clusters and the form that adds one; a cluster is asked only when Test is pressed."""
-    clusters = requests.list_clusters()
+    clusters = named_entries.list_clusters(runs_root())
     st.caption(
         "New run offers these clusters. Addresses are of Ray's Jobs API; the token is read from "
         "`EXGRPO_RAY_TOKEN` of the workbench. Nothing is sent to a cluster before you press Test or start a run there."
     )
-    if fault := requests.find_cluster_fault():
+    if fault := named_entries.RAY_CLUSTERS.find_fault(runs_root()):
         notice.show("warning", "Clusters cannot be read", fault)
     elif not clusters:
         notice.show_empty("hub", "No clusters yet", "Add the address that `ray start --head` prints for its dashboard.")
@@ -78,7 +79,7 @@ def show_clusters() -> None:
         is_added = st.form_submit_button("Add cluster", icon=":material/add:")
     if is_added:
         with notice.refusals("Refused"):
-            requests.save_cluster(name, address)
+            named_entries.save_cluster(runs_root(), name, address)
             st.rerun()
 
 
@@ -89,6 +90,6 @@ def _show_cluster(name: str, address: str) -> None:
             show_test(name, address)
             if st.button("Remove", icon=":material/delete:", type="tertiary", key=f"remove-{name}"):
                 with notice.refusals("Refused"):
-                    requests.delete_cluster(name)
+                    named_entries.delete_cluster(runs_root(), name)
                     st.rerun()
         show_answer(name, address)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from app import address, requests, settings
+from app import address, settings
 from app.components.widgets import notice, page_frame
 from app.formats import escape_control_characters, literal
 from app.queries.answers import ask
@@ -16,6 +16,7 @@ from db.rows.display_names import distinct_names
 from db.rows.runs import RunRow
 from db.rows.spec_fields import UNREADABLE_KIND, experience_ratio
 from exgrpo_core.errors import InputError
+from jobs.actions import run_bin
 
 MAX_COMPARED = 20
 PLACEHOLDER = "Choose a run, or type to find an older one"
@@ -169,7 +170,7 @@ def _chosen() -> list[RunRow]:
     rows = [row for _, row in looked_up if row is not None and row.kind == "train"]
     left_out = [run_id for run_id, row in looked_up if row is None or row.kind != "train"]
     if left_out:
-        deleted = requests.list_deleted()
+        deleted = run_bin.list_deleted(settings.runs_root())
         words = ", ".join(f"{run_id} (in the bin)" if run_id in deleted else run_id for run_id in left_out)
         notice.show("warning", "Left out", f"No training run of this workbench: {words}")
     if len(rows) > MAX_COMPARED:

@@ -7,10 +7,13 @@ from typing import Literal
 import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
-from app import requests
 from app.formats import as_utc
+from app.settings import runs_root
 from db.rows.runs import LIVE_STATES, RunRow
 from exgrpo_core.errors import UserError
+from jobs.actions.progress import job_progress
+from jobs.runs.lookup import open_run
+from jobs.runs.state import read_state
 
 Colour = Literal["red", "orange", "yellow", "blue", "green", "violet", "gray"]
 FAINT = "faint"
@@ -118,7 +121,7 @@ def pieces(row: RunRow) -> tuple[int, int]:
     """Return how many steps, questions or votes are done, and of how many; 0 of 0 before they are counted."""
     if row.kind == "train":
         return row.step, row.num_steps
-    return requests.job_progress(row.run_id) or (0, 0)
+    return job_progress(runs_root(), row.run_id) or (0, 0)
 
 
 def seconds_left(row: RunRow) -> float | None:
@@ -149,7 +152,7 @@ def pending(row: RunRow) -> str | None:
     if run_id != row.run_id:
         return None
     try:
-        status = requests.status_by_files(row.run_id)
+        status: str = read_state(open_run(runs_root(), row.run_id)).status
     except (UserError, OSError):
         status = row.status
     if row.status == seen != status:

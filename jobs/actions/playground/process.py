@@ -17,6 +17,7 @@ from typing import IO, Any
 
 from exgrpo_core.errors import UserError
 from jobs.runs.launchers.local import WITHHELD_VARIABLES, project_environment
+from jobs.runs.people import Role, needs
 from jobs.specs.train import TrainSpec, dump_spec
 from jobs.training.probe_report import ProbeReport
 
@@ -28,6 +29,7 @@ class ChatError(UserError):
     """No answer; one sentence says why."""
 
 
+@needs(Role.OPERATOR)
 def ask_models(
     runs_root: Path, targets: Sequence[str], prompt: str, options: Sequence[str] = ()
 ) -> Generator[dict[str, Any] | None]:
@@ -81,6 +83,12 @@ def _records(process: subprocess.Popen[bytes], prompt: str, errors: IO[bytes]) -
         process.kill()
         process.wait()
         process.stdout.close()
+
+
+@needs(Role.OPERATOR)
+def start_probe(runs_root: Path, spec: TrainSpec) -> "ProbeProcess":
+    """Start to sample answers of a specification's model, without a run."""
+    return ProbeProcess(spec, runs_root)
 
 
 class ProbeProcess:

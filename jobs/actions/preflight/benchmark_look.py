@@ -9,6 +9,7 @@ from exgrpo_core.durable_files import write_whole
 from jobs.actions.preflight.local_sources import resolve_source
 from jobs.evaluation.benchmark_questions import iterate_rows, load_benchmark
 from jobs.evaluation.protocols import benchmarks_folder, graded_as, load_protocols, protocol_of
+from jobs.runs.people import Role, needs
 from jobs.specs.evaluation import BENCHMARK_NAME, BenchmarkChoice
 from jobs.training.data_rows import FILE_SUFFIXES, DataError, DeclaredKind, wrong_suffix
 from jobs.training.templates import TemplateName, render_prompt
@@ -33,6 +34,7 @@ class BenchmarkLook:
     notices: tuple[str, ...]
 
 
+@needs(Role.OPERATOR)
 def look_at_benchmark(
     runs_root: Path, source: str, template: str = "paper", answer_kind: DeclaredKind = "auto"
 ) -> BenchmarkLook:
@@ -58,6 +60,7 @@ def look_at_benchmark(
     )  # fmt: skip
 
 
+@needs(Role.OPERATOR)
 def keep_benchmark_file(runs_root: Path, file_name: str, content: bytes) -> str:
     """Put a file that was handed in among the user's benchmarks and return its path; a file of other content stays.
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from exgrpo_core.bounded_json import UnreadableFileError
 from exgrpo_core.recording.rows import RecordedTrajectory
 from jobs.actions.preflight.chat_template import read_chat_template, read_tokenizer, render_chat_prompts
+from jobs.runs.people import Role, needs
 from jobs.runs.rollout_formats.formats import RolloutFormat, UnknownRolloutsError, find_only_format
 from jobs.runs.rollout_formats.source import RolloutSource
 from jobs.specs.train import CHAINS_SOURCE, DataSpec, ModelSpec, SpecError, TrainSpec
@@ -58,6 +59,7 @@ class _Conversation:
     graded_as: str
 
 
+@needs(Role.OPERATOR)
 def preview_data(spec: TrainSpec, num_shown: int = 3, max_rows: int = MAX_ROWS) -> DataPreview:
     """Return the first questions of a specification; of a data set on the hub only their rows are downloaded.
 

@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from exgrpo_core.bounded_json import UnreadableFileError, read_json
+from exgrpo_core.errors import UserError
 from jobs.actions.preflight.data_preview import preview_data
 from jobs.actions.preflight.disk_estimate import checkpoint_bytes, estimate_disk
 from jobs.actions.preflight.machine_fit import UNNAMED_RUN
@@ -17,6 +18,7 @@ from jobs.actions.preflight.resolution import resolve
 from jobs.machine.engine_environments import EngineEnvironmentError, engine_python
 from jobs.machine.hardware import GB, GIB, list_gpus, uses_bfloat16
 from jobs.runs.launchers.local import WORKER_MODULE
+from jobs.runs.people import Role, needs
 from jobs.specs.train import TrainSpec
 from jobs.tasks.grading.rewards import TASKS
 from jobs.training.data_rows import DataError
@@ -124,6 +126,15 @@ def _generation_notices(spec: TrainSpec) -> list[str]:
 def _look_notices(spec: TrainSpec) -> list[str]:
     look = first_look(spec) if remembered_look(spec) is None else None  # what is remembered is said already
     return [] if look is None else [look.sentence]
+
+
+@needs(Role.OPERATOR)
+def dry_run_text(spec: TrainSpec, runs_root: Path) -> str:
+    """Return the text of a dry run, which may take seconds, or why there is none."""
+    try:
+        return describe_plan(plan_run(spec, runs_root))
+    except UserError as error:
+        return str(error)
 
 
 def describe_plan(plan: RunPlan) -> str:

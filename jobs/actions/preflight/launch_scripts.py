@@ -12,6 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from jobs.actions.preflight.resolution import resolve
 from jobs.machine.engine_environments import PROJECT_ROOT
+from jobs.runs.people import Role, needs
 from jobs.specs.train import SpecError, TrainSpec
 from jobs.specs.verl import ray_cpus
 
@@ -38,6 +39,7 @@ class LaunchScript:
     text: str
 
 
+@needs(Role.OPERATOR)
 def write_script(spec: TrainSpec, runs_root: Path, kind: ScriptKind) -> LaunchScript:
     """Return what starts a run elsewhere; scripts hold the whole specification, with files by their paths here.
 

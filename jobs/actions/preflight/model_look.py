@@ -11,6 +11,7 @@ import psutil
 from exgrpo_core.bounded_json import UnreadableFileError, parse_json, read_json
 from exgrpo_core.durable_files import write_whole
 from jobs.machine.hardware import GB
+from jobs.runs.people import Role, needs
 from jobs.specs.train import TrainSpec
 from jobs.training.pretrained.model_shapes import CONFIG_FILE, model_file, model_shape
 from jobs.training.pretrained.sources import cache_directory, find_package
@@ -47,6 +48,7 @@ def _is_whole(folder: Path) -> bool:
     return all((folder / str(name)).is_file() for name in names)
 
 
+@needs(Role.OPERATOR)
 def first_look(spec: TrainSpec) -> FirstLook | None:
     """Return what the look found, of minutes for large models; None of a model elsewhere, or for verl."""
     remembered, folder = remembered_look(spec), look_folder(spec)

@@ -31,6 +31,7 @@ from jobs.machine.engine_environments import EngineEnvironmentError, engine_pyth
 from jobs.runs.checkpoints import ADAPTER_CONFIG
 from jobs.runs.directory import RunDirectory, RunDirectoryError
 from jobs.runs.lookup import CommandError, NamedCheckpoint, starting_checkpoint
+from jobs.runs.people import Role, needs
 from jobs.specs.train import SpecError, TrainSpec
 from jobs.training.pretrained.model_shapes import check_context
 
@@ -93,6 +94,7 @@ class Preflight:
             self.refusals += [Refusal(mistake, is_local) for mistake in mistakes]
 
 
+@needs(Role.OPERATOR)
 def resolve(spec: TrainSpec, runs_root: Path, *, is_quick: bool = False) -> Preflight:
     """Return the resolved specification and every reason against it, without writing anything.
 

@@ -27,6 +27,7 @@ from jobs.actions.studies.definition import NAME_PATTERN, Cell, Recipe, Scale, S
 from jobs.actions.studies.matrix import spec_of, wanted_keys
 from jobs.actions.studies.running import PendingRun
 from jobs.runs.directory import WORKBENCH_FOLDER
+from jobs.runs.people import Role, needs
 from jobs.specs.base import Seed, Spec
 from jobs.specs.mistakes import SpecError, checked
 from jobs.specs.presets import load_plain_yaml, preset_exists, read_mapping
@@ -185,6 +186,7 @@ def keep(runs_root: Path, study: Study) -> None:
     write_whole(path, study.model_dump_json(exclude_defaults=True))
 
 
+@needs(Role.OPERATOR)
 def keep_text(runs_root: Path, name: str, text: str) -> str:
     """Check a sweep that is written as YAML, keep it and return its name; its runs are launched as any study's.
 
@@ -198,11 +200,13 @@ def keep_text(runs_root: Path, name: str, text: str) -> str:
     return study.name
 
 
+@needs(Role.OPERATOR)
 def start_run(runs_root: Path, pending: PendingRun, changes: Sequence[str] = ()) -> str:
     """Queue a run of a study, or a new attempt of a stopped one, and return its id; a running one is left alone."""
     return running.start(runs_root, find_study(runs_root, pending.key.study), pending, changes)
 
 
+@needs(Role.OPERATOR)
 def stop_all(runs_root: Path, name: str, scale: str) -> int:
     """Ask every run and evaluation of a study at a scale to stop and return how many there are."""
     return running.stop_all(runs_root, find_study(runs_root, name), Scale(scale))
@@ -213,6 +217,7 @@ def sweep_names(runs_root: Path) -> list[str]:
     return sorted(path.stem for path in (runs_root / _FOLDER).glob("*.json"))
 
 
+@needs(Role.VIEWER)
 def read_sweeps(runs_root: Path) -> tuple[dict[str, Study], list[str]]:
     """Return all sweeps by name, and a sentence on each file that cannot be read."""
     sweeps: dict[str, Study] = {}
@@ -225,6 +230,7 @@ def read_sweeps(runs_root: Path) -> tuple[dict[str, Study], list[str]]:
     return sweeps, faults
 
 
+@needs(Role.VIEWER)
 def find_study(runs_root: Path, name: str) -> Study:
     """Return a study of the paper, or a sweep of this runs root, by its name.
 

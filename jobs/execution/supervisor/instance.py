@@ -4,33 +4,22 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from db import DATABASE_URL_VARIABLE
-from exgrpo_core.bounded_json import read_json
 from exgrpo_core.durable_files import write_whole
 from exgrpo_core.errors import UserError
 from jobs.runs.control import DEFAULT_GRACE_SECONDS
 from jobs.runs.directory import SUPERVISOR_FILE, SUPERVISOR_LOCK, WORKBENCH_FOLDER
 from jobs.runs.launchers.local import start_detached
-from jobs.runs.processes import FileLock, is_locked
+from jobs.runs.processes import FileLock
 
 _TIMEOUT_SECONDS = 0.2
 
 
 class SupervisorRunningError(UserError):
     """Another supervisor has this runs root already."""
-
-
-@dataclass(frozen=True, slots=True)
-class SupervisorHeartbeat:
-    """Process id of a supervisor, the time of its last heartbeat, and how long it lets a stop take at least."""
-
-    pid: int
-    at: datetime
-    stop_grace_seconds: float = DEFAULT_GRACE_SECONDS
 
 
 class SingleInstance:
@@ -64,21 +53,6 @@ class SingleInstance:
     def release(self) -> None:
         """Release the lock; a second call changes nothing."""
         self._lock.release()
-
-
-def read_supervisor(runs_root: Path) -> SupervisorHeartbeat | None:
-    """Return the living supervisor of a runs root, None when there is none."""
-    folder = runs_root / WORKBENCH_FOLDER
-    return _read_heartbeat(folder / SUPERVISOR_FILE) if is_locked(folder / SUPERVISOR_LOCK) else None
-
-
-def _read_heartbeat(path: Path) -> SupervisorHeartbeat:
-    try:
-        content = read_json(path)
-        grace_seconds = float(content.get("stop_grace_seconds", DEFAULT_GRACE_SECONDS))
-        return SupervisorHeartbeat(int(content["pid"]), datetime.fromisoformat(content["at"]), grace_seconds)
-    except (OSError, ValueError, KeyError, TypeError, OverflowError):
-        return SupervisorHeartbeat(0, datetime.now(UTC))
 
 
 LOG_FILE = "supervisor.log"

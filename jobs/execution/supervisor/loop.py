@@ -22,9 +22,10 @@ from jobs.runs.directory import (
     is_run_folder,
     paths_of_runs,
 )
-from jobs.runs.journal import Journal, JournalKind, acting_as, add_request, request_resume, waited_for
+from jobs.runs.journal import Journal, JournalKind, add_request, request_resume, waited_for
 from jobs.runs.launchers.local import LaunchError, LocalLauncher
 from jobs.runs.launchers.ray_jobs import RayJobsLauncher
+from jobs.runs.people import Person, Role, acting_as
 from jobs.runs.state import RunState, is_recorded, read_contact, read_state
 from jobs.specs.any_job import local_gpus
 from jobs.specs.train import SpecError, TrainSpec
@@ -34,6 +35,7 @@ logger = logging.getLogger(__name__)
 LOOP_SECONDS = 0.5
 LOST_SECONDS = 5.0
 """Time between two looks at runs that were declared lost."""
+_WORKBENCH = Person("the workbench", Role.ADMIN)
 _CLOSE_SECONDS = 30.0
 
 
@@ -158,7 +160,7 @@ class Supervisor:
         for job in self._jobs.values():
             job.last_error = ""
         if self._waiting:
-            with contextlib.suppress(OSError), acting_as("the workbench"):
+            with contextlib.suppress(OSError), acting_as(_WORKBENCH):
                 self._journal.append(JournalKind.SHUT_DOWN, "")
 
     def close(self) -> None:
@@ -218,7 +220,7 @@ class Supervisor:
         resumes = self._settings.resumes_interrupted and not self._is_ending
         if resumes and end.status is RunStatus.STOPPED and run.is_interrupted():
             attempt = run.newest_attempt() + 1
-            with acting_as("the workbench"):
+            with acting_as(_WORKBENCH):
                 request_resume(run, attempt)
             self._requested_attempts[run.run_id] = attempt
             self._waiting.pop(run.run_id, None)

@@ -4,14 +4,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from app import requests
+from app import settings
+from app.components.new_run import data_preview
 from app.components.new_run.where import Where
 from app.formats import with_code
-from app.settings import Person, Role
+from jobs.actions import named_entries, queueing
 from jobs.actions.preflight.model_look import FirstLook
 from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
 from jobs.runs.launchers.ray_jobs_api import RayClusterState, RayMachine
 from jobs.runs.lookup import CommandError
+from jobs.runs.people import Person, Role, identify_by
 from jobs.specs.train import preset_description, preset_group, preset_names
 from tests.app.charts import figures
 from tests.app.page_texts import field, has_text, texts
@@ -106,10 +108,12 @@ def test_a_ray_cluster_needs_its_address_and_takes_overrides(open_page):
         (8, 1, ["11 of 12 GPUs free", "would refuse the run"]),
     ],
 )
-def test_the_chosen_clusters_gpus_are_beside_the_launch_button(open_page, monkeypatch, num_gpus, num_used, words):
-    requests.save_cluster("ours", "http://127.0.0.1:8265")
+def test_the_chosen_clusters_gpus_are_beside_the_launch_button(
+    runs_root, open_page, monkeypatch, num_gpus, num_used, words
+):
+    named_entries.save_cluster(runs_root, "ours", "http://127.0.0.1:8265")
     machines = (RayMachine("a", num_gpus, num_used), RayMachine("b", 4, 0))
-    monkeypatch.setattr(requests, "ask_cluster", lambda _name: RayClusterState("2.60.0", machines, (), ()))
+    monkeypatch.setattr(named_entries, "ask_cluster", lambda _root, _name: RayClusterState("2.60.0", machines, (), ()))
     page = open_page("new_run", preset="paper-exgrpo")
     assert has_text(page, "Time on H100 80 GB, coarsely: 2 min 11 s per step, 1 d 1 h in all")
     page.radio(key="preset-paper-exgrpo-where").set_value(Where.CLUSTER.value).run()
@@ -145,7 +149,7 @@ def test_a_disk_that_may_become_full_is_said_beside_other_mistakes_and_blocks_no
 def test_known_clusters_are_offered_and_the_run_is_queued_for_the_chosen_one(runs_root, open_page):
     addresses = {"first": "http://127.0.0.1:8265", "second": "http://127.0.0.1:8266"}
     for name, address in addresses.items():
-        requests.save_cluster(name, address)
+        named_entries.save_cluster(runs_root, name, address)
     page = open_page("new_run", section="verl engine")
     page.radio(key=f"{PRESET_FORM}-where").set_value(Where.CLUSTER.value).run()
     assert page.selectbox(key=f"{PRESET_FORM}-cluster").value == "first"
@@ -242,7 +246,7 @@ def test_refused_launch_says_why_beside_the_button(open_page, monkeypatch):
     def refuse(*_, **__):
         raise CommandError("runs: cannot be written.")
 
-    monkeypatch.setattr(requests, "submit", refuse)
+    monkeypatch.setattr(queueing, "queue_job", refuse)
     page.button(key="launch").click().run()
     assert any(element.value == "runs: cannot be written." for element in page.text)
     assert any("Could not launch" in text for text in texts(page))
@@ -269,7 +273,7 @@ def test_preview_shows_first_prompts_and_their_lengths_when_it_is_opened(open_pa
 @pytest.mark.parametrize("look", [None, FirstLook(True, "looked at"), FirstLook(False, "weights that are")])
 def test_the_first_look_at_the_model_is_taken_once_when_it_is_opened(open_page, monkeypatch, look):
     taken = []
-    monkeypatch.setattr(requests, "first_look", lambda spec: taken.append(spec.model.source) or look)
+    monkeypatch.setattr(data_preview, "first_look", lambda spec: taken.append(spec.model.source) or look)
     page = open_page("new_run")
     assert not taken
     page.session_state["first-look"] = True
@@ -279,7 +283,7 @@ def test_the_first_look_at_the_model_is_taken_once_when_it_is_opened(open_page, 
     assert has_text(page, look.sentence if look else "it is looked at when the run starts")
 
 
-def test_draft_is_kept_opened_again_and_deleted_by_operators(runs_root, open_page, monkeypatch):
+def test_draft_is_kept_opened_again_and_deleted_by_operators(runs_root, open_page):
     page = open_page("new_run")
     field(page, "name").set_value("half done").run()
     open_section(page, "Algorithm")
@@ -289,10 +293,10 @@ def test_draft_is_kept_opened_again_and_deleted_by_operators(runs_root, open_pag
     page = open_page("new_run", draft="half done", section="Algorithm")
     assert field(page, "algorithm.mini_batch_size").value == 5
     assert page.button(key="launch").disabled
-    with monkeypatch.context() as patched:
-        patched.setattr(requests, "current_person", lambda: Person("viewer@example.org", Role.VIEWER))
-        page.button(key="delete-draft-half done").click().run()
+    identify_by(lambda: Person("viewer@example.org", Role.VIEWER))
+    page.button(key="delete-draft-half done").click().run()
     assert has_text(page, "needs the role operator")
     assert (runs_root / "workbench" / "drafts" / "half done.yaml").is_file()
+    identify_by(settings.current_person)
     page.button(key="delete-draft-half done").click().run()
     assert not (runs_root / "workbench" / "drafts" / "half done.yaml").is_file()

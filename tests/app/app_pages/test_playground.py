@@ -1,6 +1,6 @@
 import pytest
 
-from app import requests
+from jobs.actions.playground import process
 from jobs.runs.lookup import CommandError
 
 pytestmark = pytest.mark.slow
@@ -26,14 +26,14 @@ def record(target, number):
 def asked(monkeypatch):
     calls = []
 
-    def answer(targets, prompt, options):
+    def answer(_root, targets, prompt, options):
         calls.append((targets, prompt, options))
         yield None
         for target in targets:
             yield {"model": target, "prompt": f"<user>{prompt}", "num_prompt_tokens": 3}
             yield from (record(target, number) for number in (1, 2))
 
-    monkeypatch.setattr(requests, "chat", answer)
+    monkeypatch.setattr(process, "ask_models", answer)
     return calls
 
 
@@ -58,7 +58,7 @@ def test_a_refusal_is_shown(open_page, monkeypatch):
     def refuse(*_arguments):
         raise CommandError("Ada is viewer, but this needs the role operator.")
 
-    monkeypatch.setattr(requests, "chat", refuse)
+    monkeypatch.setattr(process, "ask_models", refuse)
     page = open_page("run", run="run-finished", view="Playground")
     next(area for area in page.text_area if area.label == "Prompt").set_value("6;a+8=")
     next(button for button in page.button if button.label == "Ask").click().run()

@@ -2,11 +2,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app import requests
 from app.components.system import system_view
 from app.components.widgets import long_lists
 from db.connections.opening import open_database
 from db.ingest.events import register_run
+from jobs.actions import named_entries
+from jobs.machine import machine_report
 from jobs.machine.hardware import Gpu
 from jobs.machine.machine_report import Finding, package_versions
 from jobs.runs.journal import Journal, JournalKind
@@ -37,7 +38,7 @@ def test_overview_has_the_supervisor_the_database_and_an_empty_queue(runs_root, 
 
 
 def test_machine_shows_findings_gpus_and_versions(open_page, monkeypatch):
-    monkeypatch.setattr(requests, "examine_machine", lambda: FINDINGS)
+    monkeypatch.setattr(machine_report, "examine_machine", lambda *_: FINDINGS)
     monkeypatch.setattr("jobs.machine.hardware.list_gpus", lambda: [Gpu(0, "H200", 50.0, 10, 100)])
     page = open_page("system", view="Machine")
     findings, versions = tables(page)[0].value, tables(page)[-1].value
@@ -98,10 +99,10 @@ def test_ray_clusters_are_added_tested_and_removed(open_page, runs_root):
     assert any("No clusters yet" in text for text in texts(page))
 
 
-def test_tested_cluster_shows_gpus_jobs_and_what_is_wrong(open_page, monkeypatch):
-    requests.save_cluster("ours", "http://127.0.0.1:8265")
+def test_tested_cluster_shows_gpus_jobs_and_what_is_wrong(runs_root, open_page, monkeypatch):
+    named_entries.save_cluster(runs_root, "ours", "http://127.0.0.1:8265")
     state = RayClusterState("2.60.0", (RayMachine("a", 8, 3), RayMachine("b", 8, 0)), ("run-0001",), ("It is open.",))
-    monkeypatch.setattr(requests, "ask_cluster", lambda _name: state)
+    monkeypatch.setattr(named_entries, "ask_cluster", lambda _root, _name: state)
     page = open_page("system", view="Ray clusters")
     assert not tables(page)
     page.button(key="test-ours").click().run()

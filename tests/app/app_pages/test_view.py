@@ -2,12 +2,13 @@
 
 import pytest
 
-from app import requests, settings
+from app import settings
 from app.page_list import NOT_IN_VIEWS, PAGES
 from app.queries.runs import has_replays
-from app.requests import RefusedError
 from exgrpo_core import recording
+from jobs.actions import run_actions, run_bin
 from jobs.execution.supervisor.open_index import ingest_all
+from jobs.runs.people import RefusedError
 from tests.app.page_texts import has_text
 
 pytestmark = pytest.mark.slow
@@ -42,10 +43,10 @@ def test_every_page_is_shown_without_a_supervisor_and_without_what_starts_or_cha
 
 
 @pytest.mark.usefixtures("view_shared")
-def test_a_request_that_changes_something_is_refused_in_a_sentence():
-    for request in (requests.stop, requests.resume, requests.delete):
-        with pytest.raises(RefusedError):
-            request("run-running")
+def test_an_action_that_changes_something_is_refused_in_a_sentence():
+    for action in (run_actions.stop, run_actions.resume, run_bin.delete):
+        with pytest.raises(RefusedError, match="These pages only read"):
+            action(settings.runs_root(), "run-running")
 
 
 @pytest.mark.usefixtures("view_shared")

@@ -86,7 +86,7 @@ def test_files_and_variables_of_other_applications_change_no_option_of_streamlit
 
 def test_app_loads_no_engine_libraries():
     program = (
-        "import sys, app.serving.server, app.requests, app.queries\n"
+        "import sys, app.serving.server, app.components.runs.run_controls, app.queries\n"
         "import app.components.new_run.spec_form, app.components.replay_buffer.buffer_charts\n"
         "print(sorted({'torch', 'ray', 'verl', 'vllm', 'transformers'} & set(sys.modules)))"
     )

@@ -15,8 +15,9 @@ from jobs.actions.named_entries import (
     save_cluster,
     save_draft,
 )
-from jobs.runs.journal import Journal, acting_as
+from jobs.runs.journal import Journal
 from jobs.runs.launchers.local import LaunchError
+from jobs.runs.people import Person, Role, acting_as
 from jobs.specs.train import SpecError, load_spec
 from jobs.specs.verl import RAY_TOKEN_VARIABLE
 from tests.tools import free_port
@@ -91,7 +92,7 @@ def test_name_that_is_no_name_is_refused(tmp_path, name):
 def test_clusters_are_kept_without_a_token_and_what_is_done_to_them_is_recorded(tmp_path, monkeypatch):
     monkeypatch.setenv(RAY_TOKEN_VARIABLE, "a-token-of-the-cluster")
     address = f"http://127.0.0.1:{free_port()}"
-    with acting_as("ada"):
+    with acting_as(Person("ada", Role.ADMIN)):
         save_cluster(tmp_path, "ours", f" {address}/ ")
         assert list_clusters(tmp_path) == {"ours": address}
         assert "a-token" not in (tmp_path / "workbench" / RAY_CLUSTERS.file_name).read_text()

@@ -30,26 +30,26 @@ def beat(run, step):
 )
 def test_an_evaluation_is_as_far_as_its_questions_and_a_judge_as_its_votes(tmp_path, spec, folder):
     run = RunDirectory.create(tmp_path, spec)
-    assert job_progress(run) is None
+    assert job_progress(tmp_path, run.run_id) is None
     beat(run, 12)
-    assert job_progress(run) is None
+    assert job_progress(tmp_path, run.run_id) is None
     (run.path / folder).mkdir(exist_ok=True)
     write_plan(run.path / folder, 40)
-    assert job_progress(run) == (12, 40)
+    assert job_progress(tmp_path, run.run_id) == (12, 40)
     write_plan(run.path / folder, -40)
-    assert job_progress(run) is None
+    assert job_progress(tmp_path, run.run_id) is None
 
 
 def test_a_stopping_run_says_what_it_waits_for_and_how_long_that_may_take(tmp_path):
     run = RunDirectory.create(tmp_path, load_preset("chains-exgrpo"))
     beat(run, 12)
-    assert describe_stop(run, None) is None
+    assert describe_stop(tmp_path, run.run_id) is None
     run.request_stop()
-    assert describe_stop(run, None) == "It waits for the worker to end; after 2 min it is ended by force."
+    assert describe_stop(tmp_path, run.run_id) == "It waits for the worker to end; after 2 min it is ended by force."
     heartbeat = read_heartbeat(run.attempt_path(1))
     seconds = {Phase.STEP: 150.0, Phase.EVALUATION: 30.0, Phase.CHECKPOINT: 300.0}
     write_heartbeat(run.attempt_path(1), replace(heartbeat, phase=Phase.STEP, phase_seconds=seconds))
-    assert describe_stop(run, None) == (
+    assert describe_stop(tmp_path, run.run_id) == (
         "It waits for the running step, then for a checkpoint, about 8 min by its recent times; "
         "after 16 min it is ended by force."
     )

@@ -13,14 +13,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from jobs.execution.supervisor.instance import read_supervisor
 from jobs.runs.checkpoints import list_steps
 from jobs.runs.control import INTERRUPTED, RunStatus
 from jobs.runs.state import read_state
+from jobs.runs.supervisor_file import read_supervisor
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import TrainSpec, load_preset
 from tests.jobs.cli.invoked import exgrpo, printed_json
-from tests.jobs.execution.supervisor.toy_bench import Bench, processes_of, wait_until
+from tests.jobs.supervisor.toy_bench import Bench, processes_of, wait_until
 
 pytestmark = pytest.mark.slow
 

@@ -6,8 +6,8 @@ from itertools import pairwise
 import pytest
 import yaml
 
+from app.components.new_run.form_check import check
 from app.components.widgets.spec_text import as_yaml, option_text, shell_command
-from app.requests import check
 from db.rows.spec_differences import differences
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import load_preset, preset_names
@@ -27,7 +27,7 @@ def test_command_stands_for_the_form():
     content = preset.model_dump(mode="json")
     content |= {"name": "seed 12 @x", "num_steps": 7, "tags": ["a b", "c"]}
     content["algorithm"] |= {"bucket_spread": 0.125, "start_pass_rate": None}
-    wanted = check(content).requested
+    wanted = check(content, "", None).spec
     command = shell_command(
         f"exgrpo train --preset {preset.preset}", differences(preset.model_dump(mode="json"), content)
     )
@@ -35,7 +35,7 @@ def test_command_stands_for_the_form():
     assert words[:4] == ["exgrpo", "train", "--preset", preset.preset]
     settings = [word for flag, word in pairwise(words) if flag == "--set"]
     assert apply_settings(preset, settings) == wanted
-    assert check(yaml.safe_load(as_yaml(wanted.model_dump(mode="json")))).requested == wanted
+    assert check(yaml.safe_load(as_yaml(wanted.model_dump(mode="json"))), "", None).spec == wanted
     many = differences({}, {f"field_{index}": index for index in range(20)})
     assert shell_command("exgrpo train --preset p", many) == "exgrpo train --spec run.yaml"
 

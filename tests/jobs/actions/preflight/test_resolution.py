@@ -3,8 +3,8 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from app import requests, settings
-from app.components.new_run import spec_summary
+from app import settings
+from app.components.new_run import form_check
 from jobs.actions.preflight.resolution import RunRefusedError, resolve
 from jobs.actions.queueing import queue_job
 from jobs.cli.main import app
@@ -46,9 +46,7 @@ def test_dry_run_submit_and_form_refuse_a_specification_with_one_sentence(runs_r
         queue_job(runs_root, TrainSpec.model_validate(content))
     sentence = str(of_submit.value)
     assert reason in sentence
-    with pytest.raises(RunRefusedError) as of_form:
-        requests.check(content)
-    assert of_form.value.mistakes[0] == sentence
+    assert form_check.check(content, "", None).mistakes[0] == sentence
     words = ["train", "--dry-run", "--runs-root", str(runs_root), "--spec", str(path)]
     assert sentence in CliRunner().invoke(app, words).output
     assert len(list(runs_root.glob("*/run.json"))) == 1
@@ -93,13 +91,13 @@ def test_notices_on_schedule_and_rows_are_told_by_dry_run_and_form(runs_root, tm
     path = tmp_path / "run.json"
     path.write_text(json.dumps(content))
     output = CliRunner().invoke(app, ["train", "--dry-run", "--runs-root", str(runs_root), "--spec", str(path)]).output
-    shown = spec_summary.check(content, "", None)
+    shown = form_check.check(content, "", None)
     assert shown.mistakes == ()
     for text in expected:
         assert text in output
         assert any(text in notice for notice in shown.notices)
     content["optim"] = {"warmup_steps": 9}
-    assert not any("warm-up" in notice for notice in spec_summary.check(content, "", None).notices)
+    assert not any("warm-up" in notice for notice in form_check.check(content, "", None).notices)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,68 @@
+"""Whether a form can be launched: its specification, and every reason against it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from app.settings import runs_root
+from exgrpo_core.errors import Mistake, UserError
+from jobs.actions import branching
+from jobs.actions.preflight.resolution import Preflight, Refusal, RunRefusedError, resolve
+from jobs.specs.train import SpecError, TrainSpec, parse_spec
+
+NO_ADDRESS = Mistake("expected an address to launch it from here; the scripts below need none.", "verl.ray.address")
+"""The reason against a launch on a cluster that one cannot reach, whose script and estimates are there all the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class FormCheck:
+    """What a form holds, and every reason against launching it; `spec` is None where a field is wrong."""
+
+    spec: TrainSpec | None
+    mistakes: tuple[Mistake, ...]
+    disk_shortage: str = ""
+    """Why the disk may become full, which is no reason against a launch."""
+    notices: tuple[str, ...] = ()
+    """What a user should know of data and settings."""
+
+
+def check(content: dict[str, object], text_mistake: str, branched: tuple[str, int] | None) -> FormCheck:
+    """Return the specification, None where a field is wrong, and every reason why it cannot be launched.
+
+    `branched` names the run and the step of the checkpoint that it continues from.
+    """
+    others = (Mistake(text_mistake),) if text_mistake else ()
+    try:
+        preflight = _resolve(content, branched)
+        return FormCheck(preflight.requested, others, preflight.disk_shortage, tuple(preflight.notices))
+    except RunRefusedError as error:
+        return FormCheck(error.spec, (*others, *error.mistakes), error.disk_shortage)
+    except SpecError as error:
+        return FormCheck(None, (*others, *error.mistakes))
+    except UserError as error:
+        return FormCheck(None, (*others, Mistake(str(error))))
+
+
+def _resolve(content: dict[str, object], branched: tuple[str, int] | None) -> Preflight:
+    has_no_address = _lacks_address(content)
+    spec = parse_spec(_without_address(content) if has_no_address else content, "form")
+    if branched is None:
+        preflight = resolve(spec, runs_root(), is_quick=True)
+    else:
+        preflight = branching.check_branch(runs_root(), *branched, spec, is_quick=True)
+    if has_no_address:  # what this machine lacks says nothing of another
+        others = [refusal for refusal in preflight.refusals if not refusal.is_local]
+        preflight.refusals = [Refusal(NO_ADDRESS, is_local=False), *others]
+    preflight.raise_refusals()
+    return preflight
+
+
+def _lacks_address(content: Mapping[str, Any]) -> bool:
+    """Whether a form asks for a cluster and names none yet."""
+    verl = content.get("verl")
+    return isinstance(verl, dict) and isinstance(verl.get("ray"), dict) and verl["ray"].get("address") == ""
+
+
+def _without_address(content: Mapping[str, Any]) -> dict[str, Any]:
+    verl = content["verl"]
+    return {**content, "verl": {**verl, "ray": {**verl["ray"], "address": None}}}

@@ -1,0 +1,50 @@
+"""The heartbeat of a runs root's supervisor, which any process can read."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from exgrpo_core.bounded_json import read_json
+from jobs.runs.control import DEFAULT_GRACE_SECONDS
+from jobs.runs.directory import SUPERVISOR_FILE, SUPERVISOR_LOCK, WORKBENCH_FOLDER
+from jobs.runs.processes import is_locked
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorHeartbeat:
+    """Process id of a supervisor, the time of its newest heartbeat and of its start, None if that is unknown."""
+
+    pid: int
+    at: datetime
+    since: datetime | None = None
+    num_unread: int = 0
+    """Ended runs that the database lacks part of."""
+    stop_grace_seconds: float = DEFAULT_GRACE_SECONDS
+    """How long it lets a stop take at least."""
+
+    @property
+    def age_seconds(self) -> float:
+        """Seconds since the heartbeat was written."""
+        return (datetime.now(UTC) - self.at).total_seconds()
+
+
+def newest_heartbeat(runs_root: Path) -> SupervisorHeartbeat | None:
+    """Return the newest heartbeat of a supervisor, None if none ever ran here or its file is damaged."""
+    try:
+        record = read_json(runs_root / WORKBENCH_FOLDER / SUPERVISOR_FILE)
+        at, since = (
+            None if (text := record.get(name)) is None else datetime.fromisoformat(text).astimezone(UTC)
+            for name in ("at", "since")
+        )
+        grace_seconds = float(record.get("stop_grace_seconds", DEFAULT_GRACE_SECONDS))
+        num_unread = int(record.get("num_unread", 0))
+        return None if at is None else SupervisorHeartbeat(int(record["pid"]), at, since, num_unread, grace_seconds)
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
+        return None
+
+
+def read_supervisor(runs_root: Path) -> SupervisorHeartbeat | None:
+    """Return the living supervisor of a runs root, None when there is none; its pid is 0 until its first heartbeat."""
+    if not is_locked(runs_root / WORKBENCH_FOLDER / SUPERVISOR_LOCK):
+        return None
+    return newest_heartbeat(runs_root) or SupervisorHeartbeat(0, datetime.now(UTC))
