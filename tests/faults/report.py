@@ -1,4 +1,4 @@
-"""What was seen of each row: docs/reliability/row-NN.json, and the end of the row's line in docs/reliability.md."""
+"""The figures of each row: reliability/row-NN.json, and the ends of the lines in docs/measurements/reliability.md."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.conftest import REPOSITORY
 
-DOCUMENT = REPOSITORY / "docs" / "reliability.md"
+DOCUMENT = REPOSITORY / "docs" / "measurements" / "reliability.md"
 
 
 @dataclass

@@ -100,14 +100,19 @@ def test_programs_named_in_the_document_exist(document):
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
-def test_files_and_links_named_in_the_document_exist(document):
+def test_files_named_in_the_document_exist(document):
     text = read(Path(document))
     spans = {
         span for span in CODE_SPAN.findall(FENCE.sub("", text)) if re.fullmatch(r"(\w[\w.-]*/)+[\w.-]+\.\w+", span)
     }
     paths = {span for span in spans if span.split("/")[0] in {*PACKAGES, "tests", "bench", "docs"}}
-    links = {link for link in re.findall(r"\]\(([^)#\s]+)", text) if "://" not in link}
-    assert [name for name in paths | links if not (REPOSITORY / name).exists()] == []
+    assert [name for name in paths if not (REPOSITORY / name).exists()] == []
+
+
+def test_links_of_all_documents_lead_to_files():
+    found = re.compile(r"\]\(([^)#\s:]+)[)#]").findall
+    links = [(path, link) for path in tracked_files() if path.suffix == ".md" for link in found(read(path))]
+    assert [(str(path), link) for path, link in links if not (REPOSITORY / path.parent / link).exists()] == []
 
 
 def test_readme_names_the_two_commands_and_every_command_of_the_command_line():
