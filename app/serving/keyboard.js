@@ -1,6 +1,12 @@
 // Keys of the workbench: / search, ? help, Ctrl-K to a page or a run; table.js has those of tables.
 (() => {
-  const HELP = [["/", "Search"], ["Ctrl K", "Go to a page or a run"], ["j  k", "Next and previous row, or trajectory"], ["g  m", "Group and mark of the open trajectory"], ["Enter", "Open the row"], ["Esc", "Close"], ["?", "This help"]];
+  const HELP = `/        Search
+Ctrl K   Go to a page or a run
+j  k     Next and previous row, or trajectory
+g  m     Group and mark of the open trajectory
+Enter    Open the row
+Esc      Close
+?        This help`;
   const isTyping = ({target}) => target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName);
   const element = (tag, text = "") => Object.assign(document.createElement(tag), {textContent: text});
   const FIND_MS = 120;
@@ -13,17 +19,14 @@
     panel = element("dialog");
     panel.id = "keyboard-panel";
     panel.setAttribute("aria-label", name);
-    const {backgroundColor, color} = getComputedStyle(document.querySelector("[data-testid=stApp]"));
-    Object.assign(panel.style, {backgroundColor, color});
     panel.addEventListener("click", ({target}) => target === panel && close());
     panel.addEventListener("close", close);
-    document.body.append(panel);
+    document.querySelector("[data-testid=stApp]").append(panel); // whose colours it has
     panel.showModal();
   };
   const help = () => {
     open("Keys");
-    panel.append(element("h2", "Keys"), element("dl"));
-    for (const [key, meaning] of HELP) panel.lastChild.append(element("dt", key), element("dd", meaning));
+    panel.append(element("pre", HELP));
   };
   const label = (link) => {
     const copy = link.cloneNode(true);
@@ -33,9 +36,9 @@
   const pages = () => [...document.querySelectorAll("[data-testid=stSidebarNavLink]")];
   const jump = () => {
     open("Go to");
-    const input = element("input"), list = element("ul");
+    const input = element("input"), list = Object.assign(element("select"), {size: 9, tabIndex: -1});
     input.placeholder = "Page, or words of a run";
-    let chosen = 0, runs = [], wait = 0;
+    let runs = [], wait = 0;
     const words = () => input.value.trim();
     const entries = () => {
       const found = pages().filter((link) => label(link).toLowerCase().includes(words().toLowerCase()));
@@ -52,25 +55,25 @@
       draw();
     };
     const draw = () => {
-      const all = entries();
-      chosen = Math.max(0, Math.min(chosen, all.length - 1));
-      list.replaceChildren(...all.map(({label, run}, index) => {
-        const line = element("li", label);
-        line.ariaSelected = String(index === chosen);
-        line.addEventListener("click", () => { close(); run(); });
-        return line;
-      }));
+      list.replaceChildren(...entries().map(({label}) => element("option", label)));
+      list.selectedIndex = 0;
     };
+    const go = () => {
+      const entry = entries()[list.selectedIndex];
+      close();
+      entry?.run();
+    };
+    list.addEventListener("click", go);
     input.addEventListener("input", () => {
-      chosen = 0;
       runs = [];
       draw();
       clearTimeout(wait);
       wait = setTimeout(find, FIND_MS);
     });
     input.addEventListener("keydown", (event) => {
-      if (event.key === "Enter") { const entry = entries()[chosen]; close(); entry?.run(); }
-      else if (event.key === "ArrowDown" || event.key === "ArrowUp") { chosen += event.key === "ArrowDown" ? 1 : -1; draw(); }
+      const change = {ArrowDown: 1, ArrowUp: -1}[event.key];
+      if (event.key === "Enter") go();
+      else if (change) list.selectedIndex = Math.max(0, Math.min(list.length - 1, list.selectedIndex + change));
       else return;
       event.preventDefault();
     });

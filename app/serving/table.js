@@ -76,7 +76,6 @@
       this.order = null;
       this.drawn = [];
       this.frame.addEventListener("scroll", () => this.extend());
-      this.frame.addEventListener("keydown", (event) => this.press(event));
       this.frame.addEventListener("mouseover", ({target}) => {
         const place = target.closest("td, th");
         if (place && !place.dataset.help) place.title = place.scrollWidth > place.clientWidth ? place.textContent : "";
@@ -120,7 +119,6 @@
       }));
       if (this.data.ticked) this.head.prepend(this.tick(null, "all rows", make("th", "tick")));
       this.widths = this.data.columns.map(({kind, width}) => (width && kind === "text" ? `${width}px` : ""));
-      this.frame.classList.toggle("wide", this.data.columns.some(({fills}) => fills));
       this.drawn = [];
     }
     tick(id, name, place) {
@@ -203,15 +201,6 @@
       row?.scrollIntoView({block: "nearest"});
       if (row === rows[rows.length - 1]) this.extend();
     }
-    press(event) {
-      const row = document.activeElement.closest("tr"), isRow = document.activeElement === row;
-      const change = {ArrowDown: 1, ArrowUp: -1}[event.key];
-      if (change && this.data.opens && !/^(BUTTON|INPUT)$/.test(event.target.tagName)) this.move(change);
-      else if (event.key === "Enter" && isRow && this.body.contains(row)) this.open(row, row.cells[this.data.ticked ? 1 : 0]);
-      else if (event.key === "Escape") document.activeElement.blur();
-      else return;
-      event.preventDefault();
-    }
   }
 
   const tables = new WeakMap();
@@ -220,15 +209,19 @@
     if (!tables.has(parent)) tables.set(parent, new Table(parent));
     tables.get(parent).update(component);
   };
-  // j and k move through the rows of the page's first table, except where a row is open: its buttons have these keys.
+  // Keys move through the rows of the page's first table; where a row is open, its buttons have j and k.
   addEventListener("keydown", (event) => {
-    const {target, key} = event, change = {j: 1, k: -1}[key];
+    const {target, key} = event, isOpen = document.querySelector(".st-key-next-trajectory") !== null;
+    const inside = target.closest?.(".data-table[data-opens]"), row = target.closest?.(".data-table tbody tr");
+    const change = {j: isOpen ? 0 : 1, k: isOpen ? 0 : -1, ArrowDown: inside ? 1 : 0, ArrowUp: inside ? -1 : 0}[key];
     const isTyping = target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName);
-    const isOther = event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]");
-    if (!change || isTyping || isOther || document.querySelector(".st-key-next-trajectory")) return;
-    const frame = target.closest?.(".data-table[data-opens]") ?? document.querySelector("[data-testid=stMain] .data-table[data-opens]");
-    if (!frame) return;
-    tables.get(frame.parentElement).move(change);
+    const frame = inside ?? document.querySelector("[data-testid=stMain] .data-table[data-opens]");
+    if (!frame || isTyping || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+    const table = tables.get(frame.parentElement);
+    if (change) table.move(change);
+    else if (key === "Enter" && row === target) table.open(row, row.cells[table.data.ticked ? 1 : 0]);
+    else if (key === "Escape" && inside) document.activeElement.blur();
+    else return;
     event.preventDefault();
     event.stopPropagation();
   }, true);

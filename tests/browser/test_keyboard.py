@@ -28,7 +28,7 @@ def test_keys_search_help_and_go_to_pages_and_runs(open_page):
     page.get_by_role("heading", name="Benchmarks", level=1).wait_for()
     page.keyboard.press("Control+k")
     page.keyboard.type("on-policy whole")
-    page.locator("#keyboard-panel li").get_by_text("Run: on-policy whole").wait_for()
+    page.locator("#keyboard-panel option", has_text="Run: on-policy whole").wait_for()
     page.keyboard.press("Enter")
     page.wait_for_url(re.compile(r"/run\?run=run-on-policy"))
     assert watched.errors == []

@@ -78,7 +78,7 @@ class Chart {
     waiting.delete(this.frame);
     watcher.unobserve(this.frame);
     Plotly.react(this.plot, data, {...layout, ...this.size()}, {
-      displaylogo: false, showSendToCloud: false, displayModeBar: this.hasTools, doubleClick: "autosize", doubleClickDelay: 500, ...tools,
+      displaylogo: false, showSendToCloud: false, displayModeBar: this.hasTools && "hover", doubleClick: "autosize", doubleClickDelay: 500, ...tools,
     });
     if (isFirst) this.listen();
   }
