@@ -197,7 +197,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--port", type=int, default=DEFAULT_PORT, help="port to listen on; 0 means a free one")
     parser.add_argument("--allow-remote", action="store_true", help="allow an address beyond this machine")
     parser.add_argument("--allow-host", action="append", default=[], help="further Host name to answer under")
-    parser.add_argument("--sign-in", type=Path, help="file with an OpenID provider and roles; see docs/sign-in.md")
+    parser.add_argument("--sign-in", type=Path, help="file with an OpenID provider and roles; see docs/deployment.md")
     parser.add_argument("--view", action="store_true", help="pages that only read")
     options = parser.parse_args(arguments)
     keep_private()

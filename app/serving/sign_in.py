@@ -128,7 +128,7 @@ def read_sign_in(path: Path, ended_file: Path) -> SignIn:
     auth = content.get("auth")
     missing = [name for name in _NEEDED if not (isinstance(auth, dict) and isinstance(auth.get(name), str))]
     if missing or not isinstance(auth, dict):
-        raise SignInError(f"{path}: auth: expected texts under {', '.join(missing)}; see docs/sign-in.md.")
+        raise SignInError(f"{path}: auth: expected texts under {', '.join(missing)}; see docs/deployment.md.")
     if len(auth["cookie_secret"]) < MIN_SECRET_LENGTH:
         raise SignInError(f"{path}: auth.cookie_secret: expected at least {MIN_SECRET_LENGTH} random characters.")
     parts = urlsplit(auth["redirect_uri"])
@@ -148,7 +148,7 @@ def _read(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise SignInError(f"{path}: cannot be read ({error.strerror}); name a TOML file.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError):
-        raise SignInError(f"{path}: is not TOML; see docs/sign-in.md.") from None
+        raise SignInError(f"{path}: is not TOML; see docs/deployment.md.") from None
 
 
 def _read_roles(path: Path, content: object) -> Roles:
