@@ -6,7 +6,7 @@
 | several boxes | the last one | the last one, with those that commas, `and` or `or` join to it |
 | the last box never closes | unparsed | the last one that closes |
 | choice | the published rules on the letter | the label in the box |
-| mathematics | the published rules with Math-Verify | Math-Verify, mended in `equality.py` |
+| mathematics | the published rules with Math-Verify | Math-Verify with the corrections of `equality.py` |
 
 Choices are never guessed from prose. An answer longer than the cap is unparsed in both.
 """
@@ -33,7 +33,7 @@ from jobs.tasks.grading.boxed_answers import (
 from jobs.tasks.grading.reward_function import Grade
 from jobs.tasks.grading.worker_process import Comparison, GradingProcess
 
-GRADING_RULES = 3
+GRADING_RULES = 4
 """Version of the rules: raise it when an answer is decided otherwise. Scores of different versions are not compared."""
 AnswerKind = Literal["math", "choice"]
 _LIBRARIES = ("math-verify", "latex2sympy2_extended", "sympy", "pylatexenc")

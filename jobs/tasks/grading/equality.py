@@ -7,14 +7,18 @@ r"""Equality of two boxed answers by Math-Verify, and what it gets wrong in ways
 | numbers are rounded to six decimals: 1e-34 = 1e-33 | equal within a hundred thousandth of their size |
 | Unicode signs, currency, `0.\overline{3}`, `1e-05`, `\varnothing` | written as LaTeX first |
 | `x<2 or x>3` is no set | written as intervals where the other answer is one |
+| units are left out: 5 m = 5 km | compared where both answers name one (`units.py`) |
+| `2 3/4`, `**73**`, `5;`, `\underline{5}` | without markup and full-width signs, and with mixed numbers as sums |
 """
 
 import re
 from collections.abc import Callable
 from fractions import Fraction
+from itertools import accumulate
 from typing import Any
 
 from jobs.tasks.grading.boxed_answers import read_choice
+from jobs.tasks.grading.units import comparable_values, compare_clocks, quantity_lists, with_mixed_numbers
 
 RELATIVE_TOLERANCE = 1e-5
 Parse = Callable[[str], list[Any]]
@@ -31,6 +35,16 @@ _SIGNS = {
     r"\{\}": r"\emptyset", r"\degree": r"^\circ",
 }  # fmt: skip
 _CURRENCY = re.compile(r"(?:\\text\{\s*)?([€£¥₹₩])(?:\s*\})?")
+_FULL_WIDTH = {code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)} | {0x3000: " ", 0x3001: ","}
+_COLOR = re.compile(r"\\(?:text)?color\s*\{\w+\}|\\(?:displaystyle|textstyle)(?![A-Za-z])|^\s*(?:\\approx|≈)")
+_WRAPPED = (
+    r"\\(?:underline|boldsymbol|bm|emph|fbox|mbox|hbox)\s*\{(.*)\}",
+    r"\\(?:text|math)(?:bf|it|rm|tt|sf)?\s*\{((?:[a-z]\s*=)?[^A-Za-z]*\d.*)\}",
+    r"\{\\(?:bf|it|rm|large|Large)(?![A-Za-z])(.*)\}",
+    r"([*_`]{1,3}|[\"'])(.+)\1",
+    r"<(b|i|u|em|strong)>(.*)</\1>",
+)
+_LOG = re.compile(r"\\?\b(?:log|ln)(?![A-Za-z]|\s*_)")
 _REPEATING = re.compile(r"(\d*)\.(\d*)\\(?:overline|bar)\s*\{?(\d+)\}?")
 _POWER = re.compile(r"(?<![\w.])(\d+(?:\.\d*)?)[eE]\+?(-?)0*(\d{1,3})(?!\w)")
 """A number as programs write it: 1e-05."""
@@ -57,16 +71,53 @@ _OR = re.compile(r"\\text\{\s*or\s*\}|\\(?:lor|vee)(?![a-z])|\bor\b")
 
 def are_equal(gold: str, answer: str, parse: Parse, verify: Verify) -> bool | None:
     """Return whether two answers are equal; None where Math-Verify reads nothing in the given one."""
-    left_currency, right_currency = set(_CURRENCY.findall(gold)), set(_CURRENCY.findall(answer))
-    if left_currency and right_currency and left_currency != right_currency:
+    gold, answer = without_markup(gold), without_markup(answer)
+    by_clock = compare_clocks(gold, answer)
+    if by_clock is not None:
+        return by_clock
+    pairs, have_units = comparable_values(gold, answer)
+    if any(_are_equal_values(*pair, parse, verify) for pair in pairs):
+        return True
+    if have_units:
         return False
+    lists = quantity_lists(gold, answer)
+    if lists is None:
+        return _are_equal_values(gold, answer, parse, verify)
+    are_same = [[are_equal(left, right, parse, verify) is True for right in lists[1]] for left in lists[0]]
+    if gold.startswith("("):
+        return all(row[place] for place, row in enumerate(are_same))
+    return all(map(any, are_same)) and all(map(any, zip(*are_same, strict=True)))
+
+
+def _are_equal_values(gold: str, answer: str, parse: Parse, verify: Verify) -> bool | None:
     as_given = (gold, answer)
     gold, answer = as_latex(gold), as_latex(answer)
     by_text = _compare_texts(gold, answer)
     if by_text is not None:
         return by_text
     is_equal = _compute((gold, answer), parse, verify)
-    return is_equal or (_compute(as_given, parse, verify) if as_given != (gold, answer) else is_equal)
+    if not is_equal and as_given != (gold, answer):
+        is_equal = _compute(as_given, parse, verify)
+    if not is_equal and all(map(_LOG.search, (gold, answer))):
+        return _compute((_LOG.sub(r"\\ln", gold), _LOG.sub(r"\\ln", answer)), parse, verify)
+    return is_equal
+
+
+def without_markup(text: str) -> str:
+    r"""Return an answer without Markdown, fonts, colors, full-width signs and a sign at its end; `2 3/4` as a sum."""
+    text = _COLOR.sub("", text.translate(_FULL_WIDTH)).strip()
+    before = ""
+    while text != before:
+        before, text = text, re.sub(r"[;,:。]$", "", text).strip()
+        matches = (re.fullmatch(pattern, text, re.DOTALL) for pattern in _WRAPPED)
+        contents = (match[match.lastindex or 0] for match in matches if match is not None)
+        text = next((content.strip() for content in contents if _closes_at_end(content)), text)
+    return with_mixed_numbers(text)
+
+
+def _closes_at_end(text: str) -> bool:
+    depths = list(accumulate((char == "{") - (char == "}") for char in text))
+    return not depths or min(depths) >= 0 == depths[-1]
 
 
 def _compute(texts: tuple[str, str], parse: Parse, verify: Verify) -> bool | None:

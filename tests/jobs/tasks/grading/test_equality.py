@@ -1,4 +1,5 @@
 import csv
+from pathlib import Path
 
 import pytest
 
@@ -121,7 +122,18 @@ def test_a_choice_is_the_last_box_however_often_it_is_boxed():
         assert grader.grade([item]) == [Grade.CORRECT]
 
 
-def test_disputed_answers_have_the_right_verdict(is_right, shared_dir):
-    with (shared_dir / "cases" / "grading" / "disputed.tsv").open(encoding="utf-8") as file:
-        rows = list(csv.reader(file, delimiter="\t"))[1:]
+def read_cases(path):
+    with path.open(encoding="utf-8") as file:
+        return [tuple(row) for row in csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE) if len(row) == 3]
+
+
+@pytest.mark.parametrize("name", ["disputed", "units", "too_strict"])
+def test_answers_that_users_reported_have_the_right_verdict(is_right, shared_dir, name):
+    rows = [row for row in read_cases(shared_dir / "cases" / "grading" / f"{name}.tsv") if row[2] in {"C", "W"}]
+    assert [row for row in rows if is_right(row[0], boxed(row[1])) != (row[2] == "C")] == []
+
+
+def test_units_and_ways_of_writing_have_the_verdicts_that_people_gave_them(is_right):
+    rows = read_cases(Path(__file__).parent / "written_pairs.tsv")
+    assert len(rows) > 150
     assert [row for row in rows if is_right(row[0], boxed(row[1])) != (row[2] == "C")] == []

@@ -9,9 +9,10 @@ READ = [
     "3 or 4", r"\text{Evelyn}", "10:30 am", "A", "No real solutions", r"f(x)=\sin(2x)", "arctan(1/2)", "max(2, 3)",
     r"\{1,2\}", "∅", "∞", r"25\%", "90 degrees", "abc + 1", "xyz=7", r"6 \mathrm{~cm}", "-3.5", "1,234", r"\varnothing",
     r"\begin{pmatrix} -1/3 \\ 2/3 \end{pmatrix}", r"5\text{ apples and pears}", "3 men", "3x^2 + abc", "log 5",
+    "3 dollars", "0.5 meters per second",
 ]  # fmt: skip
 NOT_READ = [
-    "So there are 7 apples", "42 (approximately)", "7, because 3 + 4 = 7", "3 dollars", "0.5 meters per second",
+    "So there are 7 apples", "42 (approximately)", "7, because 3 + 4 = 7",
     r"\frac{1", r"\sqrt{", "?", "-", "...", "∎", "答案是7", "There are no real solutions to this equation",
 ]  # fmt: skip
 

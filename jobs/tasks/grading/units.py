@@ -1,0 +1,277 @@
+r"""Quantities: answers that name a unit, such as `12 \text{ cm}^2`, `\$5 \text{ per hour}` or `3 pm`.
+
+Two quantities are compared after conversion to one unit. Units of another kind, such as cm and cm^2, make them differ.
+"""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cache
+from itertools import pairwise, product
+from pathlib import Path
+from typing import cast
+
+import yaml
+
+_MAX_NAMES = 6
+"""Units in one product, and quantities in one sum: each may have several meanings."""
+_FILE = Path(__file__).parent / "units.yaml"
+_PREFIXES = {
+    "p pico": -12, "n nano": -9, "µ u micro": -6, "m milli": -3, "c centi": -2, "d deci": -1, "k kilo": 3, "M mega": 6,
+    "G giga": 9, "T tera": 12,
+}  # fmt: skip
+_MARKS = "$€£¥₹₩¢"
+_CODES = f"[{_MARKS}]|USD|EUR|GBP|JPY|CNY|RMB|INR|KRW"
+_PLAIN = (
+    (r"(?<!\\)\$([^$]*)(?<!\\)\$", r"\1"),
+    (r"\\[,;:! ]|~|\\q?quad(?![A-Za-z])|\\(?:left|right)(?![A-Za-z])", " "),
+    (r"\^\s*\{\s*(-?\d)\s*\}", r"^\1"),
+    (r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit|mbox|operatorname|rm)\s*\{([^{}]*)\}", r" \1"),
+    (r"\\([$])", r"\1"),
+    (r"\^\s*\{?\s*\\circ\s*\}?|°|\\degree(?![a-z])", " deg "),
+    (r"\\mu\s*|\u03bc", "µ"),
+    (r"\\Omega(?![a-z])", "Ω"),
+    (r"\\[dt]?frac\s*\{\s*([A-Za-z][^{}]*)\}\s*\{\s*([A-Za-z][^{}]*)\}", r" \1/\2"),
+    (r"(?<=\d)\s*(?:''|\")", " inch "),
+    (r"(?<=\d)\s*'", " foot "),
+    (r"\bthousand\b", r"\\times 1000 "),
+    (r"\bmillion\b", r"\\times 1000000 "),
+    (r"\bbillion\b", r"\\times 1000000000 "),
+    (r"(?<=[A-Za-z])\.", ""),
+    (r"\(s\)", "s"),
+    (r"\(([A-Za-z][^()]*)\)\s*$", r" \1"),
+    (r"^\s*(?:[A-Za-z]\w?\s*(?:=|\\approx)|\\approx|about|approximately)\s*", ""),
+    (r"\b(?:US)?(\$)", r"\1"),
+    (rf"^\s*([-+]?)\s*({_CODES})\s*((?:[\d.,{{}}\s]*\d|\\[dt]?frac[\d{{}}]+)(?:\s*\\times 10+)?)", r"\1\3 \2"),
+)
+"""An answer's text as numbers and names of units, step by step."""
+_UNIT_PLAIN = (
+    (r"\bper\b", "/"),
+    (r"\\cdot|\\times|[*·()]|\band\b", " "),
+    (r"\b(?:square|sq)\s+([^\W\d]+)|\b([^\W\d]+)\s+squared", r"\1\2^2"),
+    (r"\b(?:cubic|cu)\s+([^\W\d]+)|\b([^\W\d]+)\s+cubed", r"\1\2^3"),
+    (r"\bdeg(?:rees?)?\s*(?:C\b|[Cc]elsius|[Cc]entigrade)", "degC"),
+    (r"\bdeg(?:rees?)?\s*(?:F\b|[Ff]ahrenheit)", "degF"),
+    (r"\b[Ll]ight[\s-]years?\b", "ly"),
+    (r"\b[Ff]l(?:uid)?\s+(?:oz|ounces?)\b", "floz"),
+)
+_PART = re.compile(
+    r"[\s,]*(?P<value>[-+]?\s*(?:\\(?:[dt]?frac|sqrt|pi|times|cdot)(?![A-Za-z])|\d[eE][-+]?\d|[\d.,\s{}()+*/^-])*)"
+    rf"(?P<unit>(?:[^\W\d_]|[{_MARKS}])(?:[^\W\d_]|[{_MARKS}\s/*·()]|\\cdot|\^-?\d|(?<=[a-z])[23](?!\s*[\w.]))*)"
+)
+_TOKEN = re.compile(rf"([^\W\d_]+|[{_MARKS}])\^?(-?\d)?")
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
+_COMMA = re.compile(r",(?!\d{3}(?!\d))|\\text\s*\{\s*(?:and|or)\s*\}|\b(?:and|or)\b")
+_DECIMAL = re.compile(r"\d+\.\d+(?![eE\d])")
+_MIXED = re.compile(r"(?<![\d.,/^])(\d+)(?:\s|\\[ ,]|~)+(\d+)/(\d+)(?![\d/])")
+_DEFINITION = re.compile(r"(?P<factor>[\d.e/-]+(?=\s))?\s*(?P<unit>[^+]*?)(?:\s*\+\s*(?P<zero>[\d.]+))?")
+_CLOCK = re.compile(
+    r"(?=.)(?P<hour>\d{1,2})?(?::(?P<minute>\d\d))?\s*(?:o'?clock)?\s*(?P<half>am|pm|noon|midnight|)", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """A product of base units: powers by name, times a number and a power of pi; a temperature's zero."""
+
+    powers: frozenset[tuple[str, int]]
+    factor: Fraction
+    pi_power: int = 0
+    zero: Fraction = Fraction(0)
+
+    def is_generic(self) -> bool:
+        return any(name == "unit" for name, _ in self.powers)
+
+    def kind(self) -> frozenset[tuple[str, int]]:
+        return frozenset(("m" if name == "unit" else name, power) for name, power in self.powers)
+
+
+@dataclass(frozen=True, slots=True)
+class _Quantity:
+    value: str
+    unit: _Unit
+
+
+def with_mixed_numbers(text: str) -> str:
+    r"""Return the text with numbers such as `2 3/4` as sums that Math-Verify reads."""
+    return _MIXED.sub(
+        lambda match: rf"({match[1]}+\frac{{{match[2]}}}{{{match[3]}}})" if int(match[2]) < int(match[3]) else match[0],
+        text,
+    )
+
+
+def compare_clocks(gold: str, answer: str) -> bool | None:
+    """Return whether two times of day are the same, None where neither is of a half of the day or one is no time."""
+    clocks = [_CLOCK.fullmatch(_apply(_PLAIN, text).strip()) for text in (gold, answer)]
+    if clocks[0] is None or clocks[1] is None or not (clocks[0]["half"] or clocks[1]["half"]):
+        return None
+    return not _minutes(clocks[0]).isdisjoint(_minutes(clocks[1]))
+
+
+def _minutes(clock: re.Match[str]) -> set[int]:
+    hour, minute, half = int(clock["hour"] or 12), int(clock["minute"] or 0), clock["half"].lower()
+    if not half:
+        return {60 * hour + minute, 60 * (hour % 12 + 12) + minute} if hour < 13 else {60 * hour + minute}
+    is_late = half in {"pm", "noon"}
+    return {60 * (hour % 12 + 12 * is_late) + minute}
+
+
+def quantity_lists(gold: str, answer: str) -> tuple[list[str], list[str]] | None:
+    """Return the items of two lists of as many quantities, None of other answers."""
+    left, right = (
+        [item.strip() for item in _COMMA.split(_apply(_PLAIN, text).strip(" ()"))] for text in (gold, answer)
+    )
+    are_lists = len(left) == len(right) > 1 and all(map(_read_quantities, [*left, *right]))
+    return (left, right) if are_lists else None
+
+
+def comparable_values(gold: str, answer: str) -> tuple[list[tuple[str, str]], bool]:
+    """Return pairs of texts without units of which one has to agree, and whether both answers name a unit.
+
+    There are none if neither answer names a unit, or if their units are of different kinds.
+    """
+    left, right = _read_quantities(gold), _read_quantities(answer)
+    if left and right:
+        same_kind = [pair for pair in product(left, right) if pair[0].unit.kind() == pair[1].unit.kind()]
+        return [_in_one_unit(*pair) for pair in same_kind], True
+    pairs = [(left[0].value, answer)] if left else [(gold, right[0].value)] if right else []
+    return pairs, False
+
+
+def _in_one_unit(left: _Quantity, right: _Quantity) -> tuple[str, str]:
+    """Return the values of two quantities in the smaller of their units."""
+    if left.unit.factor < right.unit.factor:
+        return left.value, _converted(right, left.unit)
+    return _converted(left, right.unit), right.value
+
+
+def _converted(quantity: _Quantity, unit: _Unit) -> str:
+    mine, ratio = quantity.unit, quantity.unit.factor / unit.factor
+    pi_power = mine.pi_power - unit.pi_power
+    if mine == unit or mine.is_generic() or unit.is_generic():
+        return quantity.value
+    # Exact, since Math-Verify tells 9.8 * 100 from 980.
+    value = _DECIMAL.sub(lambda match: _latex(Fraction(match[0])), quantity.value)
+    text = f"({value}+{_latex(mine.zero)})" if mine.zero else f"({value})"
+    text += rf"\cdot {_latex(ratio)}" + r"\cdot\pi" * pi_power + r"/\pi" * -pi_power
+    return f"{text}-{_latex(unit.zero)}" if unit.zero else text
+
+
+def _latex(number: Fraction) -> str:
+    return str(number) if number.denominator == 1 else rf"\frac{{{number.numerator}}}{{{number.denominator}}}"
+
+
+def _apply(steps: Sequence[tuple[str, str]], text: str) -> str:
+    for pattern, replacement in steps:
+        text = re.sub(pattern, replacement, text)
+    return text
+
+
+def _read_quantities(text: str) -> list[_Quantity]:
+    """Return the meanings of a text that is a number with a unit, or several such as 5 feet 6 inches, which add up."""
+    text = _apply(_PLAIN, text).strip()
+    parts: list[tuple[str, list[_Unit]]] = []
+    place = 0
+    while place < len(text):
+        match = _PART.match(text, place)
+        value = "" if match is None else _read_value(match["value"])
+        if (
+            match is None
+            or len(parts) == _MAX_NAMES
+            or not re.search(r"\d|\\pi", value)
+            or re.search(r"\d[kKMB]$", text)
+        ):
+            return []
+        parts.append((value, _read_unit("/" * match["value"].strip().endswith("/") + match["unit"])))
+        place = match.end()
+    meanings = (tuple(units) for units in product(*(units for _, units in parts)))
+    values = [value for value, _ in parts]
+    return [_sum(values, units) for units in meanings if units and _add_up(units)]
+
+
+def _read_value(text: str) -> str:
+    value = re.sub(r"(?:[\s*/-]|\\cdot|\\times)+$", "", _THOUSANDS.sub("", text))
+    value = re.sub(r"^(\d+),(\d+)$", r"\1.\2", value.strip())
+    value = re.sub(r"\^\s*(-?\d+)", r"^{\1}", value)
+    return "" if "," in value else with_mixed_numbers(value)
+
+
+def _add_up(units: tuple[_Unit, ...]) -> bool:
+    return all(larger.kind() == unit.kind() and larger.factor > unit.factor for larger, unit in pairwise(units))
+
+
+def _sum(values: Sequence[str], units: tuple[_Unit, ...]) -> _Quantity:
+    terms = [_converted(_Quantity(*part), units[-1]) for part in zip(values, units, strict=True)]
+    return _Quantity("+".join(terms), units[-1])
+
+
+def _read_unit(text: str) -> list[_Unit]:
+    """Return what a name of a unit, or a product or ratio of several, can mean; nothing if one is unknown."""
+    numerator, *denominators = _apply(_UNIT_PLAIN, text).split("/")
+    signed = [(token, 1) for token in numerator.split()]
+    signed += [(token, -1) for group in denominators for token in group.split()]
+    if not 0 < len(signed) <= _MAX_NAMES:
+        return []
+    factors = [_read_factor(token, sign) for token, sign in signed]
+    return list(dict.fromkeys(_multiply(units) for units in product(*factors)))
+
+
+def _read_factor(token: str, sign: int) -> list[_Unit]:
+    match = _TOKEN.fullmatch(token)
+    if match is None:
+        return []
+    name, power = match[1], sign * int(match[2] or 1)
+    units = _meanings(name) or (_meanings(name.lower()) if len(name) > 1 else [])
+    return [unit if power == 1 else _raise(unit, power) for unit in units]
+
+
+def _raise(unit: _Unit, power: int) -> _Unit:
+    powers = frozenset((name, own * power) for name, own in unit.powers)
+    return _Unit(powers, unit.factor**power, unit.pi_power * power)
+
+
+def _multiply(units: tuple[_Unit, ...]) -> _Unit:
+    if len(units) == 1:
+        return units[0]
+    powers: Counter[str] = Counter()
+    factor, pi_power = Fraction(1), 0
+    for unit in units:
+        for name, power in unit.powers:
+            powers[name] += power
+        factor *= unit.factor
+        pi_power += unit.pi_power
+    return _Unit(frozenset((name, power) for name, power in powers.items() if power), factor, pi_power)
+
+
+@cache
+def _meanings(name: str) -> list[_Unit]:
+    """Return what a name in `units.yaml` can mean."""
+    return [_define(name, definition) for definition in _definitions().get(name, ())]
+
+
+def _define(name: str, definition: str) -> _Unit:
+    if definition == name:
+        return _Unit(frozenset(() if name == "π" else {(name, 1)}), Fraction(1), int(name == "π"))
+    match = cast(re.Match[str], _DEFINITION.fullmatch(definition))
+    unit = _read_unit(match["unit"])[0]
+    return replace(unit, factor=unit.factor * Fraction(match["factor"] or 1), zero=Fraction(match["zero"] or 0))
+
+
+@cache
+def _definitions() -> dict[str, list[str]]:
+    """Return the definitions of each name, those with prefixes and plurals too."""
+    content: dict[str, dict[str, str]] = yaml.safe_load(_FILE.read_text(encoding="utf-8"))
+    entries = [(names.split(), definition) for kind in content.values() for names, definition in kind.items()]
+    for names in map(str.split, content["prefixed"]):
+        for prefixes, power in _PREFIXES.items():
+            symbol, word = prefixes.split()[:-1], prefixes.split()[-1]
+            named = [before + name for name in names if len(name) < 4 for before in symbol]
+            entries.append((named + [word + name for name in names if len(name) > 2], f"1e{power} {names[0]}"))
+    found: dict[str, list[str]] = defaultdict(list)
+    for names, definition in entries:
+        plurals = [f"{name}s" for name in names if len(name) > 2]
+        for name in [*names, *plurals]:
+            found[name].append(definition)
+    return found
