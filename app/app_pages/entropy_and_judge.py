@@ -77,7 +77,7 @@ def _verdicts(row: RunRow, judge: str | None) -> None:
 
 
 def _jobs(row: RunRow) -> None:
-    judges.show(ask(judging.list_judge_jobs, row.run_id))
+    judges.show(ask(judging.list_judges, row.run_id))
 
 
 def _judges(row: RunRow, judge: str | None) -> None:
@@ -88,7 +88,7 @@ def _judges(row: RunRow, judge: str | None) -> None:
     if judge is not None:
         judges.show_calibration(judges.calibration_of(row.run_id, judge))
         _issues(judge)
-    judges.show_prompts(ask(judging.list_judges))
+    judges.show_prompts([job for job in ask(judging.list_judges) if job.num_votes])
 
 
 def _issues(judge: str) -> None:

@@ -8,19 +8,19 @@ from app.components.widgets import long_lists, notice, run_choice, run_state
 from app.queries.answers import ask, ask_pages
 from db.queries import runs, trajectories, trajectory_list
 from db.rows.runs import RunRow
-from db.rows.trajectories import SnippetRow, TrajectoryFacets, TrajectoryOrder, TrajectorySortKey
+from db.rows.trajectories import TrajectoryFacets, TrajectoryOrder, TrajectoryRow, TrajectorySortKey
 
 REFRESH_SECONDS = 4
 
 
 def _list_snippets(
     facets: TrajectoryFacets, num_pages: int = 1, order: TrajectoryOrder | None = None
-) -> list[SnippetRow]:
+) -> list[TrajectoryRow]:
     """Return the first pages of matching trajectories, newest first without an order."""
     if order is not None:
         return ask(trajectory_list.list_snippets, facets, limit=long_lists.PAGE_SIZE * num_pages, order=order)
 
-    def page_after(last: SnippetRow | None) -> list[SnippetRow]:
+    def page_after(last: TrajectoryRow | None) -> list[TrajectoryRow]:
         before = last.trajectory_key if last else None
         return ask(trajectory_list.list_snippets, facets, before=before, limit=long_lists.PAGE_SIZE)
 

@@ -22,9 +22,9 @@ from app.queries.answers import ask_outside_pages as ask
 from app.settings import runs_root
 from db.queries import benchmarks, buffer, lineage, metrics, runs, trajectories
 from db.queries.trajectory_list import list_snippets
-from db.rows.runs import BucketRow, RunRow, TrajectoryRow, UnknownRunError
+from db.rows.runs import BucketRow, RunRow, UnknownRunError
 from db.rows.spec_fields import UNKNOWN, algorithm_settings, benchmark_titles, may_replay
-from db.rows.trajectories import TrajectoryFacets
+from db.rows.trajectories import TrajectoryFacets, TrajectoryRow
 from exgrpo_core.durable_files import write_whole
 from jobs.actions.token_texts import token_data
 

@@ -18,7 +18,7 @@ from db.queries.run_filter import NEWEST_FIRST, RunFilter, RunOrder
 from db.rows.judging import JudgeRow
 from db.rows.replays import WrongChoiceRow
 from db.rows.runs import MetricPoint, RunRow
-from db.rows.trajectories import SnippetRow, TrajectoryFacets, TrajectoryOrder
+from db.rows.trajectories import TrajectoryFacets, TrajectoryOrder, TrajectoryRow
 from exgrpo_core.bounded_json import open_plain
 from exgrpo_core.errors import InputError
 
@@ -47,7 +47,7 @@ def list_runs(where: RunFilter, num_pages: int = 1, order: RunOrder = NEWEST_FIR
     return ask_pages(page_after, RUNS_PAGE_SIZE, num_pages)
 
 
-def whole_trajectories(where: TrajectoryFacets, order: TrajectoryOrder | None) -> Iterator[list[SnippetRow]]:
+def whole_trajectories(where: TrajectoryFacets, order: TrajectoryOrder | None) -> Iterator[list[TrajectoryRow]]:
     """Return all trajectories that match, with whole texts, in batches, for a request of no page."""
     return ask_outside_pages(trajectory_list.iterate_whole, where, order)
 
@@ -159,7 +159,7 @@ def _checked() -> dict[tuple[str, str], _Checked]:
 
 def list_judge_results(judge_run_id: str) -> list[JudgeRow]:
     """Return the counts of a judge's votes, none before the first vote."""
-    return [row for row in ask(judging.list_judges) if row.judge_run_id == judge_run_id]
+    return [row for row in ask(judging.list_judges) if row.judge_run_id == judge_run_id and row.num_votes]
 
 
 SUPERVISOR_LOST_SECONDS = 15.0

@@ -15,7 +15,7 @@ from app.queries.answers import UnavailableError
 from app.queries.runs import whole_trajectories
 from app.settings import runs_root
 from db.rows.sort_order import SortOrder
-from db.rows.trajectories import SnippetRow, TrajectoryFacets, TrajectorySortKey, extra_names, spread_extra
+from db.rows.trajectories import TrajectoryFacets, TrajectoryRow, TrajectorySortKey, extra_names, spread_extra
 from exgrpo_core.errors import UserError
 from jobs.queries import calls
 
@@ -44,9 +44,9 @@ def _stream(request: Request) -> Response:
     return StreamingResponse(rows, headers=headers, media_type=_FILES[path])
 
 
-def _csv(batches: Iterator[Sequence[SnippetRow]]) -> Iterator[str]:
+def _csv(batches: Iterator[Sequence[TrajectoryRow]]) -> Iterator[str]:
     """Yield rows with a head; what else was recorded is in columns, as JSON where the first batch lacks the name."""
-    names = [field.name for field in fields(SnippetRow)]
+    names = [field.name for field in fields(TrajectoryRow)]
     first = next(batches, ())
     extra = extra_names({"extra": row.extra} for row in first)
     yield data_table.csv_lines([[*names, *(f"extra.{name}" for name in extra)]])
@@ -59,6 +59,6 @@ def _cell(value: object) -> object:
     return to_json(value, inf_nan_mode="null").decode() if isinstance(value, dict) else value
 
 
-def _lines(batches: Iterator[Sequence[SnippetRow]]) -> Iterator[bytes]:
+def _lines(batches: Iterator[Sequence[TrajectoryRow]]) -> Iterator[bytes]:
     for batch in batches:
         yield b"".join(to_json(row, inf_nan_mode="null", fallback=str) + b"\n" for row in batch)

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, and_, exists, func, literal, or_, select
 
 from db.connections.session import Database
-from db.rows.replays import BufferedQuestionRow, BufferState, ScoredRow, StoredRow
+from db.rows.replays import BufferedQuestionRow, BufferState, StoredRow
 from db.rows.runs import BucketRow, CandidateRow
 from db.tables import models
 from db.tables.column_types import one_of
@@ -42,18 +42,29 @@ def bucket_grid(database: Database, run_id: str, max_steps: int | None = MAX_GRI
 
 def candidates(database: Database, run_id: str, step: int) -> list[CandidateRow]:
     """Return every candidate of every selection in a step, grouped by question."""
+    return _candidates(database, run_id, step, step)
+
+
+def scores_by_bucket(database: Database, run_id: str, step_from: int, step_to: int) -> list[CandidateRow]:
+    """Return the candidates scored in these steps, the newest `MAX_SCORES` of them."""
+    return _candidates(database, run_id, step_from, step_to, MAX_SCORES)
+
+
+def _candidates(
+    database: Database, run_id: str, step_from: int, step_to: int, limit: int | None = None
+) -> list[CandidateRow]:
     table, chosen = models.candidates, models.selections
+    columns = {column.name: column for column in (*table.c, chosen.c.bucket)}
     query = (
-        select(table, chosen.c.bucket)
+        select(*(columns[name] for name in CandidateRow.__dataclass_fields__))
         .join(models.runs, models.runs.c.run_key == table.c.run_key)
         .join(chosen, and_(*(table.c[column.name] == column for column in chosen.primary_key)))
-        .where(models.runs.c.run_id == run_id, table.c.step == step)
-        .order_by(table.c.question_index, table.c.position)
+        .where(models.runs.c.run_id == run_id, table.c.step.between(step_from, step_to))
+        .order_by(table.c.step.desc(), table.c.question_index, table.c.position)
+        .limit(limit)
     )
-    names = CandidateRow.__dataclass_fields__
     with database.read() as connection:
-        rows = connection.execute(query).mappings().all()
-    return [CandidateRow(**{name: row[name] for name in names}) for row in rows]
+        return [CandidateRow(*row) for row in connection.execute(query)]
 
 
 def ancestry(connection: Connection, run_id: str, step: int = FAR_STEP) -> list[tuple[int, int]]:
@@ -170,21 +181,6 @@ def questions_replayed(database: Database, run_id: str, step: int, num_replays: 
         counts = _replays_by_trajectory(connection, run_id, step)
         stored = _stored_ids(connection, run_id, step)
     return sorted({question for number, question in stored.items() if counts.get(number, 0) == num_replays})
-
-
-def scores_by_bucket(database: Database, run_id: str, step_from: int, step_to: int) -> list[ScoredRow]:
-    """Return the scores given in these steps, the newest `MAX_SCORES` of them."""
-    table, chosen = models.candidates, models.selections
-    query = (
-        select(chosen.c.bucket, table.c.entropy, table.c.is_chosen)
-        .join(models.runs, models.runs.c.run_key == table.c.run_key)
-        .join(chosen, and_(*(table.c[column.name] == column for column in chosen.primary_key)))
-        .where(models.runs.c.run_id == run_id, table.c.step.between(step_from, step_to))
-        .order_by(table.c.step.desc(), table.c.question_index, table.c.position)
-        .limit(MAX_SCORES)
-    )
-    with database.read() as connection:
-        return [ScoredRow(*row) for row in connection.execute(query)]
 
 
 def buffered_questions(

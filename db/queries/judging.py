@@ -22,7 +22,7 @@ from sqlalchemy import (
 from db.connections.session import Database
 from db.queries.verdicts import JudgedTrajectories, in_order, judged_trajectories
 from db.rows.chains_of_thought import AgreementRow
-from db.rows.judging import JudgedOrder, JudgedRow, JudgeJobRow, JudgeRow, LabelledVoteRow, VerdictFilter, VoteRow
+from db.rows.judging import JudgedOrder, JudgedRow, JudgeRow, VerdictFilter, VoteRow
 from db.tables import models
 from db.tables.column_types import one_of
 from db.tables.correctness import is_correct_column
@@ -30,28 +30,38 @@ from db.tables.shared_reads import require_run_key
 
 MAX_COUNT = 10_000
 """Counts are exact up to here; one more means "more than that"."""
+LabelledVote = tuple[str, bool, str]
+"""Item, the human's label, the judge's outcome."""
 
 
 def list_judges(database: Database, source: str | None = None) -> list[JudgeRow]:
-    """Return the judges that voted on a training run (by id) or a labelled file (by name), or all; newest first."""
-    runs = models.runs
-    verdicts = _verdicts()
-    query = (
+    """Return judges' jobs, newest first: those on one training run, or all; also those that have not voted yet."""
+    runs, verdicts = models.runs, _verdicts()
+    balance = verdicts.c.balance
+    sums = ("num_votes", "num_unjudged_votes", "num_requests", "num_tokens")
+    majorities = {"num_valid": balance > 0, "num_invalid": balance < 0, "num_unjudged": balance == 0}
+    counts = (
         select(
-            runs.c.run_id, runs.c.name, runs.c.status, runs.c.created_at,
-            verdicts.c.source, verdicts.c.judge, verdicts.c.prompt,
-            func.sum(verdicts.c.num_votes), func.count(),
-            func.count().filter(verdicts.c.balance > 0), func.count().filter(verdicts.c.balance < 0),
-            func.count().filter(verdicts.c.balance == 0), func.sum(verdicts.c.num_tokens),
+            verdicts.c.run_key,
+            func.max(verdicts.c.judge).label("judge"),
+            func.max(verdicts.c.prompt).label("prompt"),
+            func.count().label("num_responses"),
+            *(func.sum(verdicts.c[name]).label(name) for name in sums),
+            *(func.count().filter(condition).label(name) for name, condition in majorities.items()),
         )
-        .join_from(verdicts, runs, runs.c.run_key == verdicts.c.run_key)
-        .group_by(runs.c.run_key, verdicts.c.source, verdicts.c.judge, verdicts.c.prompt)
+        .group_by(verdicts.c.run_key)
+        .subquery()
+    )
+    query = (
+        select(runs.c.run_id, runs.c.name, runs.c.status, runs.c.status_reason, runs.c.created_at, runs.c.spec, counts)
+        .join_from(runs, counts, counts.c.run_key == runs.c.run_key, isouter=True)
+        .where(runs.c.spec["kind"].as_string() == "judge")
         .order_by(runs.c.created_at.desc(), runs.c.run_id.desc())
-    )  # fmt: skip
+    )
     if source is not None:
-        query = query.where(verdicts.c.source == source)
+        query = query.where(runs.c.spec["judged"]["run_id"].as_string() == source)
     with database.read() as connection:
-        return [JudgeRow(*row[:7], *map(int, row[7:])) for row in connection.execute(query)]
+        return [_judge_row(row) for row in connection.execute(query).mappings()]
 
 
 def list_votes(database: Database, run_id: str, trajectory_id: int) -> list[VoteRow]:
@@ -90,7 +100,7 @@ def count_issues(database: Database, judge_run_id: str) -> dict[str, int]:
         return dict(sorted(Counter(issue for issues in connection.scalars(query) for issue in issues).items()))
 
 
-def labelled_votes(database: Database, judge_run_id: str) -> list[LabelledVoteRow]:
+def labelled_votes(database: Database, judge_run_id: str) -> list[LabelledVote]:
     """Return a judge's votes on items that a human labelled, in order."""
     votes = models.judge_votes
     query = (
@@ -100,7 +110,7 @@ def labelled_votes(database: Database, judge_run_id: str) -> list[LabelledVoteRo
         .order_by(votes.c.item_id, votes.c.vote)
     )
     with database.read() as connection:
-        return [LabelledVoteRow(*row) for row in connection.execute(query)]
+        return [(item_id, label, outcome) for item_id, label, outcome in connection.execute(query)]
 
 
 def question_texts(database: Database, run_id: str, question_indices: Sequence[int]) -> dict[int, tuple[str, str]]:
@@ -131,7 +141,8 @@ def _verdicts() -> Subquery:
             *keys,
             (num_valid - num_invalid).label("balance"),
             func.count().label("num_votes"),
-            func.sum(votes.c.num_tokens).label("num_tokens"),
+            func.count().filter(votes.c.outcome == "unjudged").label("num_unjudged_votes"),
+            *(func.sum(votes.c[name]).label(name) for name in ("num_requests", "num_tokens")),
         )
         .group_by(*keys)
         .subquery()
@@ -143,37 +154,7 @@ def _vote_row(row: RowMapping) -> VoteRow:
     return VoteRow(judge_run_id=row["run_id"], **values | {"issues": tuple(row["issues"])})
 
 
-def list_judge_jobs(database: Database, source: str | None = None) -> list[JudgeJobRow]:
-    """Return judges' jobs, newest first: those on one training run, or all; also those that have not voted yet."""
-    runs, votes = models.runs, models.judge_votes
-    counts = (
-        select(
-            votes.c.run_key,
-            func.max(votes.c.judge).label("judge"),
-            func.max(votes.c.prompt).label("prompt"),
-            func.count().label("num_votes"),
-            func.count().filter(votes.c.outcome == "unjudged").label("num_unjudged"),
-            func.count(votes.c.item_id.distinct()).label("num_responses"),
-            func.sum(votes.c.num_requests).label("num_requests"),
-            func.sum(votes.c.num_tokens).label("num_tokens"),
-        )
-        .where(*(() if source is None else (votes.c.source == source,)))
-        .group_by(votes.c.run_key)
-        .subquery()
-    )
-    query = (
-        select(runs.c.run_id, runs.c.name, runs.c.status, runs.c.status_reason, runs.c.created_at, runs.c.spec, counts)
-        .join_from(runs, counts, counts.c.run_key == runs.c.run_key, isouter=True)
-        .where(runs.c.spec["kind"].as_string() == "judge")
-        .order_by(runs.c.created_at.desc(), runs.c.run_id.desc())
-    )
-    if source is not None:
-        query = query.where(runs.c.spec["judged"]["run_id"].as_string() == source)
-    with database.read() as connection:
-        return [_job_row(row._mapping) for row in connection.execute(query)]
-
-
-def calibration_votes(database: Database, judge: str, prompt: str) -> list[LabelledVoteRow]:
+def calibration_votes(database: Database, judge: str, prompt: str) -> list[LabelledVote]:
     """Return the votes of the newest calibration of a judge with a prompt, in order; none if there is none."""
     votes, runs = models.judge_votes, models.runs
     newest = (
@@ -312,24 +293,18 @@ def _judged_row(run_id: str, row: Any) -> JudgedRow:  # noqa: ANN401 - SQLAlchem
     return JudgedRow(run_id=run_id, num_unjudged=num_unjudged, **values)
 
 
-def _job_row(row: Any) -> JudgeJobRow:  # noqa: ANN401 - SQLAlchemy's mapping of a row
+def _judge_row(row: RowMapping) -> JudgeRow:
     spec = row["spec"]
     server, judged = spec.get("server") or {}, spec.get("judged") or {}
-    return JudgeJobRow(
+    counts: dict[str, Any] = {name: int(value or 0) for name, value in row.items() if name.startswith("num_")}
+    return JudgeRow(
         judge_run_id=row["run_id"],
-        name=row["name"],
-        status=row["status"],
-        status_reason=row["status_reason"],
-        created_at=row["created_at"],
+        **{name: row[name] for name in ("name", "status", "status_reason", "created_at")},
         source=judged.get("run_id") or str(judged.get("file") or "").rpartition("/")[2],
         judge=row["judge"] or server.get("model") or spec.get("judge", ""),
         prompt=row["prompt"] or "",
         num_votes_each=spec.get("num_votes", 1),
-        num_votes=row["num_votes"] or 0,
-        num_unjudged_votes=row["num_unjudged"] or 0,
-        num_responses=row["num_responses"] or 0,
-        num_requests=int(row["num_requests"] or 0),
-        num_tokens=int(row["num_tokens"] or 0),
         max_requests=server.get("max_requests"),
         max_total_tokens=server.get("max_total_tokens"),
+        **counts,
     )

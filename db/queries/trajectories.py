@@ -2,11 +2,10 @@
 
 from typing import Any
 
-from sqlalchemy import FromClause, RowMapping, ScalarSelect, Select, and_, func, select
+from sqlalchemy import ColumnElement, FromClause, Row, ScalarSelect, Select, and_, func, select
 
 from db.connections.session import Database
-from db.rows.runs import TrajectoryRow
-from db.rows.trajectories import MarkCount, MarkedRow, MarkedTrajectory
+from db.rows.trajectories import MarkCount, MarkedRow, MarkedTrajectory, TrajectoryRow
 from db.tables import models
 from exgrpo_core.recording.conversations import from_document
 from exgrpo_core.recording.rows import Message
@@ -23,30 +22,15 @@ IN_FILES_ONLY = "A later attempt repeated its step, so that only the run's files
 
 def get_trajectory(database: Database, run_id: str, trajectory_id: int) -> TrajectoryRow | None:
     """Return one trajectory, or None if there is none of this id."""
-    table = models.trajectories
-    query = (
-        _rows()
-        .where(models.runs.c.run_id == run_id, table.c.trajectory_id == trajectory_id)
-        .order_by(table.c.attempt.desc())
-        .limit(1)
-    )
-    with database.read() as connection:
-        row = connection.execute(query).mappings().first()
-    return None if row is None else _trajectory_row(row)
+    row = _find(database, select_rows(), run_id, trajectory_id)
+    return None if row is None else TrajectoryRow(*tuple(row))
 
 
 def messages_of(database: Database, run_id: str, trajectory_id: int) -> tuple[Message, ...]:
     """Return a trajectory's messages, empty if there is none of this id; where texts say everything, those two."""
-    table, texts = models.trajectories, models.trajectory_texts
-    query = (
-        select(texts.c.messages, texts.c.text, models.questions.c.prompt_text)
-        .select_from(_source())
-        .where(models.runs.c.run_id == run_id, table.c.trajectory_id == trajectory_id)
-        .order_by(table.c.attempt.desc())
-        .limit(1)
-    )
-    with database.read() as connection:
-        row = connection.execute(query).first()
+    texts = models.trajectory_texts
+    query = select(texts.c.messages, texts.c.text, models.questions.c.prompt_text).select_from(_source())
+    row = _find(database, query, run_id, trajectory_id)
     if row is None:
         return ()
     if row.messages is not None:
@@ -56,16 +40,15 @@ def messages_of(database: Database, run_id: str, trajectory_id: int) -> tuple[Me
 
 def find_trajectory_file(database: Database, run_id: str, trajectory_id: int) -> str | None:
     """Return the Parquet file, relative to the run directory, that holds a trajectory's tokens."""
+    row = _find(database, select(models.trajectories.c.file).join(models.runs), run_id, trajectory_id)
+    return None if row is None else row.file
+
+
+def _find(database: Database, query: Select[Any], run_id: str, trajectory_id: int) -> Row[Any] | None:
     table = models.trajectories
-    query = (
-        select(table.c.file)
-        .join(models.runs)
-        .where(models.runs.c.run_id == run_id, table.c.trajectory_id == trajectory_id)
-        .order_by(table.c.attempt.desc())
-        .limit(1)
-    )
+    is_it = (models.runs.c.run_id == run_id, table.c.trajectory_id == trajectory_id)
     with database.read() as connection:
-        return connection.scalar(query)
+        return connection.execute(query.where(*is_it).order_by(table.c.attempt.desc()).limit(1)).first()
 
 
 def replay_count() -> ScalarSelect[int]:
@@ -87,17 +70,20 @@ def _source() -> FromClause:
     return with_texts.outerjoin(models.questions, IS_ITS_QUESTION)
 
 
-def _rows() -> Select[Any]:
-    texts, questions = models.trajectory_texts, models.questions
-    return select(
-        models.trajectories, models.runs.c.run_id, texts.c.text, questions.c.question_id,
-        replay_count().label("num_replays"),
-    ).select_from(_source())  # fmt: skip
-
-
-def _trajectory_row(row: RowMapping) -> TrajectoryRow:
-    values = {name: row[name] for name in TrajectoryRow.__dataclass_fields__}
-    return TrajectoryRow(**values | {"question_id": row["question_id"] or ""})
+def select_rows(most: int | None = None) -> Select[Any]:
+    """Return the query for the fields of `TrajectoryRow`, of texts at most the first `most` characters."""
+    questions = models.questions
+    texts = {"text": models.trajectory_texts.c.text, "prompt": func.coalesce(questions.c.prompt_text, "")}
+    columns: dict[str, ColumnElement[Any]] = {
+        **{column.name: column for column in models.trajectories.c},
+        **{name: text if most is None else func.substr(text, 1, most) for name, text in texts.items()},
+        "run_id": models.runs.c.run_id,
+        "run_name": models.runs.c.name,
+        "question_id": func.coalesce(questions.c.question_id, ""),
+        "num_replays": replay_count(),
+    }
+    fields = TrajectoryRow.__dataclass_fields__
+    return select(*(columns[name].label(name) for name in fields)).select_from(_source())
 
 
 def list_marks(database: Database) -> list[MarkCount]:

@@ -1,14 +1,15 @@
 """Trajectories by words and facets, newest first, page by page; counts are exact up to a bound."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, case, exists, false, func, null, select
 
 from db.connections.session import Database
 from db.queries.text_search import all_matching, newest_matching, split_words
-from db.queries.trajectories import IS_ITS_QUESTION, replay_count
-from db.rows.trajectories import SnippetRow, TrajectoryFacets, TrajectoryOrder, TrajectorySortKey
+from db.queries.trajectories import replay_count, select_rows
+from db.rows.trajectories import TrajectoryFacets, TrajectoryOrder, TrajectoryRow, TrajectorySortKey
 from db.tables import models
 from db.tables.column_types import one_of
 from db.tables.correctness import VERDICTS, is_correct_column
@@ -68,10 +69,10 @@ FacetCounts = dict[str, dict[Any, int]]
 def list_snippets(
     database: Database, facets: TrajectoryFacets, *, before: int | None = None, limit: int = 50, is_whole: bool = False,
     order: TrajectoryOrder | None = None,
-) -> list[SnippetRow]:  # fmt: skip
+) -> list[TrajectoryRow]:  # fmt: skip
     """Return a page of trajectories, newest first within a run; `before` is the last row's key.
 
-    With an `order` they are the first by it of all that match. With `is_whole` snippet and prompt are the whole texts.
+    With an `order` they are the first by it of all that match. With `is_whole` text and prompt are the whole texts.
     """
     with database.read() as connection:
         if order is None:
@@ -84,7 +85,7 @@ def list_snippets(
 
 def iterate_whole(
     database: Database, facets: TrajectoryFacets, order: TrajectoryOrder | None
-) -> Iterator[list[SnippetRow]]:
+) -> Iterator[list[TrajectoryRow]]:
     """Return all trajectories that match now, with whole texts, in batches that are read as they are asked for."""
     with database.read() as connection:
         query = select(_OF.trajectory_key).where(*_matching(connection, facets)).order_by(*_by(order))
@@ -92,7 +93,7 @@ def iterate_whole(
     return (_read_whole(database, [*keys[start : start + _BATCH]]) for start in range(0, len(keys), _BATCH))
 
 
-def _read_whole(database: Database, keys: list[int]) -> list[SnippetRow]:
+def _read_whole(database: Database, keys: list[int]) -> list[TrajectoryRow]:
     with database.read() as connection:
         return _snippets(connection, keys, "", is_whole=True)
 
@@ -120,29 +121,14 @@ def _around(ids: list[int], trajectory_id: int) -> tuple[int | None, int | None]
     return ids[place - 1] if place else None, ids[place + 1] if place + 1 < len(ids) else None
 
 
-def _snippets(connection: Connection, keys: list[int], words: str, is_whole: bool) -> list[SnippetRow]:
+def _snippets(connection: Connection, keys: list[int], words: str, is_whole: bool) -> list[TrajectoryRow]:
     """Return the trajectories of the keys, in their order."""
-    trajectories, texts, runs, questions = models.trajectories, models.trajectory_texts, models.runs, models.questions
-    text = (texts.c.text if is_whole else func.substr(texts.c.text, 1, SEARCHED_CHARACTERS)).label("text")
-    num_replays = replay_count().label("num_replays")
-    prompt = questions.c.prompt_text if is_whole else func.substr(questions.c.prompt_text, 1, SEARCHED_CHARACTERS)
-    query = (
-        select(trajectories, runs.c.run_id, runs.c.name.label("run_name"), text, num_replays, prompt.label("prompt"))
-        .join_from(trajectories, runs)
-        .join(texts, texts.c.trajectory_key == trajectories.c.trajectory_key)
-        .outerjoin(questions, IS_ITS_QUESTION)
-        .where(trajectories.c.trajectory_key.in_(keys))
-    )
-    found = {row["trajectory_key"]: row for row in connection.execute(query).mappings()}
-    names = [name for name in SnippetRow.__dataclass_fields__ if name not in {"prompt", "snippet"}]
-    return [
-        SnippetRow(
-            **{name: row[name] for name in names},
-            prompt=(row["prompt"] or "") if is_whole else snippet_of(row["prompt"] or "", ""),
-            snippet=row["text"] if is_whole else snippet_of(row["text"], words),
-        )
-        for row in (found[key] for key in keys if key in found)
-    ]
+    query = select_rows(None if is_whole else SEARCHED_CHARACTERS).where(_OF.trajectory_key.in_(keys))
+    found = {row.trajectory_key: TrajectoryRow(*row) for row in connection.execute(query)}
+    rows = [found[key] for key in keys if key in found]
+    return rows if is_whole else [
+        replace(row, prompt=snippet_of(row.prompt, ""), text=snippet_of(row.text, words)) for row in rows
+    ]  # fmt: skip
 
 
 def count_trajectories(database: Database, facets: TrajectoryFacets) -> int:

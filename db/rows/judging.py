@@ -9,20 +9,29 @@ from db.rows.sort_order import SortOrder
 
 @dataclass(frozen=True, slots=True)
 class JudgeRow:
-    """One judge's job with the results of its votes. A response's verdict is the majority of its votes."""
+    """One judge's job on a training run or a labelled file, with its votes so far and its spend cap.
+
+    A response's verdict is the majority of its votes; `num_unjudged` counts responses, `num_unjudged_votes` votes.
+    """
 
     judge_run_id: str
     name: str
     status: str
+    status_reason: str
     created_at: datetime
     source: str
     judge: str
     prompt: str
+    num_votes_each: int
+    max_requests: int | None
+    max_total_tokens: int | None
     num_votes: int
+    num_unjudged_votes: int
     num_responses: int
     num_valid: int
     num_invalid: int
     num_unjudged: int
+    num_requests: int
     num_tokens: int
 
 
@@ -41,40 +50,6 @@ class VoteRow:
     num_requests: int
     num_tokens: int
     answer: str
-
-
-@dataclass(frozen=True, slots=True)
-class LabelledVoteRow:
-    """One vote of a calibration beside the human's label."""
-
-    item_id: str
-    label: bool
-    outcome: str
-
-
-@dataclass(frozen=True, slots=True)
-class JudgeJobRow:
-    """One judge's job on a training run or a labelled file, with its cost so far and its spend cap.
-
-    Votes, tokens and requests are those recorded so far; `max_requests` and `max_total_tokens` are its spend cap.
-    """
-
-    judge_run_id: str
-    name: str
-    status: str
-    status_reason: str
-    created_at: datetime
-    source: str
-    judge: str
-    prompt: str
-    num_votes_each: int
-    num_votes: int
-    num_unjudged_votes: int
-    num_responses: int
-    num_requests: int
-    num_tokens: int
-    max_requests: int | None
-    max_total_tokens: int | None
 
 
 class JudgedSortKey(StrEnum):

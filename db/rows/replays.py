@@ -12,15 +12,6 @@ class BufferState:
 
 
 @dataclass(frozen=True, slots=True)
-class ScoredRow:
-    """One score of a candidate at a selection: its question's bucket then, its mean entropy, whether it was chosen."""
-
-    bucket: int
-    entropy: float
-    is_chosen: bool
-
-
-@dataclass(frozen=True, slots=True)
 class BufferedQuestionRow:
     """A question with what the buffer holds of it after a step and how often that was replayed."""
 

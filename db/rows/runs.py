@@ -1,6 +1,5 @@
 """Plain rows that queries return and pages show. Times are UTC, lengths tokens, entropies nats."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
@@ -172,37 +171,6 @@ class AttemptRow:
     ended_at: datetime | None
     status: str
     status_reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class TrajectoryRow:
-    """One fresh trajectory of a run, without its tokens."""
-
-    run_id: str
-    trajectory_id: int
-    step: int
-    question_id: str
-    question_index: int
-    group_position: int
-    reward: float
-    verdict: str
-    is_valid: bool | None
-    has_code: bool | None
-    is_truncated: bool | None
-    num_tokens: int
-    mean_entropy: float
-    mean_log_prob: float
-    advantage: float
-    num_replays: int
-    attempt: int
-    text: str
-    num_turns: int | None
-    num_tool_calls: int | None
-    num_tool_errors: int | None
-    """Turns, calls and errors are those of conversations."""
-    tokens_by_role: Mapping[str, int] | None
-    extra: Mapping[str, str | float | bool | None] | None
-    """What else was recorded of it, by name."""
 
 
 @dataclass(frozen=True, slots=True)

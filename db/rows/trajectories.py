@@ -68,31 +68,41 @@ TrajectoryOrder = SortOrder[TrajectorySortKey]
 
 
 @dataclass(frozen=True, slots=True)
-class SnippetRow:
-    """One trajectory in a list; the next page starts after the last `trajectory_key`."""
+class TrajectoryRow:
+    """One fresh trajectory of a run, without its tokens; a list has one line of `prompt` and `text`.
+
+    Turns, calls and errors are those of conversations.
+    """
 
     trajectory_key: int
+    """The next page of a list starts after the last one's."""
     run_id: str
     run_name: str
     trajectory_id: int
+    attempt: int
     step: int
+    question_id: str
     question_index: int
+    group_position: int
     reward: float
     verdict: str
     is_valid: bool | None
     has_code: bool | None
     is_truncated: bool | None
-    num_tokens: int | None
+    num_tokens: int
     mean_entropy: float
+    mean_log_prob: float
+    advantage: float
     num_replays: int
     num_turns: int | None
     num_tool_calls: int | None
     num_tool_errors: int | None
+    tokens_by_role: Mapping[str, int] | None
     extra: dict[str, Any] | None
-    """What else was recorded of it."""
+    """What else was recorded of it, by name."""
     prompt: str
-    """The beginning of its question, "" where that is not recorded."""
-    snippet: str
+    """Its question, empty where that is not recorded."""
+    text: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from db.queries.trajectory_list import list_snippets
 from db.rows.judging import JudgedRow, VerdictFilter
 from db.rows.runs import MetricPoint, RewardCountRow, RunRow
 from db.rows.scores import ComparisonRow, ScoredRuns
-from db.rows.trajectories import SnippetRow, TrajectoryFacets
+from db.rows.trajectories import TrajectoryFacets, TrajectoryRow
 from jobs.actions.studies.definition import load_study, study_names
 from jobs.actions.studies.measures import AVERAGES
 from jobs.actions.studies.numbers import number_rows
@@ -118,7 +118,7 @@ def trajectories(  # noqa: PLR0913, PLR0917 - the options of the command
     errors: Annotated[bool | None, Field(description="A tool call failed, or none.")] = None,
     whole: Annotated[bool, Field(description="Whole texts.")] = False,
     limit: Limit = 50,
-) -> list[SnippetRow]:
+) -> list[TrajectoryRow]:
     """Trajectories, newest first."""
     facets = TrajectoryFacets(
         run_id=run_id,
@@ -181,7 +181,7 @@ def judges(database: Database, runs_root: Path, run: str | None = None) -> list[
             "agreement": judging.agreement(database, run_id, job.judge_run_id) if run_id else [],
             "calibration": find_calibration(database, job.judge, job.prompt),
         }
-        for job in judging.list_judge_jobs(database, run_id)
+        for job in judging.list_judges(database, run_id)
     ]
 
 

@@ -12,11 +12,12 @@ from app.settings import runs_root
 from db.queries import judging
 from db.rows.chains_of_thought import AgreementRow
 from db.rows.display_names import id_end
-from db.rows.judging import JudgeJobRow, JudgeRow
+from db.rows.judging import JudgeRow
 from db.statistics import Rate, wilson
 from jobs.actions.progress import job_progress
 from jobs.actions.queueing import queue_job
-from jobs.evaluation.judging.calibration import Calibration, CorrectedRate, calibrate_rows, cohen_kappa
+from jobs.evaluation.analysis.report import find_calibration
+from jobs.evaluation.judging.calibration import Calibration, CorrectedRate, cohen_kappa
 from jobs.evaluation.judging.verdicts import load_judge_prompt
 from jobs.specs.judging import parse_judge_spec
 
@@ -28,7 +29,7 @@ PAPER_JUDGE = "Qwen/Qwen3-32B"
 _KINDS = {"oracle": "oracle of the task", "server": "language model behind a server"}
 
 
-def show(jobs: Sequence[JudgeJobRow]) -> None:
+def show(jobs: Sequence[JudgeRow]) -> None:
     """Show one row per job; a click opens it as a run."""
     if not jobs:
         notice.show_empty("gavel", "No judge jobs yet", "Start one below; the paper's judge is Qwen3-32B.")
@@ -52,7 +53,7 @@ def show(jobs: Sequence[JudgeJobRow]) -> None:
         st.switch_page("app_pages/run.py", query_params={"run": jobs[picked].judge_run_id})
 
 
-def table(jobs: Sequence[JudgeJobRow]) -> pd.DataFrame:
+def table(jobs: Sequence[JudgeRow]) -> pd.DataFrame:
     """Return the jobs as a table, newest first."""
     plans = [(job_progress(runs_root(), job.judge_run_id) or (0, None))[1] for job in jobs]
     return pd.DataFrame(
@@ -105,7 +106,7 @@ def _prompt_table(rows: Sequence[JudgeRow]) -> pd.DataFrame:
     )
 
 
-def _fraction(job: JudgeJobRow, plan: int | None) -> float:
+def _fraction(job: JudgeRow, plan: int | None) -> float:
     if job.status == "finished":
         return 1.0
     return min(1.0, job.num_votes / plan) if plan else 0.0
@@ -174,10 +175,10 @@ def _judged_fields() -> dict[str, object]:
 
 def calibration_of(run_id: str, judge_run_id: str | None) -> Calibration | None:
     """Return the newest calibration of a judge's model with its prompt; the oracle needs none."""
-    job = next((job for job in ask(judging.list_judge_jobs, run_id) if job.judge_run_id == judge_run_id), None)
+    job = next((job for job in ask(judging.list_judges, run_id) if job.judge_run_id == judge_run_id), None)
     if job is None or not job.prompt:
         return None
-    return calibrate_rows(ask(judging.calibration_votes, job.judge, job.prompt))
+    return ask(find_calibration, job.judge, job.prompt)
 
 
 def show_calibration(calibration: Calibration | None) -> None:

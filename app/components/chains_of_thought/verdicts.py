@@ -14,7 +14,7 @@ from app.settings import runs_root
 from db.queries import judging, lineage, runs, trajectories
 from db.rows.chains_of_thought import ALL, CodeLine
 from db.rows.display_names import id_end
-from db.rows.judging import JudgedRow, JudgedSortKey, JudgeJobRow, VerdictFilter, VoteRow
+from db.rows.judging import JudgedRow, JudgedSortKey, JudgeRow, VerdictFilter, VoteRow
 from db.rows.runs import RunRow
 from db.statistics import wilson
 from jobs.actions import annotations
@@ -47,7 +47,7 @@ def choose_judge(row: RunRow) -> str | None:
 
     The oracle comes first where the task has one, else the newest judge that voted.
     """
-    jobs = {job.judge_run_id: job for job in ask(judging.list_judge_jobs, row.run_id) if job.num_votes}
+    jobs = {job.judge_run_id: job for job in ask(judging.list_judges, row.run_id) if job.num_votes}
     names = ([ORACLE] if has_oracle(row.run_id) or not jobs else []) + list(jobs)
     wanted = st.query_params.get("judge")
     chosen = wanted if wanted in names else names[0]
@@ -66,7 +66,7 @@ def has_oracle(run_id: str) -> bool:
     return bool(ask(runs.run_spec, run_id).get("data", {}).get("source") in ORACLE_SOURCES)
 
 
-def _label(name: str, jobs: dict[str, JudgeJobRow], run_id: str) -> str:
+def _label(name: str, jobs: dict[str, JudgeRow], run_id: str) -> str:
     if name == ORACLE:
         return "Verdicts: oracle" if has_oracle(run_id) else "Verdicts: none yet"
     return f"{jobs[name].judge.rpartition('/')[2]} {id_end(name)}"

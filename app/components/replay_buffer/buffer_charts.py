@@ -10,8 +10,7 @@ from app import theme
 from app.components.replay_buffer.chosen_bar import OUTSIDE, RETIRED, View, location_name
 from app.components.widgets import chart, figures
 from app.formats import escape_control_characters
-from db.rows.replays import ScoredRow
-from db.rows.runs import BucketRow
+from db.rows.runs import BucketRow, CandidateRow
 from exgrpo_core import ExGRPOConfig, bucket_probabilities
 
 _WAY_OPACITY = 0.45
@@ -55,7 +54,7 @@ def draws(rows: Sequence[BucketRow], meaning: str) -> go.Figure | None:
     return figure
 
 
-def entropies(rows: Sequence[ScoredRow]) -> go.Figure | None:
+def entropies(rows: Sequence[CandidateRow]) -> go.Figure | None:
     """Return boxes of candidates' entropies by bucket, chosen ones beside the others."""
     if not rows:
         return None

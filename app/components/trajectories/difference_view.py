@@ -16,8 +16,7 @@ from app.components.widgets.shown_text import Part
 from app.formats import counted, escape_control_characters
 from app.queries.answers import ask
 from db.queries import lineage, trajectories
-from db.rows.runs import TrajectoryRow
-from db.rows.trajectories import LineageRow
+from db.rows.trajectories import LineageRow, TrajectoryRow
 from exgrpo_core.recording.rows import Message
 
 _ADDRESS = "beside"

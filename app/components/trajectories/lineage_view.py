@@ -12,8 +12,7 @@ from app import theme
 from app.components.widgets import data_table, figures
 from app.formats import NONE_SHOWN, counted, nats, number
 from db.rows.display_names import LINEAGE_EVENTS
-from db.rows.runs import TrajectoryRow
-from db.rows.trajectories import LineageRow
+from db.rows.trajectories import LineageRow, TrajectoryRow
 
 _NUMBERS = {
     "Entropy": "entropy", "NLL": "nll", "Mean ratio": "mean_ratio", "Largest ratio": "max_ratio", "Reward": "reward",

@@ -16,8 +16,7 @@ from app.formats import counted, escape_control_characters, nats, number
 from app.queries.answers import ask
 from db.queries import lineage
 from db.rows.display_names import distinct_names, model_name
-from db.rows.runs import TrajectoryRow
-from db.rows.trajectories import MAX_MEMBERS, AttemptedRow, GroupMemberRow, LineageRow
+from db.rows.trajectories import MAX_MEMBERS, AttemptedRow, GroupMemberRow, LineageRow, TrajectoryRow
 from db.statistics import wilson
 
 NUM_COLUMNS = 2

@@ -19,9 +19,8 @@ from app.queries.answers import ask
 from app.settings import runs_root
 from db.queries import lineage, trajectories
 from db.rows.display_names import shorten
-from db.rows.runs import TrajectoryRow
 from db.rows.spec_fields import UNKNOWN
-from db.rows.trajectories import LineageRow, MarkedRow, MarkedTrajectory
+from db.rows.trajectories import LineageRow, MarkedRow, MarkedTrajectory, TrajectoryRow
 from jobs.actions import annotations
 from jobs.actions.token_texts import token_data
 from jobs.evaluation.analysis.case_text import Excerpt

@@ -14,7 +14,8 @@ from app.components.widgets import grid, long_lists
 from app.formats import NONE_SHOWN, escape_control_characters, literal
 from app.queries.answers import ask
 from db.queries import trajectory_list
-from db.rows.trajectories import SnippetRow, TrajectoryFacets, TrajectoryOrder, TrajectorySortKey
+from db.rows.trajectories import TrajectoryFacets, TrajectoryOrder, TrajectoryRow, TrajectorySortKey
+from db.tables.correctness import VERDICTS
 
 MAX_COUNT = 10_000
 ANY = "any"
@@ -25,7 +26,6 @@ _FLAGS = {
     "valid": ("Chain of thought", "is_valid", ("valid", "not valid")),
     "errors": ("Tool calls", "has_tool_errors", ("some failed", "none failed")),
 }
-_VERDICTS = ("correct", "wrong", "unparsed", "timeout", "crash")
 _BOUNDED = ("step", "reward", "entropy", "tokens", "turns")
 _RANGES = tuple(f"{name}_{end}" for name in _BOUNDED for end in ("from", "to"))
 _CHOICES = (*_FLAGS, "verdict", "bucket", "tool")
@@ -98,7 +98,7 @@ def _fields(rollouts_per_question: int, tools: Sequence[str] | None) -> None:
             _choice(label, key, names)
     columns = st.columns(4, gap="medium")
     with columns[0]:
-        _choice("Verdict", "verdict", _VERDICTS)
+        _choice("Verdict", "verdict", VERDICTS)
     with columns[1]:
         _choice("Stored in bucket", "bucket", tuple(map(str, range(1, rollouts_per_question))))
     with columns[2]:
@@ -138,7 +138,7 @@ def _counts(where: TrajectoryFacets) -> None:
         if of_field[True] or of_field[False]:
             unknown = f", unknown {of_field[None]:,}" if field == "is_correct" and of_field[None] else ""
             sentences.append(f"{label}: {names[0]} {of_field[True]:,}, {names[1]} {of_field[False]:,}{unknown}")
-    verdicts = [f"{name} {counts['verdict'][name]:,}" for name in _VERDICTS if counts["verdict"][name]]
+    verdicts = [f"{name} {counts['verdict'][name]:,}" for name in VERDICTS if counts["verdict"][name]]
     if verdicts:
         sentences.append(f"Verdict: {', '.join(verdicts)}")
     st.caption(" · ".join(sentences) or "No trajectory matches; clear a filter.")
@@ -190,7 +190,7 @@ def _clear() -> None:
 
 
 def show_table(
-    rows: Sequence[SnippetRow], opened: int | None, where: TrajectoryFacets, order: TrajectoryOrder | None,
+    rows: Sequence[TrajectoryRow], opened: int | None, where: TrajectoryFacets, order: TrajectoryOrder | None,
     num_rows: int,
 ) -> None:  # fmt: skip
     """Show rows of the `num_rows` that fit; a click writes one into the address, one on a head the order of all.
@@ -224,7 +224,7 @@ def show_export(where: TrajectoryFacets, num_rows: int) -> None:
             st.link_button(name, f"download/trajectories.{ending}?{query}", type="tertiary")
 
 
-def _trajectory_table(rows: Sequence[SnippetRow]) -> pd.DataFrame:
+def _trajectory_table(rows: Sequence[TrajectoryRow]) -> pd.DataFrame:
     counts: dict[str, list[int | None]] = {}
     if any(row.num_turns is not None for row in rows):
         counts = {
@@ -254,7 +254,7 @@ def _trajectory_table(rows: Sequence[SnippetRow]) -> pd.DataFrame:
             **signs,
             "Code": [_SIGNS[row.has_code] for row in rows],
             **counts,
-            "Text": [escape_control_characters(row.snippet) for row in rows],
+            "Text": [escape_control_characters(row.text) for row in rows],
         }
     )
 
@@ -266,7 +266,7 @@ def _columns() -> dict[str, ColumnConfig]:
         "Id": config.NumberColumn(width=64, format="%d", help="Click a row to open the trajectory"),
         "Step": config.NumberColumn(width=56, format="%d"),
         "Question": config.NumberColumn(width=76, format="%d"),
-        "Verdict": config.MultiselectColumn(width=92, options=_VERDICTS, color=colours),
+        "Verdict": config.MultiselectColumn(width=92, options=VERDICTS, color=colours),
         "Reward": config.NumberColumn(width=76, format="%.4g"),
         "Tokens": config.NumberColumn(width=64, format="%d"),
         "Entropy": config.NumberColumn(width=70, format="%.3f", help="Mean token entropy at rollout, nats"),

@@ -137,7 +137,7 @@ def _judge(database: Database, run: MeasuredRun) -> str | None:
     """Return the newest judge of a run; on built-in tasks none, since the oracle's verdicts are exact."""
     has_oracle = run.spec["data"]["source"] in ORACLE_SOURCES
     judges = [] if has_oracle else list_judges(database, run.run_id)
-    return judges[0].judge_run_id if judges else None
+    return next((judge.judge_run_id for judge in judges if judge.num_votes), None)
 
 
 def _code(database: Database, run: MeasuredRun) -> Figures:

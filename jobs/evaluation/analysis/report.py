@@ -72,13 +72,13 @@ def analyse_run(database: Database, run_id: str, judge_run_id: str | None = None
 
 def read_calibration(database: Database, judge_run_id: str) -> Calibration | None:
     """Return the calibration of a judge's job on labelled items, None if it voted on none."""
-    votes = [(row.item_id, row.label, row.outcome) for row in labelled_votes(database, judge_run_id)]
+    votes = labelled_votes(database, judge_run_id)
     return calibrate(group_votes(votes)) if votes else None
 
 
 def find_calibration(database: Database, judge: str, prompt: str) -> Calibration | None:
     """Return the newest calibration of a judge with a prompt, None if there is none."""
-    votes = [(row.item_id, row.label, row.outcome) for row in calibration_votes(database, judge, prompt)]
+    votes = calibration_votes(database, judge, prompt)
     return calibrate(group_votes(votes)) if votes else None
 
 
@@ -86,7 +86,7 @@ def _find_judge(database: Database, run_id: str, judge_run_id: str | None) -> Ju
     if judge_run_id is None:
         return None
     for row in list_judges(database, run_id):
-        if row.judge_run_id == judge_run_id:
+        if row.judge_run_id == judge_run_id and row.num_votes:
             return row
     raise TrainingError(f"--judge {judge_run_id}: has no votes on {run_id}; `exgrpo judge` makes some.")
 
@@ -98,7 +98,7 @@ def _corrected(line: CodeLine, calibration: Calibration) -> CorrectedLine:
 
 def summarize_judge(database: Database, judge_run_id: str) -> dict[str, Any]:
     """Return counts, reasons, issue classes, the job's calibration, and the corrected rate of valid chains."""
-    row = next((row for row in list_judges(database) if row.judge_run_id == judge_run_id), None)
+    row = next((row for row in list_judges(database) if row.judge_run_id == judge_run_id and row.num_votes), None)
     counts = dict.fromkeys(_COUNTS, 0) if row is None else {name: asdict(row)[name] for name in _COUNTS}
     measured = read_calibration(database, judge_run_id)
     calibration = None if row is None or measured else find_calibration(database, row.judge, row.prompt)

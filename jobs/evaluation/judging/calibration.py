@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from db.rows.judging import LabelledVoteRow
 from db.statistics import Z_95, Rate, wilson
 from jobs.evaluation.judging.verdicts import decide, has_flipped
 
@@ -51,13 +50,6 @@ class CorrectedRate:
     low: float
     high: float
     is_informative: bool
-
-
-def calibrate_rows(votes: Sequence[LabelledVoteRow]) -> Calibration | None:
-    """Return a judge's error rates on labelled items; None without any."""
-    if not votes:
-        return None
-    return calibrate(group_votes((row.item_id, row.label, row.outcome) for row in votes))
 
 
 def group_votes(votes: Iterable[tuple[str, bool, str]]) -> list[LabelledVotes]:

@@ -2,7 +2,7 @@ import pytest
 import streamlit as st
 
 from db.connections.opening import open_database
-from db.queries.judging import get_verdicts, list_judge_jobs
+from db.queries.judging import get_verdicts, list_judges
 from jobs.execution.supervisor.open_index import ingest_all, rebuild_index
 from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal, JournalKind
@@ -75,5 +75,5 @@ def test_the_form_queues_a_judge_of_the_oracle_or_of_a_server(open_page, judged_
     assert (spec.server.model, spec.server.max_total_tokens) == ("Qwen/Qwen3-32B", 4000)
     ingest_all(judged_runs, None)
     database = open_database(None, judged_runs)
-    assert {job.max_total_tokens for job in list_judge_jobs(database, "thoughts-running")} == {None, 4000}
+    assert {job.max_total_tokens for job in list_judges(database, "thoughts-running")} == {None, 4000}
     database.close()

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from app.serving import downloads
-from db.rows.trajectories import SnippetRow
+from db.rows.trajectories import TrajectoryRow
 from tests.app import played, web_server
 from tests.jobs.cli.invoked import printed_json
 
@@ -47,14 +47,12 @@ def test_a_file_has_all_trajectories_that_match_in_order_with_whole_texts(served
     assert counts == sorted(counts, reverse=True)
     rows = printed_json(runs_root, "query", "trajectories", RUN, "--correct", "--whole", "--limit", "10000")
     assert len(rows) > 150  # more than a batch
-    assert {row["trajectory_id"]: row["snippet"] for row in lines} == {
-        row["trajectory_id"]: row["snippet"] for row in rows
-    }
+    assert {row["trajectory_id"]: row["text"] for row in lines} == {row["trajectory_id"]: row["text"] for row in rows}
     assert get(served, f"trajectories.csv{query}").status_code == 403
 
 
 def test_what_else_was_recorded_is_in_columns_of_the_csv():
-    row = SnippetRow(**dict.fromkeys(SnippetRow.__dataclass_fields__))
+    row = TrajectoryRow(**dict.fromkeys(TrajectoryRow.__dataclass_fields__))
     batches = [
         [replace(row, extra=extra) for extra in batch]
         for batch in (({"a": 1}, {"b": "x"}), (None, {"a": nan, "c": nan}))

@@ -76,7 +76,7 @@ def test_steps_that_a_resumed_attempt_did_again_count_once(database, resumed):
     assert [point.step for point in points] == list(range(1, 11))
     listed = list_snippets(database, TrajectoryFacets(run.run_id), limit=1_000)
     rows = contents(database)
-    by_step = {step: {row.snippet for row in listed if row.step == step} for step in range(1, 11)}
+    by_step = {step: {row.text for row in listed if row.step == step} for step in range(1, 11)}
     assert len(listed) == len({row.trajectory_id for row in listed}) == sum(map(len, by_step.values()))
     # Steps 5 to 9 of the first attempt and 7 of the second were done again: each step is there once.
     assert len(rows["trajectories"]) == len(rows["trajectory_texts"]) == len(listed)

@@ -230,7 +230,7 @@ def test_an_attempt_that_begins_again_replaces_what_came_after_its_first_step(da
     again.finish()
     ingest(database, again)
     assert values(database, run, "loss") == [*([(0, 0.0)] if first else []), (first, 20.0)]
-    assert [row.snippet for row in rows(database, run)] == [*(["old"] if first else []), "new"]
+    assert [row.text for row in rows(database, run)] == [*(["old"] if first else []), "new"]
 
 
 def test_repeated_steps_take_their_marks_and_their_scale_of_rewards_with_them(database, run):
@@ -306,7 +306,7 @@ def test_a_line_out_of_range_is_damaged_and_the_others_are_shown(database, run, 
     assert changed in line
     path.write_bytes(first + line[:-1] + b',"crc":%d}\n' % crc32(line) + last)
     ingest(database, run)
-    assert [row.snippet for row in rows(database, run)] == ["one", "two"]
+    assert [row.text for row in rows(database, run)] == ["one", "two"]
     assert len(runs.get_run(database, run.run_id).faults) == 1
 
 
@@ -327,7 +327,7 @@ def test_damage_and_losses_are_faults_and_the_other_lines_are_shown(database, ru
     content = path.read_bytes().replace(b"two", b"2")
     path.write_bytes(content + b'{"kind":"trajectory","step":-1,"at":"x","messages":[]}\n' + b'{"half a line')
     ingest(database, run)
-    assert [row.snippet for row in rows(database, run)] == ["one", "three"]
+    assert [row.text for row in rows(database, run)] == ["one", "three"]
     row = runs.get_run(database, run.run_id)
     assert (len(row.faults), len(row.left_out), row.health) == (2, 1, ("damaged",))
 

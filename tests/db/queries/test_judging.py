@@ -15,14 +15,13 @@ from db.queries.judging import (
     count_verdicts,
     get_verdicts,
     labelled_votes,
-    list_judge_jobs,
     list_judges,
     list_verdicts,
     list_votes,
 )
 from db.queries.verdicts import judged_trajectories
 from db.rows.chains_of_thought import AgreementRow
-from db.rows.judging import JudgedOrder, JudgedSortKey, LabelledVoteRow, VerdictFilter
+from db.rows.judging import JudgedOrder, JudgedSortKey, VerdictFilter
 from db.tables import models
 from exgrpo_core.run_files.event_codec import EventWriter
 from jobs.evaluation.judging.votes import VOTES_EVENT
@@ -177,19 +176,19 @@ def test_agreement_with_the_oracle_and_with_users_is_counted_where_both_have_a_v
 def test_jobs_are_listed_with_what_they_spent_also_before_their_first_vote(judged, tmp_path):
     waiting = new_job(tmp_path, server_spec("http://127.0.0.1:1/v1", max_requests=40))
     events.register_run(judged, waiting.read_run_info(), waiting.job_spec().model_dump(mode="json"))
-    newest, voted = list_judge_jobs(judged, "trained")
+    newest, voted = list_judges(judged, "trained")
     assert (newest.judge_run_id, newest.status, newest.judge, newest.num_votes) == ("judged", "queued", "judge", 0)
     assert newest.max_requests == 40
     assert (voted.num_votes, voted.num_unjudged_votes, voted.num_responses) == (6, 1, 4)
     assert (voted.num_requests, voted.num_tokens, voted.max_requests) == (6, 60, None)
-    assert list_judge_jobs(judged, "another") == []
-    assert len(list_judge_jobs(judged)) == 2
+    assert list_judges(judged, "another") == []
+    assert len(list_judges(judged)) == 2
 
 
 def test_the_newest_calibration_of_the_same_judge_and_prompt_is_found(judged, tmp_path):
     assert calibration_votes(judged, "judge", "cot-judge-1") == []
     votes = [("a", None, "valid", True), ("b", None, "valid", False), ("b", None, "invalid", False)]
     ingest_job(judged, job_of_votes(tmp_path, votes, source="labelled.jsonl", run_id="calibrated"))
-    rows = [LabelledVoteRow(item, label, outcome) for item, _, outcome, label in votes]
+    rows = [(item, label, outcome) for item, _, outcome, label in votes]
     assert labelled_votes(judged, "calibrated") == calibration_votes(judged, "judge", "cot-judge-1") == rows
     assert calibration_votes(judged, "judge", "cot-judge-2") == []
