@@ -10,6 +10,7 @@ from sqlalchemy import Connection, func, or_, select, update
 
 from db.connections.session import Database
 from db.ingest.step_sums import PASS_RATE
+from db.rows.runs import Badge
 from db.rows.spec_fields import experience_ratio, is_unreadable
 from db.tables import models
 from db.tables.column_types import storable_text
@@ -95,13 +96,13 @@ def _read_curves(connection: Connection, run_key: int, last_step: int) -> tuple[
     return read_curves(connection, run_key, _KEYS, is_needed), stride
 
 
-def _health(connection: Connection, run_key: int, last_step: int, curves: Curves) -> list[str]:
+def _health(connection: Connection, run_key: int, last_step: int, curves: Curves) -> list[Badge]:
     rewards = _recent(curves["reward/mean"], last_step)
     # Without rewards at all, as in supervised fine-tuning, this badge does not apply.
     has_no_reward = last_step >= NUM_RECENT_STEPS and bool(rewards) and not any(rewards)
     num_left = _recent(curves[_LEFT], last_step)
     has_no_gradient = last_step >= NUM_RECENT_STEPS and bool(num_left) and not any(num_left)
-    badges = [
+    badges: list[tuple[Badge, bool]] = [
         ("no_reward", has_no_reward),
         ("no_gradient", has_no_gradient and not has_no_reward),
         ("empty_buffer", _has_empty_buffer(connection, run_key, last_step, curves, has_no_reward)),

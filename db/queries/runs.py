@@ -12,7 +12,7 @@ from db.ingest.events import ENDED_STATUSES
 from db.ingest.run_summary import is_shown
 from db.queries.run_filter import NEWEST_FIRST, RunFilter, RunOrder, comes_after, conditions, sort_columns
 from db.queries.run_values import method_name
-from db.rows.runs import AttemptRow, CheckpointRow, RunRow
+from db.rows.runs import AttemptRow, Badge, CheckpointRow, RunRow
 from db.rows.spec_fields import RECORDED_KIND, is_recorded, is_unreadable
 from db.tables import models
 from db.tables.column_types import one_of
@@ -217,10 +217,10 @@ def _job_kind(spec: Mapping[str, Any]) -> str:
     return "train" if kind == RECORDED_KIND else kind
 
 
-def _health(row: RowMapping) -> tuple[str, ...]:
+def _health(row: RowMapping) -> tuple[Badge, ...]:
     kinds = {record["kind"] for record in row["summary"].get("faults", ())}
-    of_files = {"not_shown" if kind == FaultKind.NOT_SHOWN else "damaged" for kind in kinds - _LEFT_OUT}
-    badges = (*row["summary"].get("health", ()), *sorted(of_files))
+    of_files: set[Badge] = {"not_shown" if kind == FaultKind.NOT_SHOWN else "damaged" for kind in kinds - _LEFT_OUT}
+    badges: tuple[Badge, ...] = (*row["summary"].get("health", ()), *sorted(of_files))
     last = row["last_event_at"]
     is_training = _job_kind(row["spec"]) == "train"
     if not is_training or row["status"] != "running" or last is None:

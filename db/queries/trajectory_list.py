@@ -9,10 +9,10 @@ from sqlalchemy import ColumnElement, Connection, case, exists, false, func, nul
 from db.connections.session import Database
 from db.queries.text_search import all_matching, newest_matching, split_words
 from db.queries.trajectories import replay_count, select_rows
-from db.rows.trajectories import TrajectoryFacets, TrajectoryOrder, TrajectoryRow, TrajectorySortKey
+from db.rows.trajectories import VERDICTS, TrajectoryFacets, TrajectoryOrder, TrajectoryRow, TrajectorySortKey
 from db.tables import models
 from db.tables.column_types import one_of
-from db.tables.correctness import VERDICTS, is_correct_column
+from db.tables.correctness import is_correct_column
 from db.tables.shared_reads import find_run_key
 
 MAX_COUNT = 10_000

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from db.statistics import score_interval
 from exgrpo_core.errors import UserError
@@ -11,6 +11,13 @@ LIVE_STATES = ("queued", "starting", "running", "stopping")
 """States of a run that has not ended."""
 BROKEN_STATES = ("failed", "lost", "stopped")
 """States of a run that ended without success."""
+
+
+Badge = Literal[
+    "no_reward", "no_gradient", "empty_buffer", "entropy_collapse", "not_finite", "all_retired",
+    "stalled", "damaged", "not_shown",
+]  # fmt: skip
+"""What is wrong with a run, in one word; the last three are no matter of its metrics."""
 
 
 class UnknownRunError(UserError, LookupError):
@@ -45,8 +52,7 @@ class RunRow:
     """Newest held-out Avg@n."""
     pass_at_1_curve: tuple[float, ...]
     """At most 40 points of Pass@1, evenly spread over the steps."""
-    health: tuple[str, ...]
-    """Badges: no_reward, empty_buffer, entropy_collapse, stalled, not_finite, all_retired, damaged."""
+    health: tuple[Badge, ...]
     tags: tuple[str, ...]
     parent_run_id: str | None
     kind: str = "train"

@@ -9,9 +9,9 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, FromClause, RowMapping, case, null
 
+from db.rows.trajectories import VERDICTS
 from db.tables import models
 
-VERDICTS = ("correct", "wrong", "unparsed", "timeout", "crash")
 OUTCOMES = (-1.0, 0.0, 1.0)
 MAX_VERDICT = 16
 """Of a longer verdict the beginning is stored."""

@@ -7,10 +7,10 @@ from typing import Any
 from db.connections.session import Database
 from db.queries import benchmarks, buffer, metrics, runs
 from db.rows.display_names import escape_control_characters
-from db.rows.runs import EvaluationRow, RunRow, UnknownRunError
+from db.rows.runs import Badge, EvaluationRow, RunRow, UnknownRunError
 from exgrpo_core.step_report import NUM_RECENT_STEPS
 
-HEALTH_SENTENCES = {
+HEALTH_SENTENCES: dict[Badge, str] = {
     "no_reward": f"no reward in the last {NUM_RECENT_STEPS} steps",
     "no_gradient": f"rollouts of each question earned the same in the last {NUM_RECENT_STEPS} steps",
     "empty_buffer": "the buffer holds no question, though questions are left to collect",

@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Any, Literal
 
 import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
 from app.formats import as_utc
 from app.settings import runs_root
-from db.rows.runs import LIVE_STATES, RunRow
+from db.rows.runs import LIVE_STATES, Badge, RunRow
 from exgrpo_core.errors import UserError
 from jobs.actions.progress import job_progress
 from jobs.runs.lookup import open_run
@@ -43,7 +43,7 @@ STATES: dict[str, tuple[str, Colour, str]] = {
 }
 """Displayed name, colour and icon of each state; tables and badges take them from here."""
 
-HEALTH: dict[str, tuple[str, Colour, str]] = {
+HEALTH: dict[Badge, tuple[str, Colour, str]] = {
     "no_reward": ("no reward", "orange", "No rollout was correct for many steps, so there is nothing to learn from."),
     "no_gradient": (
         "no gradient",
@@ -77,7 +77,7 @@ def show(row: RunRow, asked: str | None = None) -> None:
     with st.container(horizontal=True, gap="xsmall", vertical_alignment="center", width="content"):
         st.badge(name, icon=f":material/{icon}:", color=colour)
         for key in row.health:
-            label, health_colour, explanation = HEALTH.get(key, ("see log", "orange", "The run reported a problem."))
+            label, health_colour, explanation = HEALTH[key]
             st.badge(label, icon=":material/monitor_heart:", color=health_colour, help=explanation)
 
 
@@ -93,12 +93,12 @@ def state_name(status: str) -> str:
     return STATES.get(status, ("unknown", "gray", "help"))[0]
 
 
-def health_names(health: tuple[str, ...]) -> list[str]:
+def health_names(health: tuple[Badge, ...]) -> list[str]:
     """Return the displayed names of health badges."""
-    return [HEALTH.get(key, ("see log", "orange", ""))[0] for key in health]
+    return [HEALTH[key][0] for key in health]
 
 
-def column(badges: Mapping[str, tuple[str, str, str]], width: int, explanation: str | None = None) -> ColumnConfig:
+def column(badges: Mapping[Any, tuple[str, str, str]], width: int, explanation: str | None = None) -> ColumnConfig:
     """Return the column of a table whose cells are displayed names of `badges`, in their colours."""
     return st.column_config.MultiselectColumn(
         width=width, help=explanation, options=[name for name, _, _ in badges.values()],

@@ -15,7 +15,7 @@ from db.connections.opening import open_database
 from db.connections.session import UNAVAILABLE_ERRORS, Database
 from db.queries.run_filter import RunFilter
 from db.queries.runs import list_runs
-from db.rows.runs import RunRow
+from db.rows.runs import Badge, RunRow
 from exgrpo_core.bounded_json import parse_json
 from exgrpo_core.durable_files import append_line
 from jobs.execution.alerts.destinations import FILE_VARIABLE, URLS_VARIABLE, AlertError, Destination, read_destinations
@@ -25,7 +25,7 @@ from jobs.runs.directory import WORKBENCH_FOLDER
 from jobs.runs.report import HEALTH_SENTENCES
 
 ALERTED_STATUSES = {RunStatus.FAILED.value: "failed", RunStatus.LOST.value: "was lost"}
-ALERTED_BADGES = {
+ALERTED_BADGES: dict[Badge, str] = {
     "stalled": "stalls",
     "no_reward": "earns no reward",
     "no_gradient": "learns nothing",

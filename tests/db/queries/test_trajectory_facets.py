@@ -11,10 +11,11 @@ from db.rows.trajectories import TrajectoryFacets
 from db.tables import models
 from exgrpo_core.step_report import BufferEvent, BufferEventKind
 from jobs.runs.control import RunStatus
+from jobs.tasks.grading.reward_function import Grade
 from tests.db.conftest import KINDS
 from tests.db.recorded_runs import ingest_run, new_run, record_attempt
 
-VERDICTS = ("correct", "wrong", "unparsed", "timeout", "crash")
+VERDICTS = tuple(Grade)
 WORDS = ("", "", "", "trajectory", "step3 says", "number17", "absent")
 
 

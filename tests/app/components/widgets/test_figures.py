@@ -1,4 +1,5 @@
 import logging
+from typing import get_args
 
 import numpy as np
 import plotly.graph_objects as go
@@ -13,9 +14,10 @@ from app.components.widgets.curve_view import CurveView
 from app.components.widgets.run_state import HEALTH, STATES
 from app.queries.answers import UnavailableError
 from app.serving import server
-from db.rows.runs import LIVE_STATES, MetricPoint
+from db.rows.runs import LIVE_STATES, Badge, MetricPoint
 from exgrpo_core.step_report import METRICS
 from jobs.runs.control import ENDED, RunStatus
+from jobs.runs.report import HEALTH_SENTENCES
 from jobs.specs.base import PARTS as REWARD_PARTS
 
 pytestmark = pytest.mark.slow
@@ -64,16 +66,7 @@ def test_few_steps_are_ticked_one_by_one_and_never_between(last_step, dtick):
 def test_every_state_has_a_name_live_states_have_not_ended_and_colours_are_distinct():
     assert set(STATES) == {status.value for status in RunStatus} | {"imported", "growing"}
     assert set(RunStatus) - ENDED == set(LIVE_STATES)
-    of_metrics = {
-        "no_reward",
-        "no_gradient",
-        "empty_buffer",
-        "entropy_collapse",
-        "stalled",
-        "not_finite",
-        "all_retired",
-    }
-    assert set(HEALTH) == of_metrics | {"damaged", "not_shown"}
+    assert set(HEALTH) == set(HEALTH_SENTENCES) == {*get_args(Badge)}
     assert len({*theme.LIGHT.wheel}) == len({*theme.DARK.wheel}) == len(theme.LIGHT.wheel)
 
 
