@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import takewhile
+from string import ascii_uppercase
 from typing import Any
 
 from jobs.tasks.grading.boxed_answers import last_boxed
@@ -18,7 +20,7 @@ from jobs.training.data_rows import DataError, check_text
 RawRow = Mapping[str, Any]
 LETTERS = "ABCDEFGHIJ"
 """Labels that graders know."""
-_QUESTIONS = ("problem", "question", "Question", "input", "query", "question_stem", "sent1", "prompt")
+_QUESTIONS = ("problem", "question", "Question", "input", "query", "question_stem", "sent1", "prompt", "ctx")
 _IDENTITIES = ("question_id", "unique_id", "Record ID", "id")
 _GOLDS = ("answer", "answerKey", "Answer", "answer_idx", "answer_index", "target", "label", "gold", "correct", "cop")
 _COUNTS_FROM_0 = frozenset({"answer_idx", "answer_index"})
@@ -26,7 +28,8 @@ _COUNTS_FROM_0 = frozenset({"answer_idx", "answer_index"})
 _PASSAGES = ("article", "passage", "context", "support", "premise")
 """Columns that a question is about; they are asked before it."""
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
-_OPTION_COLUMN = re.compile(r"(?:option|choice|ending|op)_?([a-j]|\d)")
+_OPTION_COLUMN = re.compile(r"(?:option|choice|ending|op|answer_choice)_?([a-z]|\d{1,3})")
+_OPTION_LISTS = ("options", "choices", "endings", "answer_choices", "candidates", "alternatives")
 _FINAL_ANSWER = re.compile(r"####\s*(\S.*)")
 
 
@@ -103,7 +106,9 @@ def read_row(number: int, raw: RawRow, origin: str) -> PlainRow:
     if not options and isinstance(gold, str) and (final := _FINAL_ANSWER.findall(gold)):
         gold = _THOUSANDS.sub("", final[-1])  # GSM8K: the solution, then `#### 1,234`
     is_list = isinstance(raw.get("choices"), list)
-    is_counted = gold_field in _COUNTS_FROM_0 or "ending0" in raw or (is_list and isinstance(gold, int))
+    is_counted = (
+        gold_field in _COUNTS_FROM_0 or "ending0" in raw or "endings" in raw or (is_list and isinstance(gold, int))
+    )
     if gold is None and isinstance(raw.get("solution"), str):  # MATH: the answer is in the solution's box
         gold, gold_field = last_boxed(raw["solution"]), "solution"
     index, odd = raw.get("answer_index"), None
@@ -134,19 +139,24 @@ def decide_reading(rows: Iterable[PlainRow], origin: str, index_from: int | None
         )
     ways = [way for way in GoldReading if len(fits[way]) == len(asked)]
     numbers = [way for way in ways if way in {GoldReading.FROM_0, GoldReading.FROM_1}]
-    if ways[0] is GoldReading.LABEL:
+    unlike = [row for row in asked if len({row.label(way) for way in (GoldReading.LABEL, GoldReading.TEXT)}) > 1]
+    is_text_too = GoldReading.TEXT in ways and any(row.gold_field != "answerKey" for row in unlike)
+    if ways[0] is GoldReading.LABEL and not is_text_too:
         return ways[0]
-    if index_from is not None and numbers:
+    if index_from is not None and numbers and GoldReading.LABEL not in ways:
         return GoldReading.FROM_1 if index_from else GoldReading.FROM_0
     if GoldReading.FROM_0 in numbers and all(row.counts_from_0 for row in asked):
         return GoldReading.FROM_0
     if len(ways) == 1:
         return ways[0]
-    row = asked[0]
-    meanings = " or ".join(f"{row.label(way)} ({way.value})" for way in ways)
+    row = unlike[0] if is_text_too else asked[0]
+    meanings = " or ".join(f"{row.label(way)} ({way.value})" for way in ways if row.label(way) is not None)
+    remedy = "say `index_from: 0` or `index_from: 1` in the benchmark's entry, or write labels."
+    if ways[0] is GoldReading.LABEL:
+        remedy = "write the option's number, counted from 0, in answer_idx instead."
     raise DataError(
         f"{origin}, row {row.number}, {row.gold_field}: {row.gold!r:.60} may mean option {meanings}, as in all rows: "
-        "say `index_from: 0` or `index_from: 1` in the benchmark's entry, or write labels."
+        f"{remedy}"
     )
 
 
@@ -159,8 +169,7 @@ def gold_text(gold: object) -> str:
 
 
 def _options(raw: RawRow, where: str) -> tuple[tuple[str, str], ...]:
-    field = next((key for key in ("options", "choices") if raw.get(key) is not None), "options")
-    value: Any = raw[field] if raw.get(field) is not None else _option_columns(raw)
+    field, value = _find_options(raw, where)
     if not value:
         return ()
     if isinstance(value, Mapping) and {"label", "text"} <= value.keys():
@@ -189,15 +198,26 @@ def _options(raw: RawRow, where: str) -> tuple[tuple[str, str], ...]:
     return tuple(labelled)
 
 
-def _option_columns(raw: RawRow) -> dict[str, object]:
-    """Return options that have a column each: A to D, opa to opd, ending0 to ending3, option_1 to option_4."""
-    letters = {letter: raw[letter] for letter in LETTERS if raw.get(letter) is not None}
-    if {"A", "B"} <= letters.keys():
-        return letters
-    named = {
-        match[1]: raw[key] for key in raw if (match := _OPTION_COLUMN.fullmatch(key.lower())) and raw[key] is not None
-    }
-    return dict(zip(LETTERS, (named[key] for key in sorted(named)), strict=False)) if len(named) > 1 else {}
+def _find_options(raw: RawRow, where: str) -> tuple[str, Any]:
+    """Return the field of a row's options, the last if they have a column each, and what it holds, None without any.
+
+    Columns are A to D, opa to opd, ending0 to ending3, option_1 to option_4 and the like. Empty ones at the end are no
+    options.
+    """
+    field = next((key for key in _OPTION_LISTS if raw.get(key) is not None), None)
+    if field is not None:
+        return field, raw[field]
+    columns = list(takewhile(raw.__contains__, ascii_uppercase))
+    if len(columns) < 2:
+        numbered = {match[1].zfill(3): key for key in raw if (match := _OPTION_COLUMN.fullmatch(key.lower()))}
+        columns = [numbered[number] for number in sorted(numbered)]
+    while columns and raw[columns[-1]] is None:
+        columns.pop()
+    if len(columns) < 2:
+        return "options", None
+    if empty := [key for key in columns if raw[key] is None]:
+        raise DataError(f"{where}, {empty[0]}: expected a text, since {columns[-1]} has one; write it.")
+    return columns[-1], [raw[key] for key in columns]
 
 
 def _gpqa(number: int, identity: str | None, raw: RawRow, where: str) -> PlainRow:

@@ -30,6 +30,17 @@ LAYOUTS = {
     "AQuA": {"question": "Q?", "options": ["A)red", "B)green", "C)blue"], "rationale": "r", "correct": "B"},
     "Inspect": {"input": "Q?", "choices": OPTIONS, "target": "B"},
     "Inspect by text": {"input": "Q?", "choices": OPTIONS, "target": ["green"]},
+    "HellaSwag": {"ctx": "Q?", "endings": OPTIONS, "label": "1"},
+    "question with endings": {"question": "Q?", "endings": OPTIONS, "answer": "B"},
+    "answer choices": {"question": "Q?", "answer_choices": OPTIONS, "answer": "green"},
+    "an empty column at the end": {
+        "question": "Q?",
+        "op1": "red",
+        "op2": "green",
+        "op3": "blue",
+        "op4": None,
+        "cop": "B",
+    },
     "numbered columns": {
         "question": "Q?",
         "option_1": "red",
@@ -75,6 +86,49 @@ def test_medmcqa_counts_from_0_on_the_hub_and_from_1_in_its_own_files(tmp_path, 
 def test_a_free_answer_is_read_from_where_its_layout_has_it(tmp_path, row, answer):
     (question,) = load(tmp_path, [row]).questions
     assert (question.text, question.answer, question.answer_kind) == ("Q?", answer, "math")
+
+
+@pytest.mark.parametrize("name", ["option_{}", "choice{}", "ending_{}", "Option{}", "op_{}"])
+def test_ten_columns_are_ten_options_in_the_order_of_their_numbers(tmp_path, name):
+    row = {"question": "Q?"} | {name.format(number): f"text {number}" for number in (10, 2, 3, 4, 5, 6, 7, 8, 9, 1)}
+    (question,) = load(tmp_path, [row | {"answer": "text 10"}]).questions
+    lines = "".join(f"{label}) text {number}\n" for number, label in enumerate("ABCDEFGHIJ", start=1))
+    assert (question.text, question.answer) == (f"Q?\n\n{lines}", "J")
+
+
+@pytest.mark.parametrize(
+    ("columns", "names"),
+    [
+        ([f"option_{number}" for number in range(1, 12)], "option_11: has 11 options"),
+        ([f"choice{letter}" for letter in "abcdefghijk"], "choicek: has 11 options"),
+        (list("ABCDEFGHIJKL"), "L: has 12 options"),
+    ],
+)
+def test_more_columns_than_can_be_graded_are_refused_by_column(tmp_path, columns, names):
+    row = {"question": "Q?", "answer": "A"} | {column: f"text {column}" for column in columns}
+    with pytest.raises(DataError, match=f"row 1, {names}"):
+        load(tmp_path, [row])
+
+
+def test_a_column_without_a_text_between_others_is_refused_by_column(tmp_path):
+    row = {"question": "Q?", "option_a": "red", "option_b": None, "option_c": "blue", "answer": "C"}
+    with pytest.raises(DataError, match="row 1, option_b: expected a text"):
+        load(tmp_path, [row])
+
+
+@pytest.mark.parametrize(
+    ("options", "gold"),
+    [("BCA", "A"), ("CAB", "B"), ("BADC", "C"), ("DCBA", "D"), ("BCDEA", "E")],
+)
+def test_options_that_are_letters_are_asked_for_unless_their_number_is_given(tmp_path, options, gold):
+    row = {"question": "Q?", "options": list(options)}
+    with pytest.raises(DataError, match=r"may mean option .*the option's label.*the option's text.*answer_idx"):
+        load(tmp_path, [row | {"answer": gold}])
+    numbered = load(tmp_path, [row | {"answer_idx": options.index(gold)}]).questions[0]
+    assert numbered.answer == "ABCDE"[options.index(gold)]
+    assert load(tmp_path, [row | {"answerKey": gold}]).questions[0].answer == gold
+    in_order = load(tmp_path, [{"question": "Q?", "options": sorted(options), "answer": gold}]).questions[0]
+    assert in_order.answer == gold
 
 
 @pytest.mark.parametrize(("golds", "answers"), [((0, 1), "AB"), ((1, 3), "AC")])
