@@ -1,7 +1,7 @@
 """The list of runs, and one run with its attempts and checkpoints."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -10,6 +10,7 @@ from sqlalchemy import Connection, RowMapping, exists, func, select, text
 from db.connections.session import Database, url_without_password
 from db.ingest.events import ENDED_STATUSES
 from db.ingest.run_summary import is_shown
+from db.queries.metrics import list_evaluations
 from db.queries.run_filter import NEWEST_FIRST, RunFilter, RunOrder, comes_after, conditions, sort_columns
 from db.queries.run_values import method_name
 from db.rows.runs import AttemptRow, Badge, CheckpointRow, RunRow
@@ -114,7 +115,7 @@ def list_attempts(database: Database, run_id: str) -> list[AttemptRow]:
 
 
 def list_checkpoints(database: Database, run_id: str) -> list[CheckpointRow]:
-    """Return the checkpoints that a run keeps, oldest first; older ones were removed from its folder."""
+    """Return the checkpoints that a run keeps and what for, oldest first; others were removed from its folder."""
     checkpoints, runs = models.checkpoints, models.runs
     query = (
         select(checkpoints, runs.c.spec)
@@ -124,9 +125,24 @@ def list_checkpoints(database: Database, run_id: str) -> list[CheckpointRow]:
     )
     with database.read() as connection:
         rows = connection.execute(query).mappings().all()
-    newest = {row["step"]: CheckpointRow(row["step"], row["path"], row["num_bytes"], row["at"]) for row in rows}
-    num_kept = rows[0]["spec"].get("num_checkpoints_kept", len(newest)) if rows else 0
-    return list(newest.values())[-num_kept:] if num_kept else []
+    written = {row["step"]: CheckpointRow(row["step"], row["path"], row["num_bytes"], row["at"]) for row in rows}
+    spec = rows[0]["spec"] if rows else {}
+    evaluations = list_evaluations(database, run_id) if spec.get("keeps_best_checkpoint") else []
+    scores = {row.step: row.avg_at_n for row in evaluations if row.question_set == "held_out"}
+    return _kept(list(written.values()), spec.get("num_checkpoints_kept", len(written)), scores)
+
+
+def _kept(written: Sequence[CheckpointRow], num_newest: int, scores: Mapping[int, float | None]) -> list[CheckpointRow]:
+    """Return what is left of checkpoints if after each one all go but the newest and, of those left, the best."""
+    kept: list[CheckpointRow] = []
+    for checkpoint in written:
+        kept.append(checkpoint)
+        scored = [row for row in kept if scores.get(row.step) is not None]
+        best = max(scored, key=lambda row: scores[row.step] or 0.0, default=None)
+        reasons = {"newest": kept[-num_newest:], "best held-out score": [best]}
+        named = [(row, ", ".join(name for name, rows in reasons.items() if row in rows)) for row in kept]
+        kept = [replace(row, kept_as=name) for row, name in named if name]
+    return kept
 
 
 def list_notes(database: Database, run_id: str) -> list[tuple[datetime, str]]:

@@ -165,6 +165,8 @@ class CheckpointRow:
     path: str
     num_bytes: int
     at: datetime
+    kept_as: str = ""
+    """What it is kept for: `newest`, `best held-out score`, or both."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -268,7 +268,7 @@ def _print_summary(summary: dict[str, Any]) -> None:
         print_result(f"{key:<32} {plain_number(value)}")
     for attempt in summary["attempts"]:
         print_result(f"attempt {attempt['attempt']}: {attempt['status']} {attempt['status_reason']}".rstrip())
-    steps = [str(checkpoint["step"]) for checkpoint in summary["checkpoints"]]
+    steps = [f"{checkpoint['step']} ({checkpoint['kept_as']})" for checkpoint in summary["checkpoints"]]
     print_result(f"checkpoints at steps: {', '.join(steps) or 'none'}")
 
 

@@ -118,6 +118,7 @@ def show_attempts(
     frame = pd.DataFrame(
         {
             "Step": [row.step for row in checkpoints],
+            "Kept as": [row.kept_as for row in checkpoints],
             "Size": [byte_size(row.num_bytes) for row in checkpoints],
             "Written": [exact(row.at) for row in checkpoints],
             "Path in the run directory": [escape_control_characters(row.path) for row in checkpoints],

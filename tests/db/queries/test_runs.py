@@ -100,12 +100,22 @@ def test_what_users_say_is_kept_whatever_characters_it_holds(database, tmp_path)
     assert runs.get_run(database, recorded).tags == ()
 
 
-def test_checkpoints_are_those_that_the_run_still_keeps(database, tmp_path):
-    run = new_run(tmp_path, TrainSpec(num_steps=50, num_checkpoints_kept=2))
-    record_attempt(run, range(1, 17))
+@pytest.mark.parametrize(
+    ("num_kept", "keeps_best", "num_steps", "expected"),
+    [
+        (2, True, 16, {4: "best held-out score", 12: "newest", 16: "newest"}),
+        (2, False, 16, {12: "newest", 16: "newest"}),
+        (1, True, 4, {4: "newest, best held-out score"}),
+        (1, True, 12, {4: "best held-out score", 12: "newest"}),
+        (3, True, 12, {4: "newest, best held-out score", 8: "newest", 12: "newest"}),
+        (1, True, 24, {4: "best held-out score", 24: "newest"}),
+    ],
+)
+def test_checkpoints_are_those_that_the_run_still_keeps(database, tmp_path, num_kept, keeps_best, num_steps, expected):
+    """Held-out scores are 8, 7, 6, 5, 4 and 8 of 24 at steps 4, 8, 12, 16, 20 and 24."""
+    run = new_run(tmp_path, TrainSpec(num_steps=50, num_checkpoints_kept=num_kept, keeps_best_checkpoint=keeps_best))
+    record_attempt(run, range(1, num_steps + 1))
     ingest_run(database, run)
     kept = runs.list_checkpoints(database, run.run_id)
-    assert [(row.step, row.path) for row in kept] == [
-        (12, "checkpoints/step-00000012"),
-        (16, "checkpoints/step-00000016"),
-    ]
+    assert {row.step: row.kept_as for row in kept} == expected
+    assert [row.path for row in kept] == [f"checkpoints/step-{step:08d}" for step in expected]
