@@ -166,7 +166,7 @@ def _components(spec: TrainSpec, reward: RewardFunction, terms: RewardParts | No
         loaded.held_out,
         external,
         loaded.benchmarks,
-        terms.take_metrics if terms else dict,
+        terms,
         unknown_token(loaded.policy.tokenizer),
         MAX_GAP[loaded.policy.compute_dtype],
     )

@@ -4,42 +4,59 @@ A part by a user's function is called in a process of its own that is killed whe
 """
 
 import contextlib
+import logging
 import math
 import multiprocessing
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
+from types import TracebackType
+from typing import NamedTuple
 from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
-from exgrpo_core.errors import InputError
+from exgrpo_core.errors import InputError, first_line, shown
 from exgrpo_core.methods.loading import load_code
+from exgrpo_core.step_report import StepReport
 from exgrpo_core.types import Question
 from jobs.runs.control import TrainingError
 from jobs.specs.base import ANSWER, FORMAT, RANDOM, code_parts
 from jobs.tasks.grading.reward_function import Grade, Response, RewardFunction, Verdict
 
+logger = logging.getLogger(__name__)
 START_SECONDS = 120.0
 SECONDS_PER_CALL = 5.0
 CodeCall = tuple[str, str, str]
 """The function's arguments: question, answer and response."""
+_MAX_TRACEBACK_CHARS = 4000
+
+
+class _Fault(NamedTuple):
+    """Why a call gave no reward: its kind, a phrase, and a traceback, empty without an exception."""
+
+    kind: str
+    phrase: str
+    trace: str = ""
 
 
 class CodeReward:
     """Calls `module:function`, which takes question, answer and response and returns a number. Used by one thread.
 
-    The process starts with the first call and ends with `close` or with this process.
+    The process starts with the first call and ends with `close` or with this process. The first fault of each kind is
+    logged and kept in `faults`, a phrase by its kind.
     """
 
     def __init__(self, location: str, seconds_per_call: float = SECONDS_PER_CALL) -> None:
         self._location = location
         self._seconds = seconds_per_call
         self._running: tuple[BaseProcess, Connection] | None = None
+        self.faults: dict[str, str] = {}
 
     def rewards(self, calls: Sequence[CodeCall]) -> list[float | None]:
         """Return the reward of each call, in order; None where it raises, is late or returns no finite number.
@@ -60,12 +77,18 @@ class CodeReward:
 
     def _reward(self, call: CodeCall) -> float | None:
         connection = self._started()
+        given: float | _Fault = _Fault("end", "its process ended")
         with contextlib.suppress(OSError, EOFError):
             connection.send(call)
-            if connection.poll(self._seconds):
-                value: float | None = connection.recv()
-                return value
-        self.close()
+            is_late = not connection.poll(self._seconds)
+            given = _Fault("late", f"a call took longer than {self._seconds:g} s") if is_late else connection.recv()
+        if isinstance(given, float):
+            return given
+        if given.kind in {"end", "late"}:
+            self.close()
+        if given.kind not in self.faults:
+            self.faults[given.kind] = f"{self._location} gave no reward: {given.phrase}"
+            logger.warning("%s.\n%s", self.faults[given.kind], given.trace)
         return None
 
     def _started(self) -> Connection:
@@ -98,10 +121,30 @@ def _serve(connection: Connection, location: str) -> None:
         while True:
             question, answer, response = connection.recv()
             try:
-                value = float(function(question, answer, response))
-            except Exception:  # noqa: BLE001 - whatever the user's code raises
-                value = math.nan
-            connection.send(value if math.isfinite(value) else None)
+                given = function(question, answer, response)
+            except Exception as error:  # noqa: BLE001 - whatever the user's code raises
+                kind = type(error).__name__
+                trace = "".join(traceback.format_exception(error.with_traceback(_outside(error))))
+                connection.send(_Fault(kind, f"{kind}: {first_line(error)}", trace[-_MAX_TRACEBACK_CHARS:]))
+            else:
+                connection.send(_read_reward(given))
+
+
+def _outside(error: Exception) -> TracebackType | None:
+    """Return an exception's traceback without this file's frame."""
+    return error.__traceback__ and error.__traceback__.tb_next
+
+
+def _read_reward(given: object) -> float | _Fault:
+    """Return what a function gave as a finite number, or what is wrong with it."""
+    kind = type(given).__name__
+    try:
+        value = float(given)  # type: ignore[arg-type] # whatever it is
+    except Exception:  # noqa: BLE001 - whatever the user's class raises
+        return _Fault(f"returned {kind}", f"it returned {shown(given)}, expected a number")
+    return (
+        value if math.isfinite(value) else _Fault(f"returned {value}", f"it returned {value}, expected a finite number")
+    )
 
 
 Values = NDArray[np.float64]
@@ -118,16 +161,26 @@ def open_reward_parts(answer: RewardFunction, weights: Mapping[str, float]) -> I
     """
     with ExitStack() as stack:
         parts = {name: part for name, part in _PARTS.items() if name in weights}
-        for name, location in code_parts(weights).items():
-            parts[name] = partial(_reward_by_code, stack.enter_context(closing(CodeReward(location))))
-        yield RewardParts(answer, parts, weights)
+        codes = {name: CodeReward(location) for name, location in code_parts(weights).items()}
+        for name, code in codes.items():
+            parts[name] = partial(_reward_by_code, stack.enter_context(closing(code)))
+        yield RewardParts(answer, parts, weights, codes)
 
 
 class RewardParts:
     """Rewards responses by parts and counts each, for its curve. Used by one thread at a time."""
 
-    def __init__(self, answer: RewardFunction, parts: Mapping[str, Part], weights: Mapping[str, float]) -> None:
+    def __init__(
+        self,
+        answer: RewardFunction,
+        parts: Mapping[str, Part],
+        weights: Mapping[str, float],
+        codes: Mapping[str, CodeReward],
+    ) -> None:
         self._answer = answer
+        self._codes = codes
+        self._num_noticed = dict.fromkeys(codes, 0)
+        self._is_first_step = True
         self._parts = parts
         self._weights = weights
         by_code = [name for name in weights if name not in _PARTS]
@@ -160,6 +213,23 @@ class RewardParts:
         means = {name: float(np.nan_to_num(values).mean()) for name, values in self._graded.items() if values}
         self._graded = {name: [] for name in self._weights}
         return means
+
+    def complete(self, report: StepReport) -> None:
+        """Add a step's metrics and, as notices, the first faults of code.
+
+        Raises:
+            TrainingError: It is the first step, and all calls of a function failed.
+        """
+        silent = [name for name in self._codes if self._graded[name] and np.isnan(self._graded[name]).all()]
+        report.metrics.update(self.take_metrics())
+        for name, code in self._codes.items():
+            new = list(code.faults.values())[self._num_noticed[name] :]
+            self._num_noticed[name] += len(new)
+            report.notices += [f"{fault}; that counts as 0, and the log has more." for fault in new]
+        is_first, self._is_first_step = self._is_first_step, False
+        if is_first and silent:
+            fault = next(iter(self._codes[silent[0]].faults.values()))
+            raise TrainingError(f"{fault}, in every call of the first step; correct it.", "data.rewards")
 
     def take_metrics(self) -> dict[str, float]:
         """Return the mean of each part over the responses since the last call, and how many of code's calls failed."""

@@ -17,6 +17,7 @@ from jobs.runs.control import Control, Phase
 from jobs.specs.base import ValidationBenchmark
 from jobs.specs.train import TrainSpec
 from jobs.tasks.grading.reward_function import Grade, Response, RewardFunction
+from jobs.training.reward_parts import RewardParts
 from jobs.training.run_health import VERL_MAX_GAP
 from jobs.training.templates import PromptTokenizer
 
@@ -59,8 +60,8 @@ class RunComponents:
     external: dict[int, Experience]
     benchmarks: Mapping[str, Sequence[Question]] = field(default_factory=dict)
     """Questions of benchmarks that are scored during training, by the benchmark's name."""
-    take_reward_metrics: Callable[[], dict[str, float]] = dict
-    """Returns the means of the parts of the reward since the last call; none where it is the answer's alone."""
+    reward_parts: RewardParts | None = None
+    """The parts of the reward; None where it is the answer's alone."""
     unknown_token_id: int | None = None
     """The token in prompts for texts that the tokenizer does not know, where it has one."""
     max_gap: float = VERL_MAX_GAP

@@ -162,8 +162,11 @@ class TrainingLoop(AttemptLoop):
         """Do a step of Algorithm 1."""
         is_last = step == self.spec.num_steps
         report = exgrpo_step(self.state, self.components.engine, self.spec.algorithm, is_last=is_last)
-        report.metrics.update(self.components.take_reward_metrics())
-        self.record(report)
+        try:
+            if self.components.reward_parts is not None:
+                self.components.reward_parts.complete(report)
+        finally:
+            self.record(report)
         self._log_step(report.metrics, step)
 
     def write(self, checkpoint: Checkpoint) -> None:

@@ -174,9 +174,8 @@ def _open(
         engine.weigh = rewards.weigh if has_parts else None
         benchmarks = read_benchmarks(spec, tokenizer)
         log_leaks(questions, benchmarks)
-        take_metrics = rewards.take_metrics if has_parts else dict
-        unknown = unknown_token(tokenizer)
-        yield RunComponents(engine, reward, questions, held_out, external, benchmarks, take_metrics, unknown)
+        parts, unknown = rewards if has_parts else None, unknown_token(tokenizer)
+        yield RunComponents(engine, reward, questions, held_out, external, benchmarks, parts, unknown)
 
 
 def check_vocabulary(spec: TrainSpec, source: str, num_tokens: int) -> None:

@@ -4,6 +4,7 @@ import os
 import threading
 
 NOT_A_FUNCTION = 3
+GIVEN = {"infinite": float("inf"), "nan": float("nan"), "text": "no number", "none": None, "dict": {"score": 1.0}}
 
 
 def shortness(question: str, answer: str, response: str) -> float:
@@ -13,7 +14,7 @@ def shortness(question: str, answer: str, response: str) -> float:
     return 1 / (1 + len(response))
 
 
-def odd(_question: str, _answer: str, response: str) -> float | str:
+def odd(_question: str, _answer: str, response: str) -> object:
     """Do with each response what it says."""
     if response == "raise":
         raise RuntimeError
@@ -21,4 +22,6 @@ def odd(_question: str, _answer: str, response: str) -> float | str:
         threading.Event().wait()
     if response == "die":
         os._exit(1)
-    return {"infinite": float("inf"), "text": "no number"}.get(response, 0.5)
+    if response == "key":
+        return {}["score"]
+    return GIVEN.get(response, 0.5)

@@ -1,3 +1,5 @@
+import re
+
 import numpy as np
 import psutil
 import pytest
@@ -10,6 +12,7 @@ from jobs.specs.train import SpecError, parse_spec
 from jobs.tasks.grading.reward_function import Response, Verdict
 from jobs.tasks.questions import build_question
 from jobs.training.reward_parts import _PARTS, CodeReward, open_reward_parts
+from tests.step_reports import make_report
 
 pytestmark = pytest.mark.slow
 
@@ -103,6 +106,52 @@ def test_call_that_fails_costs_its_own_reward_alone():
     rewards = code.rewards([("q", "a", response) for response in said])
     code.close()
     assert rewards == [0.5, None, 0.5, None, 0.5, None, None, None, 0.5]
+
+
+FAULTS = {
+    "raise": "RuntimeError: RuntimeError",
+    "key": "KeyError: 'score'",
+    "none": "it returned nothing, expected a number",
+    "dict": "it returned {'score': 1.0}, expected a number",
+    "text": "it returned 'no number', expected a number",
+    "nan": "it returned nan, expected a finite number",
+    "infinite": "it returned inf, expected a finite number",
+    "die": "its process ended",
+    "hang": "a call took longer than 1 s",
+}
+
+
+def reported_step(parts, texts):
+    given = [Response(text, np.array([1], dtype=np.int32), is_truncated=False) for text in texts]
+    parts.grade([build_question(0, "q", "q", "a", [1], {})] * len(given), given)
+    report = make_report(1)
+    parts.complete(report)
+    return report
+
+
+@pytest.mark.parametrize("said", FAULTS)
+def test_run_whose_every_first_call_fails_stops_with_what_happened(monkeypatch, said):
+    monkeypatch.setenv(ALLOWED_CODE_VARIABLE, MODULE)
+    sentence = f"{ODD} gave no reward: {FAULTS[said]}, in every call of the first step"
+    with open_reward_parts(ByOutcome(), {"answer": 1.0, ODD: 1.0}) as parts:
+        parts._codes[ODD]._seconds = 1.0
+        with pytest.raises(TrainingError, match=re.escape(sentence)) as stopped:
+            reported_step(parts, [said, said])
+    assert stopped.value.fields == ("data.rewards",)
+
+
+def test_first_fault_of_each_kind_is_logged_with_its_traceback_and_a_notice_of_its_step(monkeypatch, caplog):
+    monkeypatch.setenv(ALLOWED_CODE_VARIABLE, MODULE)
+    with open_reward_parts(ByOutcome(), {"answer": 1.0, ODD: 1.0}) as parts:
+        first = reported_step(parts, ["fine", "key", "key", "none"])
+        second = reported_step(parts, ["key", "raise", "none"])
+    named = [FAULTS[name] for name in ("key", "none", "raise")]
+    texts = [f"{ODD} gave no reward: {fault}; that counts as 0, and the log has more." for fault in named]
+    assert [notice for notice in first.notices if ODD in notice] == texts[:2]
+    assert [notice for notice in second.notices if ODD in notice] == texts[2:]
+    assert first.metrics["reward/failed"] == 3 / 4
+    assert [sum(fault in line for line in caplog.messages) for fault in named] == [1, 1, 1]
+    assert 'outside_rewards.py", line' in caplog.text
 
 
 def test_closing_ends_the_process():
