@@ -139,7 +139,10 @@ def _kept(written: Sequence[CheckpointRow], num_newest: int, scores: Mapping[int
         kept.append(checkpoint)
         scored = [row for row in kept if scores.get(row.step) is not None]
         best = max(scored, key=lambda row: scores[row.step] or 0.0, default=None)
-        reasons = {"newest": kept[-num_newest:], "best held-out score": [best]}
+        reasons: dict[str, list[CheckpointRow | None]] = {
+            "newest": [*kept[-num_newest:]],
+            "best held-out score": [best],
+        }
         named = [(row, ", ".join(name for name, rows in reasons.items() if row in rows)) for row in kept]
         kept = [replace(row, kept_as=name) for row, name in named if name]
     return kept
