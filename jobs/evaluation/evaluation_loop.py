@@ -101,7 +101,7 @@ class EvaluationLoop:
                 continue
             if self.control.stop_requested():
                 return False
-            seed = derive_seed(self.spec.seed, name, str(start))
+            seed = derive_seed(self.spec.seed, name)
             prompted = [self._prompted(benchmark, question) for question in batch]
             with self.control.phase(Phase.ANSWERS):
                 for sampled in self.generator.generate(prompted, frozenset(missing), num_samples, seed):

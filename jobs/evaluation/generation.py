@@ -40,7 +40,7 @@ class SampledQuestion:
 
 
 class AnswerGenerator(Protocol):
-    """Samples answers. The same batch gives the same answers, whichever of its questions are `wanted`."""
+    """Samples answers. Those of a question depend on seed and question, not on the other questions of the batch."""
 
     @property
     def num_at_once(self) -> int:

@@ -29,7 +29,7 @@ from jobs.training.templates import PromptTokenizer, render_chat_prompt
 
 
 class EmbeddedGenerator:
-    """Samples a whole batch with one generator, so that its rows are decoded together."""
+    """Decodes a batch together; each sample draws by a seed of its own."""
 
     num_at_once = 0
 
@@ -40,24 +40,32 @@ class EmbeddedGenerator:
     def generate(
         self, batch: Sequence[PromptedQuestion], wanted: frozenset[str], num_samples: int, seed: int
     ) -> Iterator[SampledQuestion]:
-        """Yield the wanted questions' answers; the whole batch is drawn, so that a part gets what the whole got.
+        """Yield the wanted questions' answers.
 
         Raises:
             TrainingError: A prompt and its answer do not fit into the model's context.
         """
-        prompts = [self._encode(question) for question in batch]
-        repeated = [prompt for prompt in prompts for _ in range(num_samples)]
-        sampler = Sampler(batch[0].temperature, torch.Generator(self._policy.device).manual_seed(seed))
+        asked = [question for question in batch if question.question_id in wanted]
+        seeds = [derive_seed(seed, question.question_id) for question in asked]
+        repeated = [prompt for prompt in map(self._encode, asked) for _ in range(num_samples)]
+        sampler = self._sampler(batch[0].temperature, seeds, num_samples)
         generated = generate(self._policy, repeated, self._max_response_tokens, sampler)
         texts = decode_texts(self._policy, generated)
         samples = [
             Sample(text, item.token_ids.size, item.is_truncated, float(item.log_probs.sum()))
             for text, item in zip(texts, generated, strict=True)
         ]
-        for index, question in enumerate(batch):
-            if question.question_id in wanted:
-                answers = samples[index * num_samples : (index + 1) * num_samples]
-                yield SampledQuestion(question.question_id, seed, answers)
+        for index, (question, question_seed) in enumerate(zip(asked, seeds, strict=True)):
+            answers = samples[index * num_samples : (index + 1) * num_samples]
+            yield SampledQuestion(question.question_id, question_seed, answers)
+
+    def _sampler(self, temperature: float, seeds: Sequence[int], num_samples: int) -> Sampler:
+        generator = torch.Generator(self._policy.device)
+        if temperature == 0.0:
+            return Sampler(temperature, generator)
+        rows = [derive_seed(seed, str(number)) for seed in seeds for number in range(num_samples)]
+        points = [torch.rand(self._max_response_tokens, generator=torch.Generator().manual_seed(row)) for row in rows]
+        return Sampler(temperature, generator, torch.stack(points).to(self._policy.device))
 
     def close(self) -> None:
         """Do nothing: the process ends and frees the model."""

@@ -178,4 +178,27 @@ def test_embedded_answers_are_the_same_after_a_resume(tmp_path, benchmark_file):
     samples = [tuple(sample["text"] for sample in line["samples"]) for line in answer_lines(whole)]
     assert all(len(set(item)) == 2 for item in samples)  # n samples are n draws
     assert all(sample["log_prob"] < 0 for line in answer_lines(whole) for sample in line["samples"])
-    assert len({line["seed"] for line in answer_lines(whole)}) == 3  # one a batch
+    assert len({line["seed"] for line in answer_lines(whole)}) == 6  # one a question
+
+
+def sampled_texts(tmp_path, source, model, **changes):
+    choice = BenchmarkChoice(name="mine", source=str(source), samples_per_question=3)
+    run = RunDirectory.create(tmp_path / "runs", tiny_evaluation(model, (choice,), temperature=1.0, **changes))
+    attempt(run)
+    return {line["question"]: [sample["text"] for sample in line["samples"]] for line in answer_lines(run)}
+
+
+def test_samples_depend_on_neither_batch_size_nor_row_order_nor_other_questions(tmp_path):
+    rows = [{"id": f"q{item}", "problem": f"What is {item}+{7**item}?", "answer": item} for item in range(8)]
+    orders = {"as written": rows, "reversed": rows[::-1], "by parts": rows[3:] + rows[:3], "fewer": rows[2:7]}
+    for name, ordered in orders.items():
+        path = tmp_path / f"{name}.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in ordered))
+    model = save_tiny_model(tmp_path / "model")
+    expected = sampled_texts(tmp_path, tmp_path / "as written.jsonl", model)
+    assert len({text for texts in expected.values() for text in texts}) == 24
+    for name, size in [("as written", 3), ("as written", 7), ("reversed", 4), ("by parts", 64), ("fewer", 9)]:
+        found = sampled_texts(tmp_path, tmp_path / f"{name}.jsonl", model, batch_responses=size)
+        assert found == {question: expected[question] for question in found}
+        assert len(found) == len(orders[name])
+    assert sampled_texts(tmp_path, tmp_path / "as written.jsonl", model, seed=1) != expected

@@ -146,9 +146,9 @@ class PaddedBackend:
         is_done = torch.zeros(len(prompts), dtype=torch.bool, device=device)
         transcript = Transcript(len(prompts), max_new_tokens, device)
         past: Cache | None = None
-        for _ in range(max_new_tokens):
+        for step in range(max_new_tokens):
             logits, past = self._forward(token_ids, mask, past_key_values=past, use_cache=True)
-            draws = sampler.draw(logits[:, -1].float(), _unchanged, logits.shape[-1])
+            draws = sampler.of_rows(slice(None), step).draw(logits[:, -1].float(), _unchanged, logits.shape[-1])
             transcript.add(draws)
             is_done |= is_end(draws.token_ids, end_token_ids)
             if bool(is_done.all()):

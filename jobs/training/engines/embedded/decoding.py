@@ -35,7 +35,7 @@ class Transcript:
         self._token_ids = torch.zeros(num_rows, num_steps, dtype=torch.int64)
         self._log_probs = torch.zeros(num_rows, num_steps)
         self._entropies = torch.zeros(num_rows, num_steps)
-        self._live = torch.arange(num_rows, device=device)
+        self.live = torch.arange(num_rows, device=device)
         self._pending: list[Draws] = []
         self._num_flushed = 0
 
@@ -46,7 +46,7 @@ class Transcript:
     def keep_rows(self, rows: torch.Tensor) -> None:
         """Drop all live rows but these."""
         self._flush()
-        self._live = self._live[rows]
+        self.live = self.live[rows]
 
     def rows(self) -> DecodedRows:
         """Return the tokens of all rows."""
@@ -56,7 +56,7 @@ class Transcript:
     def _flush(self) -> None:
         if not self._pending:
             return
-        live = self._live.cpu()
+        live = self.live.cpu()
         columns = slice(self._num_flushed, self._num_flushed + len(self._pending))
         self._token_ids[live, columns] = torch.stack([draws.token_ids for draws in self._pending], dim=1).cpu()
         self._log_probs[live, columns] = torch.stack([draws.log_probs for draws in self._pending], dim=1).cpu()
@@ -83,7 +83,9 @@ def decode(
     transcript = Transcript(len(prompts), max_new_tokens, device)
     for step in range(max_new_tokens):
         shared = prefixes.locate_draws(device)
-        draws = sampler.draw(decoder.final_norm(hidden), decoder.logits, decoder.vocabulary_size, shared)
+        draws = sampler.of_rows(transcript.live, step).draw(
+            decoder.final_norm(hidden), decoder.logits, decoder.vocabulary_size, shared
+        )
         transcript.add(draws)
         token_ids = draws.token_ids
         is_done |= is_end(token_ids, end_token_ids)

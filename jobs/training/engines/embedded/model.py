@@ -288,7 +288,8 @@ def generate(
     responses: list[GeneratedResponse] = []
     for start in range(0, len(prompts), num_rows):
         batch = prompts[start : start + num_rows]
-        decoded = policy.backend.decode(batch, max_new_tokens, sampler, policy.end_token_ids)
+        of_batch = sampler.of_rows(slice(start, start + num_rows))
+        decoded = policy.backend.decode(batch, max_new_tokens, of_batch, policy.end_token_ids)
         responses += _ragged(decoded, policy.end_token_ids.cpu())
     return responses
 

@@ -1,7 +1,7 @@
 """What the output embedding makes of hidden states, in chunks where V is large: log-probs, entropies, next tokens."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -182,11 +182,19 @@ class SharedSampling:
 class Sampler:
     """Draws by inverting the cumulative distribution at `temperature`; temperature 0 takes the likeliest token.
 
-    Log-probs and entropies are at `temperature`, at 1 where that is 0.
+    Log-probs and entropies are at `temperature`, at 1 where that is 0. With `points` (B, T), in [0, 1), row b's token t
+    is at its own point of its distribution, whichever rows are computed with it.
     """
 
     temperature: float
     generator: torch.Generator
+    points: torch.Tensor | None = None
+
+    def of_rows(self, rows: slice | torch.Tensor, step: int | None = None) -> "Sampler":
+        """Return the sampler of some of the B rows, for all tokens or for one step."""
+        if self.points is None:
+            return self
+        return replace(self, points=self.points[rows] if step is None else self.points[rows, step])
 
     def draw(
         self, hidden: torch.Tensor, head: Head, vocabulary_size: int, shared: SharedSampling | None = None
@@ -195,7 +203,9 @@ class Sampler:
         num_rows = max(1, MAX_LOGITS // vocabulary_size)
         num_ranks = 1 if shared is None else shared.num_ranks
         chunks = [hidden] if hidden.shape[0] <= num_rows else torch.split(hidden, num_rows)
-        parts = [self._draw(head(chunk), num_ranks) for chunk in chunks]
+        points = self._given_points(hidden.shape[0], shared)
+        given = [None] * len(chunks) if points is None else torch.split(points, num_rows)
+        parts = [self._draw(head(chunk), num_ranks, part) for chunk, part in zip(chunks, given, strict=True)]
         token_ids, log_probs, entropies = (
             torch.cat(part) if len(parts) > 1 else part[0] for part in zip(*parts, strict=True)
         )
@@ -204,25 +214,37 @@ class Sampler:
         index = shared.draw_index
         return Draws(token_ids.flatten()[index], log_probs.flatten()[index], entropies[index // num_ranks])
 
-    def _draw(self, logits: torch.Tensor, num_ranks: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def _given_points(self, num_distributions: int, shared: SharedSampling | None) -> torch.Tensor | None:
+        """Return the rows' own points in the order (S, num_ranks) of draws, any number where no row uses a draw."""
+        if self.points is None or shared is None:
+            return None if self.points is None else self.points[:, None]
+        ordered = self.points.new_zeros(num_distributions * shared.num_ranks)
+        ordered[shared.draw_index] = self.points
+        return ordered.view(num_distributions, shared.num_ranks)
+
+    def _draw(
+        self, logits: torch.Tensor, num_ranks: int, given: torch.Tensor | None
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         if logits.shape[-1] > SMALL_VOCABULARY:  # too many for a running sum in float32
-            return self._draw_by_blocks(logits, num_ranks)
+            return self._draw_by_blocks(logits, num_ranks, given)
         log_probs = scaled_log_probs(logits, self.temperature or 1.0)
         probabilities = log_probs.exp()
         if self.temperature == 0.0:
             token_ids = logits.argmax(-1, keepdim=True).expand(-1, num_ranks)
         else:
-            token_ids = self._invert(probabilities, num_ranks)
+            token_ids = self._invert(probabilities, num_ranks, given)
         return token_ids, log_probs.gather(-1, token_ids), entropies_of(log_probs, probabilities)
 
-    def _invert(self, probabilities: torch.Tensor, num_ranks: int) -> torch.Tensor:
+    def _invert(self, probabilities: torch.Tensor, num_ranks: int, given: torch.Tensor | None) -> torch.Tensor:
         cumulative = probabilities.cumsum(-1)
-        points = self._points((probabilities.shape[0], num_ranks), cumulative)
+        points = self._points((probabilities.shape[0], num_ranks), cumulative, given)
         # right=True never lands on a token of probability 0; the clamp catches a product that rounds up to the total.
         token_ids = torch.searchsorted(cumulative, points * cumulative[:, -1:], right=True)
         return token_ids.clamp_(max=probabilities.shape[-1] - 1)
 
-    def _draw_by_blocks(self, logits: torch.Tensor, num_ranks: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def _draw_by_blocks(
+        self, logits: torch.Tensor, num_ranks: int, given: torch.Tensor | None
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Draw a block of tokens, then a token of it: no running sum over the vocabulary, nor a log-prob of each."""
         temperature = self.temperature or 1.0
         parts = [_sum_blocks(piece / temperature) for piece in pieces(logits)]
@@ -232,7 +254,7 @@ class Sampler:
         if self.temperature == 0.0:
             token_ids = logits.argmax(-1, keepdim=True).expand(-1, num_ranks)
         else:
-            points = self._points((logits.shape[0], num_ranks), cumulative) * total
+            points = self._points((logits.shape[0], num_ranks), cumulative, given) * total
             blocks, shares = _find_blocks(cumulative, points)
             columns = blocks[..., None] * _BLOCK + torch.arange(_BLOCK, device=logits.device)
             block_logits = logits.gather(-1, columns.clamp(max=logits.shape[-1] - 1).flatten(1)).view(columns.shape)
@@ -242,7 +264,9 @@ class Sampler:
         entropies = total.log() - products / total
         return token_ids, log_probs.float(), entropies[:, 0].float()
 
-    def _points(self, shape: tuple[int, int], like: torch.Tensor) -> torch.Tensor:
+    def _points(self, shape: tuple[int, int], like: torch.Tensor, given: torch.Tensor | None) -> torch.Tensor:
+        if given is not None:
+            return given.to(like.dtype)
         return torch.rand(shape, generator=self.generator, device=like.device, dtype=like.dtype)
 
 
