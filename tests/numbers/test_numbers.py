@@ -93,7 +93,8 @@ def test_every_query_of_the_table_has_an_answer(recorded_root, name):
 
 @pytest.mark.parametrize("name", _KEYS)
 def test_rows_are_those_of_the_frame_of_the_same_name(recorded_root, name):
-    rows = printed_json(recorded_root.path, "query", name, *values_of(recorded_root, name).values())
+    whole = ["--whole"] if name == "trajectories" else []
+    rows = printed_json(recorded_root.path, "query", name, *values_of(recorded_root, name).values(), *whole)
     run_id = rows[0]["run_id"] if name == "scores" else record.CHAINS
     frame = getattr(open_run(recorded_root.path / run_id), name)()
     for row in [row for row in rows if row.get("run_id", run_id) == run_id]:
