@@ -1,10 +1,10 @@
 """How many files and functions of the project one thing enters: what a reader must follow to understand it.
 
 Run `python -m bench.walks`, with a walk's name to see its files. `step` is one step of ExGRPO with replay on register
-chains, the embedded engine's work included; `evaluation` goes from the form's fields to the queue, `launch` from a
-checked specification to the journal, `stop` from the click to the control file, `runs` is that command when nothing is
-new, `chart` goes from recorded metrics to the figure, `page` from a rolled-out step through recorder, files, ingest and
-query to the trajectory's page.
+chains, the embedded engine's work included; `evaluation` goes from the form's fields to the queue, `check` from a
+specification to the reasons against it, `launch` from there to the journal, `stop` from the click to the control file,
+`runs` is that command when nothing is new, `chart` goes from recorded metrics to the figure, `page` from a rolled-out
+step through recorder, files, ingest and query to the trajectory's page.
 """
 
 import argparse
@@ -29,7 +29,8 @@ from bench.made_up_steps import StepMaker, StepSize
 from bench.recording import new_run
 from jobs.actions import run_actions
 from jobs.actions.evaluations import plan_evaluation
-from jobs.actions.queueing import queue_job
+from jobs.actions.preflight.resolution import resolve
+from jobs.actions.queueing import queue_checked, queue_job
 from jobs.cli import runs
 from jobs.execution.supervisor.open_index import ingest_all
 from jobs.specs.train import load_preset
@@ -74,7 +75,9 @@ def walks_of_pages(root: Path) -> Iterator[tuple[str, Walk]]:
     settings.configure(settings.AppSettings(root))
     spec = load_preset("chains-on-policy").model_copy(update={"name": "walks"})
     run_id = queue_job(root, spec)
-    yield "launch", walk(lambda: queue_job(root, spec))
+    yield "check", walk(lambda: resolve(spec, root))
+    checked = resolve(spec, root)
+    yield "launch", walk(lambda: queue_checked(root, checked))
     fields: dict[str, object] = {"benchmarks": [{"name": "math500"}]}
 
     def evaluate() -> None:

@@ -1,6 +1,6 @@
-"""The interface between the algorithm and the engine that holds the model, and the tokens that end its responses."""
+"""The interface between the algorithm and the engine of the model, which prompts fit, and what ends a response."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Protocol, runtime_checkable
@@ -55,6 +55,21 @@ class AheadEngine(PolicyEngine, Protocol):
         engine generates anew.
         """
         ...
+
+
+def describe_misfit(prompts: Iterable[tuple[str, int]], max_prompt_tokens: int) -> str:
+    """Return which prompts cannot be generated for, "" if all can: such as a row's name and its prompt's tokens.
+
+    This is the one rule of what is too long: files before a run, benchmarks and both engines ask it.
+    """
+    misfits = [(num_tokens, name) for name, num_tokens in prompts if not 1 <= num_tokens <= max_prompt_tokens]
+    if not misfits:
+        return ""
+    longest, name = max(misfits)
+    if not longest:
+        return f"the prompt of {name} has no token"
+    several = f"{len(misfits):,} prompt{'' if len(misfits) == 1 else 's'}"
+    return f"{several} longer than {max_prompt_tokens} tokens (the longest, {name}, has {longest})"
 
 
 _MAX_TOKEN = 2**31 - 1

@@ -9,15 +9,15 @@ from app.components.widgets import notice
 from app.settings import runs_root
 from exgrpo_core.errors import UserError
 from jobs.actions import branching, queueing
-from jobs.specs.train import TrainSpec
+from jobs.actions.preflight.resolution import Preflight
 
 
-def _launch(spec: TrainSpec, start: StartingPoint, refused: DeltaGenerator) -> None:
+def _launch(checked: Preflight, start: StartingPoint, refused: DeltaGenerator) -> None:
     try:
         if start.branched is None:
-            run_id = queueing.queue_job(runs_root(), spec, parent_run_id=start.parent)
+            run_id = queueing.queue_checked(runs_root(), checked, parent_run_id=start.parent)
         else:
-            run_id = branching.branch(runs_root(), *start.branched, spec)
+            run_id = branching.queue_branch(runs_root(), *start.branched, checked)
     except UserError as error:
         with refused:
             notice.show("error", "Could not launch", str(error))
@@ -47,6 +47,6 @@ with form:
         data_preview.show_probe(checked.spec)
 form_state.keep_in_address(state)
 with summary, st.container(key="new-run-summary"):
-    launched, refused = spec_summary.show(checked, state, start)
-if launched is not None:
-    _launch(launched, start, refused)
+    is_launched, refused = spec_summary.show(checked, state, start)
+if is_launched and checked.preflight is not None:
+    _launch(checked.preflight, start, refused)

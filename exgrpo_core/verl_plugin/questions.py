@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from transformers import AutoConfig, GenerationConfig, PreTrainedTokenizerBase
 
-from exgrpo_core.engine import read_end_tokens
+from exgrpo_core.engine import describe_misfit, read_end_tokens
 from exgrpo_core.errors import InputError
 from exgrpo_core.types import Question
 
@@ -35,13 +35,12 @@ def read_questions(
                 f"response; leave agent_name out, or set it to {ONE_RESPONSE}."
             )
         prompt_ids = np.asarray(encode(columns["raw_prompt"]), dtype=np.int32)
-        if prompt_ids.size > max_prompt_tokens:
-            raise InputError(
-                f"data.train_files, row {index}: the prompt has {prompt_ids.size} tokens, expected at most "
-                f"data.max_prompt_length = {max_prompt_tokens}; raise it, or set data.filter_overlong_prompts."
-            )
         answer = str((columns.get("reward_model") or {}).get("ground_truth", ""))
         questions.append(Question(index, _content_hash(prompt_ids, answer), prompt_ids, "", answer, columns))
+    prompts = ((f"row {question.index}", question.prompt_ids.size) for question in questions)
+    if misfit := describe_misfit(prompts, max_prompt_tokens):
+        advice = "raise data.max_prompt_length, or set data.filter_overlong_prompts"
+        raise InputError(f"data.train_files: {misfit}; {advice}.")
     return questions
 
 

@@ -10,7 +10,7 @@ from exgrpo_core.errors import Mistake
 from exgrpo_core.experience_management.storage.snapshot import read_snapshot
 from exgrpo_core.faults import describe_fault
 from exgrpo_core.state import BUFFER_FILE
-from jobs.actions.preflight.resolution import Preflight, Refusal, resolve
+from jobs.actions.preflight.resolution import Preflight, Refusal, complete, resolve
 from jobs.actions.queueing import NewJob, write_job
 from jobs.actions.run_actions import MAX_PARENT_NAME, clone
 from jobs.runs.checkpoints import Checkpoint, checkpoint_path, find_fault, list_steps
@@ -69,7 +69,7 @@ def branch_changes(runs_root: Path, run_id: str, spec: TrainSpec) -> list[Differ
 
 
 @needs(Role.OPERATOR)
-def check_branch(runs_root: Path, run_id: str, step: int, spec: TrainSpec, *, is_quick: bool = False) -> Preflight:
+def check_branch(runs_root: Path, run_id: str, step: int, spec: TrainSpec) -> Preflight:
     """Return the branch's specification with every reason against it; a machine is asked where settings changed.
 
     Raises:
@@ -77,7 +77,7 @@ def check_branch(runs_root: Path, run_id: str, step: int, spec: TrainSpec, *, is
     """
     changes = branch_changes(runs_root, run_id, spec)
     is_resolved = any(change.path not in _FREE for change in changes)
-    preflight = resolve(spec, runs_root, is_quick=is_quick) if is_resolved else Preflight(spec, spec)
+    preflight = resolve(spec, runs_root) if is_resolved else Preflight(spec, spec)
     mistakes = [*_fixed(changes), *_too_small(changes), *_too_few_steps(spec, step), *_of_gpus(spec, changes)]
     preflight.refusals[:0] = [Refusal(mistake, is_local=False) for mistake in mistakes]
     return preflight
@@ -85,17 +85,25 @@ def check_branch(runs_root: Path, run_id: str, step: int, spec: TrainSpec, *, is
 
 @needs(Role.OPERATOR)
 def branch(runs_root: Path, run_id: str, step: int, spec: TrainSpec | None = None) -> str:
-    """Queue a new run that continues from a checkpoint of another and return its id; both share files by hard links.
-
-    Without `spec` it has its parent's settings.
+    """Queue a new run that continues from a checkpoint of another and return its id; without `spec` with its settings.
 
     Raises:
         CommandError: No such run, or no whole checkpoint at this step.
         RunRefusedError: A setting that cannot change did, no step is left, or a new run so would be refused.
     """
-    parent = open_run(runs_root, run_id)
     spec = branch_spec(runs_root, run_id, step) if spec is None else spec
-    check_branch(runs_root, run_id, step, spec).raise_refusals()
+    return queue_branch(runs_root, run_id, step, check_branch(runs_root, run_id, step, spec))
+
+
+@needs(Role.OPERATOR)
+def queue_branch(runs_root: Path, run_id: str, step: int, preflight: Preflight) -> str:
+    """Queue a branch that was checked just now and return its id; both runs share files by hard links.
+
+    Raises:
+        CommandError: As in `branch`.
+    """
+    parent = open_run(runs_root, run_id)
+    complete(preflight, runs_root).raise_refusals()
     checkpoint = checkpoint_path(parent.checkpoints_path, step)
     if not checkpoint.is_dir():
         steps = ", ".join(map(str, list_steps(checkpoint.parent)))
@@ -104,7 +112,7 @@ def branch(runs_root: Path, run_id: str, step: int, spec: TrainSpec | None = Non
     if fault is not None:
         raise CommandError(f"{run_id} cannot be branched at step {step}: {describe_fault(fault)} Choose another step.")
     job = NewJob(
-        spec,
+        preflight.requested,
         parent_run_id=parent.run_id,
         branched_from_step=step,
         fill=lambda run: link_checkpoint(parent, run, step),

@@ -1,12 +1,19 @@
 """Evaluations as users ask for them: which model a target means, and what is checked before one is queued."""
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 from exgrpo_core.errors import InputError
-from jobs.actions.preflight.chat_template import check_chat_template, read_chat_template
-from jobs.actions.preflight.evaluation_fit import check_fit, refuse_unknown
 from jobs.actions.preflight.local_sources import resolve_source, with_absolute_benchmarks
+from jobs.actions.preflight.looks import (
+    ModelLook,
+    lack_of_chat_template,
+    look_at_model,
+    read_chat_template,
+    read_tokenizer,
+)
 from jobs.actions.preflight.resolution import check_awaited_job
 from jobs.evaluation.benchmark_questions import load_benchmark
 from jobs.evaluation.model_folder import find_shards
@@ -21,13 +28,16 @@ from jobs.runs.recording.event_reader import best_checkpoint
 from jobs.specs.any_job import loop_name
 from jobs.specs.base import ANSWER_ALONE, code_parts
 from jobs.specs.evaluation import API_KEY_VARIABLE, EvalModelSpec, EvalSpec, parse_eval_spec
-from jobs.specs.train import CHAINS_SOURCE, TrainSpec
+from jobs.specs.train import CHAINS_SOURCE, SpecError, TrainSpec
 from jobs.training.data_rows import DeclaredKind
+from jobs.training.pretrained.model_shapes import check_split
+from jobs.training.pretrained.sources import is_converted
 from jobs.training.templates import TemplateName, render_prompt
 
 _SHARED = frozenset({"template", "temperature"})
 """Fields of an evaluation that a benchmark's declaration gives too; one that is asked for counts for all."""
 BEST = "best"
+_HUB_SECONDS = 5.0
 
 
 def resolve_target(runs_root: Path, target: str) -> EvalModelSpec:
@@ -128,7 +138,7 @@ def _template_of(run: TrainSpec, policy: str) -> str:
 
 def _tokenizer_source(policy: str) -> str:
     """Return where the tokenizer of a model is: beside verl's shards, or with the model."""
-    shards = find_shards(Path(policy))
+    shards = find_shards(Path(policy)) if Path(policy).is_dir() else None
     return policy if shards is None else str(shards / "huggingface")
 
 
@@ -165,9 +175,11 @@ def check_evaluation(runs_root: Path, spec: EvalSpec) -> EvalSpec:
         check_awaited_job(runs_root, spec.waits_for)
         return spec
     engine_python(loop_name(spec))
+    model = None
     if spec.server is None:
-        _check_chat_templates(spec)
-    check_fit(spec, _prompts_at_hand(spec))
+        model = look_at_model(_tokenizer_source(spec.model.source), spec.model.revision)
+        _check_chat_templates(spec, model)
+    check_fit(spec, model, _prompts_at_hand(spec))
     return spec
 
 
@@ -191,11 +203,11 @@ def _refuse_unknown_names(spec: EvalSpec) -> None:
             refuse_unknown(f"benchmarks.{choice.name}.source", choice.source, kind="dataset")
 
 
-def _check_chat_templates(spec: EvalSpec) -> None:
-    for choice in spec.benchmarks:
-        if (choice.template or spec.template) == "chat":
-            field = f"benchmarks.{choice.name}.template" if choice.template else "template"
-            check_chat_template(field, _tokenizer_source(spec.model.source), spec.model.revision)
+def _check_chat_templates(spec: EvalSpec, model: ModelLook) -> None:
+    asking = [choice for choice in spec.benchmarks if (choice.template or spec.template) == "chat"]
+    if asking and model.lacks_chat_template:
+        field = f"benchmarks.{asking[0].name}.template" if asking[0].template else "template"
+        raise lack_of_chat_template(field)
 
 
 def _prompts_at_hand(spec: EvalSpec) -> list[str]:
@@ -215,3 +227,71 @@ def _prompts_at_hand(spec: EvalSpec) -> list[str]:
             for question in benchmark.questions
         ]
     return prompts
+
+
+def check_fit(spec: EvalSpec, model: ModelLook | None, prompts: Sequence[str]) -> None:
+    """Refuse an evaluation whose longest prompt and answer are longer than the model's context.
+
+    A model that is not on this machine refuses nothing here; `model` is None of one that a server holds.
+
+    Raises:
+        SpecError: They do not fit, and the sentence says which length does; or vLLM cannot share the model.
+        UnreadableFileError: The model's tokenizer is damaged.
+    """
+    shape, path = (None, None) if model is None else (model.shape, model.tokenizer)
+    check_split(spec.model.source, shape, spec.num_gpus, "num_gpus")
+    limits = [spec.context_tokens, None if shape is None else shape.context]
+    context = min((limit for limit in limits if limit is not None), default=None)
+    if context is None or context >= spec.max_response_tokens + max(map(_most_tokens, prompts), default=1):
+        return
+    encoded = [] if path is None else read_tokenizer(path).encode_batch(list(prompts))
+    longest = max((len(prompt.ids) for prompt in encoded), default=1)
+    tokens_left = context - longest
+    if tokens_left >= spec.max_response_tokens:
+        return
+    advice = (
+        f"set max_response_tokens to {tokens_left:,} or less"
+        if tokens_left > 0
+        else "choose a model with a longer context"
+    )
+    raise SpecError(
+        f"the longest prompt ({longest:,} tokens) and an answer of {spec.max_response_tokens:,} "
+        f"do not fit into the context of {context:,}; {advice}.",
+        "max_response_tokens",
+    )
+
+
+def _most_tokens(prompt: str) -> int:
+    """Return more tokens than any tokenizer makes of a text: a token is a byte or more."""
+    return len(prompt.encode(errors="surrogatepass")) + 1
+
+
+def refuse_unknown(
+    field: str, source: str, revision: str | None = None, kind: Literal["model", "dataset"] = "model"
+) -> None:
+    """Refuse a source that is no file, no hub name, or one that the hub does not know.
+
+    If the hub does not answer, or must not be used (`HF_HUB_OFFLINE`), nothing is refused: the cache may have it.
+
+    Raises:
+        SpecError: It is none of these; the sentence names the field.
+    """
+    if os.path.exists(source) or is_converted(source):
+        return
+    import httpx
+    from huggingface_hub import HfApi
+    from huggingface_hub import errors as hub
+
+    expected = f"expected an existing file or folder, or the name of a {kind} of the Hugging Face hub"
+    try:
+        HfApi().repo_info(source, repo_type=kind, revision=revision, timeout=_HUB_SECONDS)
+    except hub.HFValidationError:
+        raise SpecError(f"{expected}, got {source!r}.", field) from None
+    except hub.RevisionNotFoundError:
+        raise SpecError(f"{expected}; {source} has no revision {revision!r}.", field) from None
+    except hub.GatedRepoError:
+        raise SpecError(f"{source} is gated; request access on the hub, and log in.", field) from None
+    except hub.RepositoryNotFoundError:
+        raise SpecError(f"{expected}; the hub has no {source!r}, or it is private.", field) from None
+    except (OSError, httpx.HTTPError, hub.HfHubHTTPError):
+        return

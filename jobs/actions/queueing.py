@@ -9,7 +9,7 @@ from exgrpo_core.durable_files import explain
 from exgrpo_core.experience_management.storage.append_file import BufferCorruptionError
 from jobs.actions.evaluations import check_evaluation, refuse_key
 from jobs.actions.preflight.local_sources import with_model_source
-from jobs.actions.preflight.resolution import resolve
+from jobs.actions.preflight.resolution import Preflight, complete, resolve
 from jobs.evaluation.model_folder import keep_model, link_model
 from jobs.runs.checkpoints import start_folder
 from jobs.runs.directory import RunDirectory, RunDirectoryError
@@ -50,10 +50,28 @@ def queue_job(runs_root: Path, spec: JobSpec, *, parent_run_id: str | None = Non
     elif isinstance(spec, JudgeSpec):
         job = NewJob(_name_judge(runs_root, _checked_judge(runs_root, spec)))
     elif isinstance(spec, TrainSpec):
-        job = _new_training_run(runs_root, spec, parent_run_id)
+        return queue_checked(runs_root, resolve(spec, runs_root), parent_run_id=parent_run_id)
     else:
         raise CommandError(f"kind: expected train, eval or judge, got {spec.kind}, which no worker can run.")
     return write_job(runs_root, job)
+
+
+@needs(Role.OPERATOR)
+def queue_checked(runs_root: Path, preflight: Preflight, *, parent_run_id: str | None = None) -> str:
+    """Queue a training run that was checked just now, after the checks that take seconds, and return its id.
+
+    Raises:
+        CommandError: The run could not run, or the runs root cannot be written.
+    """
+    complete(preflight, runs_root).raise_refusals()
+    spec, start = preflight.spec, preflight.start
+    if start is None:
+        return write_job(runs_root, NewJob(spec, parent_run_id=parent_run_id))
+    spec = with_model_source(spec, start.target)
+    return write_job(
+        runs_root,
+        NewJob(spec, start.run_id, fill=lambda run: link_model(start.policy, start_folder(run, start.target))),
+    )
 
 
 def write_job(runs_root: Path, job: NewJob) -> str:
@@ -84,16 +102,6 @@ def write_job(runs_root: Path, job: NewJob) -> str:
         why = explain(error)
         raise CommandError(f"{runs_root}: the job cannot be written ({why}); nothing is queued.") from None
     return run.run_id
-
-
-def _new_training_run(runs_root: Path, spec: TrainSpec, parent_run_id: str | None) -> NewJob:
-    preflight = resolve(spec, runs_root)
-    preflight.raise_refusals()
-    spec, start = preflight.spec, preflight.start
-    if start is None:
-        return NewJob(spec, parent_run_id=parent_run_id)
-    spec = with_model_source(spec, start.target)
-    return NewJob(spec, start.run_id, fill=lambda run: link_model(start.policy, start_folder(run, start.target)))
 
 
 def _new_evaluation(runs_root: Path, spec: EvalSpec) -> NewJob:

@@ -9,7 +9,7 @@ from typing import Any
 
 from exgrpo_core.bounded_json import UnreadableFileError
 from exgrpo_core.run_files.trajectory_file import read_token_data
-from jobs.actions.preflight.chat_template import read_tokenizer
+from jobs.actions.preflight.looks import read_tokenizer
 from jobs.runs.checkpoints import list_checkpoints
 from jobs.runs.directory import RunDirectory, RunDirectoryError, inside
 from jobs.runs.people import Role, needs

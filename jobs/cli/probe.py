@@ -48,7 +48,7 @@ def probe(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its 
     """Sample a few answers before a run: pass, format and truncation rates, entropy, and what to do if bad."""
     try:
         chosen = apply_settings(_read_spec(preset, spec, model, data), settings or [])
-        preflight = resolve(chosen, runs_root, is_quick=True)
+        preflight = resolve(chosen, runs_root)
         preflight.raise_refusals()
         from jobs.training.probe import probe as sample
 

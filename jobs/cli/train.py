@@ -28,6 +28,7 @@ from jobs.machine.hardware import GIB
 from jobs.runs.report import describe_report, report_run
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import SpecError, TrainSpec, load_preset, load_spec, parse_spec
+from jobs.training.pretrained.model_shapes import model_shape
 
 DEFAULT_PRESETS = {"embedded": "chains-exgrpo", "verl": "qwen-0.5b"}
 """For each engine, the preset to start from if none is named."""
@@ -95,7 +96,8 @@ def _for_gpu(spec: TrainSpec, gpu: GpuType, *, is_started: bool) -> TrainSpec:
     if spec.engine != "verl" or is_started:
         raise SpecError("expected the verl engine, and --script or --dry-run; add `--engine verl` and one.", "--gpu")
     spec = apply_settings(spec, [f"verl.gpu_gib={gpu.gib}"])
-    needs, seconds = estimate_resources(spec), estimate_step_seconds(spec)
+    shape = model_shape(spec.model.source, spec.model.revision)
+    needs, seconds = estimate_resources(spec, shape), estimate_step_seconds(spec)
     if needs.memory is not None:
         each = None if seconds is None else seconds * gpu.slowness
         hours = "" if each is None else f", {each:,.0f} s per step, {each * spec.num_steps / 3600:,.1f} h in all"

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
+from exgrpo_core.engine import describe_misfit
 from exgrpo_core.errors import first_line, shown
 from exgrpo_core.types import Question
 from jobs.evaluation.layouts import GoldReading, PlainRow, RawRow, decide_reading, gold_text, read_row
@@ -326,8 +327,9 @@ def read_validation_questions(spec: TrainSpec, tokenizer: PromptTokenizer) -> di
             raise DataError(f"{name}, question {item.question_id}: {error}") from None
         except ValueError as error:
             raise DataError(f"validation.benchmarks.{name}.{error}") from error
-        if len(prompt_ids) > spec.algorithm.max_prompt_tokens:
-            logger.warning("%s: question %s has %d prompt tokens, left out.", name, item.question_id, len(prompt_ids))
+        prompt = f"question {item.question_id}", len(prompt_ids)
+        if misfit := describe_misfit([prompt], spec.algorithm.max_prompt_tokens):
+            logger.warning("%s: %s; it is left out.", name, misfit)
             continue
         metadata = {"data_source": name, "answer_kind": item.answer_kind, "question": item.text}
         questions[name].append(build_question(index, item.question_id, text, item.answer, prompt_ids, metadata))

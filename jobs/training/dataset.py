@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from exgrpo_core.engine import describe_misfit
 from exgrpo_core.errors import NUM_TOLD, first_few
 from exgrpo_core.types import Question
 from jobs.tasks.grading.gold_answers import gold_notices
@@ -93,7 +94,7 @@ def encode_rows(
     num_wanted = len(rows.rows) if source.num_questions is None else source.num_questions
     kept: list[DataRow] = []
     questions: list[Question] = []
-    too_long: list[tuple[int, int]] = []
+    left_out: list[tuple[str, int]] = []
     for row in rows.rows:
         if len(questions) == num_wanted:
             break
@@ -101,13 +102,14 @@ def encode_rows(
             text, prompt_ids = encode_messages(source.template, row.messages, tokenizer)
         except ControlTokenError as error:
             raise DataError(f"{source.origin}, row {row.number}, prompt: {error}") from None
-        if len(prompt_ids) > max_prompt_tokens:
-            too_long.append((len(prompt_ids), row.number))
+        prompt = f"row {row.number}", len(prompt_ids)
+        if describe_misfit([prompt], max_prompt_tokens):
+            left_out.append(prompt)
             continue
         questions.append(_question(len(questions), row, text, prompt_ids))
         kept.append(row)
-    notices = [*rows.notices, *_too_long_notice(source, too_long, max_prompt_tokens)]
-    notices += use_notices(source, len(questions), len(rows.rows) - len(too_long))
+    notices = [*rows.notices, *_left_out_notice(source, describe_misfit(left_out, max_prompt_tokens))]
+    notices += use_notices(source, len(questions), len(rows.rows) - len(left_out))
     prompts = zip(kept, questions, strict=True)
     num_system = sum(row.system_text.strip() not in question.prompt_text for row, question in prompts)
     notices += system_notices(source, num_system)
@@ -224,14 +226,8 @@ def _question(index: int, row: DataRow, text: str, prompt_ids: list[int]) -> Que
     return build_question(index, row.question_id, text, row.answer, prompt_ids, metadata)
 
 
-def _too_long_notice(source: DataSource, too_long: Sequence[tuple[int, int]], max_prompt_tokens: int) -> list[str]:
-    if not too_long:
-        return []
-    longest, row = max(too_long)
-    prompts = f"{len(too_long)} prompt{'' if len(too_long) == 1 else 's'} longer than {max_prompt_tokens} tokens"
-    notice = f"{source.origin}: {prompts} (the longest, row {row}, has {longest})"
-    if source.too_long_prompts == "refuse":
-        raise DataError(
-            f"{notice}; raise algorithm.max_prompt_tokens, or set data.too_long_prompts to drop to leave them out."
-        )
-    return [f"{notice} were dropped."]
+def _left_out_notice(source: DataSource, misfit: str) -> list[str]:
+    if misfit and source.too_long_prompts == "refuse":
+        advice = "raise algorithm.max_prompt_tokens, or set data.too_long_prompts to drop to leave them out"
+        raise DataError(f"{source.origin}: {misfit}; {advice}.")
+    return [f"{source.origin}: {misfit} were dropped."] if misfit else []

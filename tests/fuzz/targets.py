@@ -24,8 +24,8 @@ from exgrpo_core.bounded_json import file_crc, parse_json, seal
 from exgrpo_core.errors import EngineError, UserError
 from exgrpo_core.experience_management.replay_buffer import BufferCorruptionError, ReplayBuffer
 from jobs.actions.archive import export_run, import_run
-from jobs.actions.preflight.chat_template import read_chat_template
 from jobs.actions.preflight.local_sources import refuse_remote_code
+from jobs.actions.preflight.looks import check_context, look_at, read_chat_template
 from jobs.evaluation.analysis.score_curves import read_score_curves
 from jobs.evaluation.answer_log import AnswerLog
 from jobs.evaluation.recorded_answers import FOLDER as ANSWERS_FOLDER
@@ -40,7 +40,7 @@ from jobs.specs.train import ModelSpec, TrainSpec, load_spec
 from jobs.training.data_rows import check_row, iterate_raw_rows
 from jobs.training.engines.embedded.model import load_policy
 from jobs.training.pretrained.conversion import convert_gguf
-from jobs.training.pretrained.model_shapes import check_context, model_shape
+from jobs.training.pretrained.model_shapes import model_shape
 from tests.exgrpo_core.experience_management.buffers import empty_buffer, take_steps
 from tests.faults.small_training import small_spec, train
 from tests.fuzz.mutations import changed, changed_json, overwritten
@@ -257,7 +257,7 @@ def _read_model_folder(content: bytes) -> None:
         with suppress(UserError):
             read(str(folder))
     with suppress(UserError):
-        check_context(spec)
+        check_context(look_at(spec))
     (folder / "chat_template.jinja").write_bytes(content)
     with suppress(UserError):
         read_chat_template(str(folder))

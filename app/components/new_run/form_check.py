@@ -7,7 +7,7 @@ from typing import Any
 from app.settings import runs_root
 from exgrpo_core.errors import Mistake, UserError
 from jobs.actions import branching
-from jobs.actions.preflight.resolution import Preflight, Refusal, RunRefusedError, resolve
+from jobs.actions.preflight.resolution import Preflight, Refusal, resolve
 from jobs.specs.train import SpecError, TrainSpec, parse_spec
 
 NO_ADDRESS = Mistake("expected an address to launch it from here; the scripts below need none.", "verl.ray.address")
@@ -16,44 +16,41 @@ NO_ADDRESS = Mistake("expected an address to launch it from here; the scripts be
 
 @dataclass(frozen=True, slots=True)
 class FormCheck:
-    """What a form holds, and every reason against launching it; `spec` is None where a field is wrong."""
+    """What a form holds, checked, and every reason against launching it."""
 
-    spec: TrainSpec | None
+    preflight: Preflight | None
+    """What a launch queues; None where a field is wrong."""
     mistakes: tuple[Mistake, ...]
-    disk_shortage: str = ""
-    """Why the disk may become full, which is no reason against a launch."""
-    notices: tuple[str, ...] = ()
-    """What a user should know of data and settings."""
+
+    @property
+    def spec(self) -> TrainSpec | None:
+        """The specification as the form holds it; None where a field is wrong."""
+        return None if self.preflight is None else self.preflight.requested
 
 
 def check(content: dict[str, object], text_mistake: str, branched: tuple[str, int] | None) -> FormCheck:
-    """Return the specification, None where a field is wrong, and every reason why it cannot be launched.
+    """Return what the form holds and every reason why it cannot be launched.
 
     `branched` names the run and the step of the checkpoint that it continues from.
     """
     others = (Mistake(text_mistake),) if text_mistake else ()
     try:
         preflight = _resolve(content, branched)
-        return FormCheck(preflight.requested, others, preflight.disk_shortage, tuple(preflight.notices))
-    except RunRefusedError as error:
-        return FormCheck(error.spec, (*others, *error.mistakes), error.disk_shortage)
     except SpecError as error:
         return FormCheck(None, (*others, *error.mistakes))
     except UserError as error:
         return FormCheck(None, (*others, Mistake(str(error))))
+    return FormCheck(preflight, (*others, *(refusal.mistake for refusal in preflight.refusals)))
 
 
 def _resolve(content: dict[str, object], branched: tuple[str, int] | None) -> Preflight:
     has_no_address = _lacks_address(content)
     spec = parse_spec(_without_address(content) if has_no_address else content, "form")
-    if branched is None:
-        preflight = resolve(spec, runs_root(), is_quick=True)
-    else:
-        preflight = branching.check_branch(runs_root(), *branched, spec, is_quick=True)
+    root = runs_root()
+    preflight = resolve(spec, root) if branched is None else branching.check_branch(root, *branched, spec)
     if has_no_address:  # what this machine lacks says nothing of another
         others = [refusal for refusal in preflight.refusals if not refusal.is_local]
         preflight.refusals = [Refusal(NO_ADDRESS, is_local=False), *others]
-    preflight.raise_refusals()
     return preflight
 
 

@@ -20,15 +20,15 @@ from db.rows.spec_differences import Difference, differences
 from db.rows.spec_fields import bucket_meaning
 from exgrpo_core.config import GAUSSIAN
 from exgrpo_core.errors import Mistake
-from jobs.actions.preflight.disk_estimate import ResourceEstimate, estimate_resources
+from jobs.actions.preflight.disk_estimate import ResourceEstimate
 from jobs.actions.studies.running import estimate_step_seconds
 from jobs.machine.gpu_types import type_of
 from jobs.specs.train import TrainSpec, load_preset, preset_exists
 
 
-def show(check: FormCheck, state: FormState, start: StartingPoint) -> tuple[TrainSpec | None, DeltaGenerator]:
-    """Show the summary of a form; return the specification to launch, if any, and where its refusal is to be shown."""
-    spec = check.spec
+def show(check: FormCheck, state: FormState, start: StartingPoint) -> tuple[bool, DeltaGenerator]:
+    """Show the summary of a form; return whether it is launched, and where a refusal is to be shown."""
+    spec, preflight = check.spec, check.preflight
     base = _base(spec, start) if spec is not None else _Base("", "", {})
     changes = differences(base.content, spec.model_dump(mode="json")) if spec is not None else []
     with st.container(border=True, key="spec-verdict"):
@@ -39,19 +39,20 @@ def show(check: FormCheck, state: FormState, start: StartingPoint) -> tuple[Trai
         )  # fmt: skip
         refused = st.container()
         _list_mistakes(check.mistakes, state)
-        if check.disk_shortage and NO_ADDRESS not in check.mistakes:  # a script fills the disk of its machine
-            notice.show("warning", "The disk may become full", check.disk_shortage)
-        for text in check.notices:
+        # A script fills the disk of another machine.
+        if preflight is not None and preflight.disk_shortage and NO_ADDRESS not in check.mistakes:
+            notice.show("warning", "The disk may become full", preflight.disk_shortage)
+        for text in () if preflight is None or check.mistakes else preflight.notices:
             st.caption(with_code(text))
         form_state.show_save_draft(state)
-        if spec is not None:
+        if spec is not None and preflight is not None:
+            needs = preflight.needs
             st.caption(estimate(spec))
-            needs = estimate_resources(spec)
             st.caption(resources(spec, needs))
             if needs.gpu_memory is not None:
                 _memory_parts(needs.gpu_memory.parts)
     if spec is None:
-        return None, refused
+        return False, refused
     is_verl = spec.engine == "verl"
     if is_verl:
         where.show_cluster(spec)
@@ -65,7 +66,7 @@ def show(check: FormCheck, state: FormState, start: StartingPoint) -> tuple[Trai
     _as_text(spec, base, changes)
     if is_verl and not check.mistakes:
         where.show_scripts(spec)
-    return spec if is_launched else None, refused
+    return is_launched, refused
 
 
 def _verdict(check: FormCheck, count: str, *, has_changes: bool) -> None:

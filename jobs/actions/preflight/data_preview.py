@@ -8,8 +8,9 @@ from itertools import islice
 from pathlib import Path
 
 from exgrpo_core.bounded_json import UnreadableFileError
+from exgrpo_core.engine import describe_misfit
 from exgrpo_core.recording.rows import RecordedTrajectory
-from jobs.actions.preflight.chat_template import read_chat_template, read_tokenizer, render_chat_prompts
+from jobs.actions.preflight.looks import Look, ModelLook, look_at_model, read_tokenizer, render_chat_prompts
 from jobs.runs.people import Role, needs
 from jobs.runs.rollout_formats.formats import RolloutFormat, UnknownRolloutsError, find_only_format
 from jobs.runs.rollout_formats.source import RolloutSource
@@ -17,7 +18,6 @@ from jobs.specs.train import CHAINS_SOURCE, DataSpec, ModelSpec, SpecError, Trai
 from jobs.tasks.grading.rewards import TASKS, BuiltInTask
 from jobs.training.data_rows import DataError, check_row, iterate_raw_rows, no_rows
 from jobs.training.pretrained.chat_templates import ChatTemplateError
-from jobs.training.pretrained.model_shapes import CONFIG_FILE, TOKENIZER_FILE, model_file
 from jobs.training.templates import Message, TemplateName, render_prompt
 
 MAX_ROWS = 1000
@@ -70,24 +70,25 @@ def preview_data(spec: TrainSpec, num_shown: int = 3, max_rows: int = MAX_ROWS) 
     num_rows = min(spec.data.num_questions or max_rows, max_rows)
     is_task = spec.data.source in TASKS
     questions = _of_task(TASKS[spec.data.source], spec.data, num_rows) if is_task else _rows(spec.data, num_rows)
-    texts, notice = _prompts(spec, [item.messages for item in questions])
+    model = look_at_model(spec.model.source, spec.model.revision)
+    texts, notice = _prompts(spec, model, [item.messages for item in questions])
     previews = tuple(
         PromptPreview(text, item.answer, item.graded_as)
         for text, item in zip(texts[:num_shown], questions, strict=False)
     )
-    lengths = _token_lengths(texts, spec)
+    lengths = None if model.tokenizer is None else _token_lengths(texts, model.tokenizer)
     return DataPreview(previews, lengths or tuple(map(len, texts)), lengths is not None, notice)
 
 
-def check_prompts(spec: TrainSpec) -> None:
+def check_prompts(look: Look) -> None:
     """Refuse prompts that are too long, of the first questions, where data and tokenizer are on this machine.
 
     Raises:
         SpecError: One is longer than the longest allowed, and is not to be left out.
     """
+    spec, path = look.spec, look.model.tokenizer
     data, limit = spec.data, spec.algorithm.max_prompt_tokens
     is_here = data.source in TASKS or Path(data.source).is_file()
-    path = model_file(spec.model.source, TOKENIZER_FILE, spec.model.revision)
     if not is_here or path is None or data.too_long_prompts == "drop":
         return
     changed_at = os.stat(data.source).st_mtime_ns if Path(data.source).is_file() else 0
@@ -96,14 +97,10 @@ def check_prompts(spec: TrainSpec) -> None:
         lengths = _lengths(*parts, changed_at, path.stat().st_mtime_ns)
     except (DataError, UnreadableFileError, OSError):
         return  # said by the checks of rows and model
-    if max(lengths) > limit:
-        position = next(position for position, length in enumerate(lengths) if length > limit)
-        raise SpecError(
-            f"expected at least {max(lengths):,}, the tokens of the longest of the first {len(lengths):,} prompts, got "
-            f"{limit:,} (question {position + 1} has {lengths[position]:,}); raise it, or set data.too_long_prompts "
-            "to drop.",
-            "algorithm.max_prompt_tokens",
-        )
+    prompts = ((f"question {position}", length) for position, length in enumerate(lengths, start=1))
+    if misfit := describe_misfit(prompts, limit):
+        text = f"of the first {len(lengths):,}, {misfit}; raise it, or set data.too_long_prompts to drop."
+        raise SpecError(text, "algorithm.max_prompt_tokens")
 
 
 @lru_cache(maxsize=8)
@@ -113,18 +110,13 @@ def _lengths(data: str, model: str, _data_changed_at: int, _tokenizer_changed_at
     return preview_data(TrainSpec.model_construct(data=chosen[0], model=chosen[1]), num_shown=0).lengths
 
 
-def _prompts(spec: TrainSpec, conversations: Sequence[Sequence[Message]]) -> tuple[list[str], str]:
+def _prompts(spec: TrainSpec, look: ModelLook, conversations: Sequence[Sequence[Message]]) -> tuple[list[str], str]:
     """Return the prompts and a notice where they are not yet, or perhaps not, what the model will get."""
-    data, model = spec.data, spec.model
+    data, model, chat_template = spec.data, spec.model, look.chat_template
     if data.source == CHAINS_SOURCE:
         return [render_prompt(TemplateName.NONE, messages) for messages in conversations], ""
-    chat_template = read_chat_template(model.source, model.revision)
     name = TemplateName(data.template)
-    if (
-        name is TemplateName.AUTO
-        and chat_template is None
-        and model_file(model.source, CONFIG_FILE, model.revision) is None
-    ):
+    if name is TemplateName.AUTO and chat_template is None and not look.has_config:
         notice = "The model's chat template, if it has one, is applied to these messages when the run starts."
         return [_with_roles(messages) for messages in conversations], notice
     template = name.resolved(chat_template is not None)
@@ -163,10 +155,7 @@ def _rows(data: DataSpec, num_rows: int) -> list[_Conversation]:
     return [_Conversation(row.messages, row.answer, row.answer_kind) for row in checked]
 
 
-def _token_lengths(texts: Sequence[str], spec: TrainSpec) -> tuple[int, ...] | None:
-    path = model_file(spec.model.source, TOKENIZER_FILE, spec.model.revision)
-    if path is None:
-        return None
+def _token_lengths(texts: Sequence[str], path: Path) -> tuple[int, ...]:
     return tuple(len(encoded.ids) for encoded in read_tokenizer(path).encode_batch(list(texts)))
 
 

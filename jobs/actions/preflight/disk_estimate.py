@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from jobs.actions.preflight.memory_estimate import MemoryEstimate, estimate_memory, estimate_peak
 from jobs.specs.train import TrainSpec
-from jobs.training.pretrained.model_shapes import ModelShape, model_shape
+from jobs.training.pretrained.model_shapes import ModelShape
 
 ASSUMED_SUCCESS_RATE = 0.5
 """Share of fresh trajectories that are correct."""
@@ -92,9 +92,9 @@ class ResourceEstimate:
     """The parts of `memory` on each GPU of the verl engine; None in fine-tuning, where nothing is generated."""
 
 
-def estimate_resources(spec: TrainSpec) -> ResourceEstimate:
-    """Return a coarse estimate, not a measurement."""
-    shape, recordings = model_shape(spec.model.source, spec.model.revision), estimate_disk(spec).total
+def estimate_resources(spec: TrainSpec, shape: ModelShape | None) -> ResourceEstimate:
+    """Return a coarse estimate, not a measurement; `shape` is the model's, None where it is not known."""
+    recordings = estimate_disk(spec).total
     num_gpus = spec.num_gpus if spec.engine == "verl" else 0
     if shape is None:
         return ResourceEstimate(num_gpus, None, recordings, None)

@@ -10,11 +10,10 @@ import yaml
 from exgrpo_core.bounded_json import UnreadableFileError, read_json
 from exgrpo_core.errors import UserError
 from jobs.actions.preflight.data_preview import preview_data
-from jobs.actions.preflight.disk_estimate import checkpoint_bytes, estimate_disk
 from jobs.actions.preflight.machine_fit import UNNAMED_RUN
-from jobs.actions.preflight.memory_estimate import MemoryEstimate, estimate_memory, estimate_peak
-from jobs.actions.preflight.model_look import first_look, remembered_look
-from jobs.actions.preflight.resolution import resolve
+from jobs.actions.preflight.memory_estimate import MemoryEstimate
+from jobs.actions.preflight.model_look import first_look
+from jobs.actions.preflight.resolution import complete, resolve
 from jobs.machine.engine_environments import EngineEnvironmentError, engine_python
 from jobs.machine.hardware import GB, GIB, list_gpus, uses_bfloat16
 from jobs.runs.launchers.local import WORKER_MODULE
@@ -22,7 +21,7 @@ from jobs.runs.people import Role, needs
 from jobs.specs.train import TrainSpec
 from jobs.tasks.grading.rewards import TASKS
 from jobs.training.data_rows import DataError
-from jobs.training.pretrained.model_shapes import model_file, model_shape
+from jobs.training.pretrained.model_shapes import model_file
 
 ELSEWHERE = (
     "`--script shell`, `--script slurm` or `--script ray` in the place of `--dry-run` prints what starts the run on "
@@ -68,7 +67,7 @@ def plan_run(spec: TrainSpec, runs_root: Path) -> RunPlan:
     Raises:
         RunRefusedError: It cannot run on any machine, or not on this one with the embedded engine.
     """
-    preflight = resolve(spec, runs_root)
+    preflight = complete(resolve(spec, runs_root), runs_root)
     preflight.raise_refusals(ignores_local=spec.engine == "verl")
     spec = preflight.spec
     notices = [*(refusal.mistake for refusal in preflight.refusals), *preflight.notices]
@@ -76,7 +75,7 @@ def plan_run(spec: TrainSpec, runs_root: Path) -> RunPlan:
     is_verl = spec.engine == "verl"
     if is_verl and preflight.refusals:
         notices.append(ELSEWHERE)
-    shape = model_shape(spec.model.source, spec.model.revision)
+    shape, needs = preflight.look.model.shape, preflight.needs
     if shape is not None and not is_verl:
         notices.append(_describe_precision(spec, shape.parameters))
     if shape is None:
@@ -88,13 +87,13 @@ def plan_run(spec: TrainSpec, runs_root: Path) -> RunPlan:
         settings=preflight.settings,
         config=preflight.config,
         command=_command(spec, runs_root.absolute() / UNNAMED_RUN, notices),
-        memory=estimate_memory(shape, spec) if shape is not None and is_verl and spec.sft is None else None,
+        memory=needs.gpu_memory,
         num_gpus=spec.num_gpus if is_verl else 1,
-        trajectory_bytes=estimate_disk(spec).total,
-        checkpoint_bytes=None if shape is None else checkpoint_bytes(shape, spec),
+        trajectory_bytes=needs.recordings,
+        checkpoint_bytes=needs.checkpoints,
         parameters=None if shape is None else shape.parameters,
         trained_parameters=None if shape is None else shape.trained_parameters(spec.model),
-        peak_memory=None if shape is None or is_verl else estimate_peak(shape, spec),
+        peak_memory=None if is_verl else needs.memory,
         notices=notices,
         prompt=prompt,
     )
@@ -124,7 +123,7 @@ def _generation_notices(spec: TrainSpec) -> list[str]:
 
 
 def _look_notices(spec: TrainSpec) -> list[str]:
-    look = first_look(spec) if remembered_look(spec) is None else None  # what is remembered is said already
+    look = first_look(spec)
     return [] if look is None else [look.sentence]
 
 

@@ -49,7 +49,7 @@ def write_script(spec: TrainSpec, runs_root: Path, kind: ScriptKind) -> LaunchSc
         RunRefusedError: It cannot run on any machine.
         SpecError: It starts from a checkpoint of this runs root, or it is no job for Ray.
     """
-    preflight = resolve(spec, runs_root, is_quick=True)
+    preflight = resolve(spec, runs_root)
     preflight.raise_refusals(ignores_local=True)
     if preflight.start is not None or spec.model.source.startswith(f"{spec.waits_for}@"):
         raise SpecError(

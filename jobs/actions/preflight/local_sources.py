@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from exgrpo_core.bounded_json import UnreadableFileError, read_json
-from jobs.actions.preflight.chat_template import read_chat_template
+from jobs.actions.preflight.looks import Look
 from jobs.evaluation.benchmark_questions import load_benchmark
 from jobs.evaluation.protocols import protocol_of
 from jobs.specs.base import BenchmarkFields
@@ -27,7 +27,7 @@ from jobs.tasks.chains.question_set import check_range
 from jobs.tasks.grading.rewards import TASKS
 from jobs.training.data_rows import DataError, cached_data_set, iterate_raw_rows, response_text
 from jobs.training.dataset import DataSource, Rows, check_count, read_rows, system_notices, use_notices
-from jobs.training.pretrained.model_shapes import CONFIG_FILE, model_file
+from jobs.training.pretrained.model_shapes import model_file
 from jobs.training.pretrained.sources import GGUF_SUFFIX, find_package
 from jobs.training.templates import TemplateName
 
@@ -65,7 +65,7 @@ def with_absolute_sources(spec: TrainSpec) -> TrainSpec:
     return spec.model_copy(update=changes)
 
 
-def check_rows(spec: TrainSpec) -> list[str]:
+def check_rows(look: Look) -> list[str]:
     """Return what a user should know about a file of questions, every row of which is checked.
 
     Data of the hub is read where it was loaded before on this machine; what is downloaded later is checked then.
@@ -73,7 +73,10 @@ def check_rows(spec: TrainSpec) -> list[str]:
     Raises:
         SpecError: It has a bad row, or too few questions; one sentence names file, row and field.
     """
-    data = spec.data
+    spec, data = look.spec, look.spec.data
+    if not data.source.strip():
+        text = "name your questions: a Parquet or JSON-lines file in verl's schema, or a Hugging Face data set."
+        raise SpecError(text, "data.source")
     if data.source == CHAINS_SOURCE:
         _check_chains(data)
     cached = None
@@ -102,9 +105,7 @@ def check_rows(spec: TrainSpec) -> list[str]:
             _check_responses(whole, column, spec.sft is not None, len(used) - data.num_held_out, *state)
     except DataError as error:
         raise SpecError(str(error), "data.source") from None
-    is_here = model_file(spec.model.source, CONFIG_FILE, spec.model.revision) is not None
-    has_chat = not is_here or read_chat_template(spec.model.source, spec.model.revision) is not None
-    is_chat = template.resolved(has_chat) is TemplateName.CHAT
+    is_chat = template.resolved(not look.model.has_config or look.model.chat_template is not None) is TemplateName.CHAT
     num_system = 0 if is_chat else sum(bool(row.system_text) for row in used)
     return [*rows.notices, *use_notices(source, len(used), len(rows.rows)), *system_notices(source, num_system)]
 
@@ -134,13 +135,13 @@ def _check_responses(
         raise DataError(f"{name}: has nothing in the column {column!r}; name another in external_column.")
 
 
-def check_benchmarks(spec: TrainSpec) -> list[str]:
+def check_benchmarks(look: Look) -> list[str]:
     """Return what a user should know about the files of `validation.benchmarks`, every row of which is checked.
 
     Raises:
         SpecError: One has a bad row, or too few questions.
     """
-    choices = [BenchmarkChoice(name=name, **dict(fields)) for name, fields in spec.validation.benchmarks.items()]
+    choices = [BenchmarkChoice(name=name, **dict(fields)) for name, fields in look.spec.validation.benchmarks.items()]
     try:
         return benchmark_notices(choices)
     except DataError as error:

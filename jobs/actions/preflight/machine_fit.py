@@ -11,12 +11,13 @@ from typing import Any
 import psutil
 
 from exgrpo_core.verl_plugin.settings import EXTERNAL_MODULES_VARIABLE
-from jobs.actions.preflight.disk_estimate import estimate_resources
+from jobs.actions.preflight.disk_estimate import ResourceEstimate
+from jobs.actions.preflight.looks import Look
 from jobs.actions.preflight.memory_estimate import estimate_memory, known_gpu_bytes, training_state_bytes
 from jobs.machine.engine_environments import PROJECT_ROOT, EngineEnvironmentError, engine_python, has_vllm
 from jobs.machine.gpu_needs import needs_of
-from jobs.machine.hardware import GB, list_gpus
-from jobs.specs.any_job import local_gpus, loop_name
+from jobs.machine.hardware import GB
+from jobs.specs.any_job import local_gpus
 from jobs.specs.train import SpecError, TrainSpec
 from jobs.training.engines.verl_ray.overrides_from_spec import (
     ENGINE_OVERRIDES,
@@ -27,7 +28,7 @@ from jobs.training.engines.verl_ray.overrides_from_spec import (
     verl_overrides,
 )
 from jobs.training.engines.verl_ray.sft_overrides import SFT_CONFIG, SFT_UNREAD, sft_run_overrides
-from jobs.training.pretrained.model_shapes import check_split, model_shape
+from jobs.training.pretrained.model_shapes import check_split
 
 _OFFLOAD = "offload=true"
 """An override that moves training state out of a GPU's memory."""
@@ -40,9 +41,8 @@ _CHECK_SECONDS = 120.0
 _SEQUENCE_PARALLEL = re.compile(r"ulysses_sequence_parallel_size['\"]?\s*[=:]\s*(\d+)")
 
 
-def find_disk_shortage(spec: TrainSpec, runs_root: Path) -> str:
+def find_disk_shortage(needs: ResourceEstimate, runs_root: Path) -> str:
     """Return that the run's records and checkpoints need more space than the runs root's disk has, or ""."""
-    needs = estimate_resources(spec)
     wanted = needs.recordings + (needs.checkpoints or 0)
     folder = next(path for path in (runs_root.absolute(), *runs_root.absolute().parents) if path.is_dir())
     free = shutil.disk_usage(folder).free
@@ -54,22 +54,45 @@ def find_disk_shortage(spec: TrainSpec, runs_root: Path) -> str:
     )
 
 
-def check_embedded_device(spec: TrainSpec) -> None:
-    """Refuse a run of the embedded engine where that is not installed, or that asks it for a GPU where there is none.
+def check_engine(look: Look) -> list[str]:
+    """Refuse a run whose engine is not installed here, or lacks what it needs to run on this machine's GPUs.
+
+    Return that verl's settings are not checked, of a run elsewhere without verl's environment here.
 
     Raises:
-        EngineEnvironmentError: This environment is the viewer's alone.
-        SpecError: There is no GPU.
+        EngineEnvironmentError: There is no environment for the engine, or it is broken.
+        SpecError: It lacks vLLM, a compiler, Python's headers or the attention kernel; says how to get them.
     """
-    engine_python(spec.engine)
-    if spec.model.device == "cuda" and not list_gpus():
+    spec = look.spec
+    try:
+        python = engine_python(spec.engine)
+    except EngineEnvironmentError as error:
+        return _unchecked(spec, error)
+    if not _starts_ray(spec) or spec.model.device == "cpu":
+        return []
+    if spec.sft is None and not has_vllm(python):
         raise SpecError(
-            "this machine has no NVIDIA GPU; set it to auto or cpu, or run `exgrpo doctor` if it has one.",
-            "model.device",
+            f"vLLM is not installed in the environment of {python}, so none can generate; make it "
+            "again with `make verl-env GPU=1`.",
+            "verl.gpus_per_node",
         )
+    if look.gpus and (problems := needs_of(python).problems(spec.verl.attention)):
+        raise SpecError(f"{'; '.join(problems)}.")
+    return []
 
 
-def check_memory(spec: TrainSpec) -> list[str]:
+def _starts_ray(spec: TrainSpec) -> bool:
+    """Whether verl runs on this machine."""
+    return spec.engine == "verl" and not spec.verl.joins_cluster
+
+
+def _unchecked(spec: TrainSpec, error: EngineEnvironmentError) -> list[str]:
+    if spec.engine != "verl" or spec.verl.ray.address is None:
+        raise error
+    return [f"The settings were not checked against verl's configuration: {error}"]
+
+
+def check_memory(look: Look) -> list[str]:
     """Refuse a run that needs more memory than its GPUs have where that is known, or on a CPU than this machine has.
 
     Of the verl engine the peaks of updates and of generation are compared, of the embedded one the training state.
@@ -78,7 +101,7 @@ def check_memory(spec: TrainSpec) -> list[str]:
     Raises:
         SpecError: It does.
     """
-    shape = model_shape(spec.model.source, spec.model.revision)
+    spec, shape = look.spec, look.model.shape
     if shape is None or any(_OFFLOAD in word.lower() for word in spec.verl.overrides):
         return []
     if spec.engine == "verl":
@@ -89,7 +112,7 @@ def check_memory(spec: TrainSpec) -> list[str]:
             advice = "if a GPU has another size, set verl.gpu_gib"
             raise SpecError(f"{spec.model.source}: {needs.sure_shortage}; {advice}.", "model.source")
         return [f"{spec.model.source}: memory may be short: {needs.shortage}."] if needs.shortage else []
-    gpus = [] if spec.model.device == "cpu" else list_gpus()
+    gpus = [] if spec.model.device == "cpu" else look.gpus
     available = min(gpu.total_bytes for gpu in gpus) if gpus else psutil.virtual_memory().total
     wanted = training_state_bytes(shape, spec)
     if wanted > available:
@@ -100,43 +123,6 @@ def check_memory(spec: TrainSpec) -> list[str]:
             "model.source",
         )
     return []
-
-
-def check_rollout(spec: TrainSpec) -> None:
-    """Refuse a run that generates with vLLM where verl's environment has none.
-
-    Raises:
-        SpecError: It does.
-    """
-    if spec.sft is not None or spec.model.device == "cpu":
-        return
-    try:
-        python = engine_python(loop_name(spec))
-        is_there = has_vllm(python)
-    except EngineEnvironmentError:
-        return  # another check says so
-    if not is_there:
-        raise SpecError(
-            f"vLLM is not installed in the environment of {python}, so none can generate; make it "
-            "again with `make verl-env GPU=1`.",
-            "verl.gpus_per_node",
-        )
-
-
-def check_gpu_needs(spec: TrainSpec) -> None:
-    """Refuse a run on this machine's GPUs that lacks a compiler, Python's headers or the attention kernel.
-
-    Raises:
-        SpecError: It does; the sentence says how to get them.
-    """
-    if spec.model.device == "cpu" or not list_gpus():
-        return  # another check says that there are no GPUs
-    try:
-        needs = needs_of(engine_python(loop_name(spec)))
-    except EngineEnvironmentError:
-        return  # another check says so
-    if problems := needs.problems(spec.verl.attention):
-        raise SpecError(f"{'; '.join(problems)}.")
 
 
 def _gb(size: float) -> str:
@@ -155,12 +141,15 @@ def check_run_overrides(spec: TrainSpec) -> None:
     check_overrides(spec.verl.overrides, decided, read, unread)
 
 
-def check_parallelism(spec: TrainSpec) -> None:
+def check_parallelism(look: Look) -> None:
     """Refuse parts of the model, or of sequences, that vLLM and verl do not make, or that verl makes wrongly.
 
     Raises:
         SpecError: There are such parts; the model's sizes are asked where they are known.
     """
+    spec, shape = look.spec, look.model.shape
+    if spec.engine != "verl":
+        return
     found = [int(number) for word in spec.verl.overrides for number in _SEQUENCE_PARALLEL.findall(word)]
     sequence_parallel, num_gpus = max(found, default=1), spec.verl.num_gpus
     if min(found, default=1) < 1:
@@ -171,7 +160,6 @@ def check_parallelism(spec: TrainSpec) -> None:
             "a part of each sequence alone; set verl.attention to flash, on GPUs.",
             "verl.overrides",
         )
-    shape = model_shape(spec.model.source, spec.model.revision)
     if num_gpus % sequence_parallel or (shape is not None and not shape.shares_heads(sequence_parallel)):
         raise SpecError(
             f"ulysses_sequence_parallel_size: expected a divisor of the {num_gpus} GPUs and of the model's attention "
@@ -194,13 +182,19 @@ def config_name(spec: TrainSpec) -> str:
     return RL_CONFIG if spec.sft is None else SFT_CONFIG
 
 
-def check_machine(spec: TrainSpec) -> None:
-    """Refuse a run without a Ray cluster on a machine that is too small for it.
+def check_machine(look: Look) -> None:
+    """Refuse a run on a machine that is too small for it; one that joins a Ray cluster needs none.
 
     Raises:
         SpecError: It asks for more machines than this one, or for more GPUs than this one has.
     """
-    if spec.verl.joins_cluster:
+    spec = look.spec
+    if spec.engine == "embedded" and spec.model.device == "cuda" and not look.gpus:
+        raise SpecError(
+            "this machine has no NVIDIA GPU; set it to auto or cpu, or run `exgrpo doctor` if it has one.",
+            "model.device",
+        )
+    if not _starts_ray(spec):
         return
     if spec.verl.num_nodes > 1:
         raise SpecError("expected 1 without verl.ray.address, since the run's Ray has one machine.", "verl.num_nodes")
@@ -208,7 +202,7 @@ def check_machine(spec: TrainSpec) -> None:
         if EXTERNAL_MODULES_VARIABLE not in os.environ:
             raise SpecError("verl trains on GPUs; set it to auto, or engine to embedded.", "model.device")
         return
-    num_wanted, num_gpus = local_gpus(spec), len(list_gpus())
+    num_wanted, num_gpus = local_gpus(spec), len(look.gpus)
     if num_gpus < num_wanted:
         fewer = "lower it, of a run that began by `exgrpo branch`, " if num_gpus else ""
         raise SpecError(
@@ -219,21 +213,30 @@ def check_machine(spec: TrainSpec) -> None:
         )
 
 
-def checked_config(overrides: list[str], name: str = RL_CONFIG) -> tuple[dict[str, Any], str]:
-    """Return verl's whole configuration of a name with `overrides`, as verl's environment composes it.
+def compose_config(spec: TrainSpec, settings: list[str]) -> tuple[dict[str, Any] | None, list[str]]:
+    """Return verl's whole configuration with a run's settings, None where only a machine elsewhere can compose it.
 
-    With it comes a notice on verl's version, "" for one that was tried.
+    With it come notices on what was not checked, and on verl's version.
 
     Raises:
         SpecError: A setting is unknown.
         EngineEnvironmentError: There is no environment for verl, or it is broken.
     """
-    python = engine_python("verl")
+    try:
+        answer = _ask_verl(engine_python("verl"), settings, config_name(spec))
+    except EngineEnvironmentError as error:
+        return None, _unchecked(spec, error)
+    if answer["problem"]:
+        raise SpecError(answer["problem"])
+    return answer["config"], [answer["notice"]] if answer["notice"] else []
+
+
+def _ask_verl(python: str, settings: list[str], name: str) -> dict[str, Any]:
     environment = dict(os.environ) | {"PYTHONPATH": str(PROJECT_ROOT)}
     try:
         program = subprocess.run(
             [python, "-P", "-m", CHECK_MODULE, name],
-            input=json.dumps(overrides).encode(),
+            input=json.dumps(settings).encode(),
             capture_output=True,
             timeout=_CHECK_SECONDS,
             env=environment,
@@ -249,6 +252,4 @@ def checked_config(overrides: list[str], name: str = RL_CONFIG) -> tuple[dict[st
         raise EngineEnvironmentError(
             f"{python}: does not run ({type(error).__name__}); run `make verl-env` again."
         ) from None
-    if answer["problem"]:
-        raise SpecError(answer["problem"])
-    return answer["config"], answer["notice"]
+    return answer

@@ -1,49 +1,48 @@
-"""Whether a training run can be queued with its specification: files, checkpoint, context, engine and machine."""
+"""Whether a training run can be queued with its specification: the list of checks, and what they find."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from exgrpo_core.errors import FieldError, Mistake, UserError
-from jobs.actions.preflight.chat_template import check_chat_template
 from jobs.actions.preflight.data_preview import check_prompts
-from jobs.actions.preflight.local_sources import check_benchmarks, check_rows, with_absolute_sources, with_model_source
+from jobs.actions.preflight.disk_estimate import ResourceEstimate, estimate_resources
+from jobs.actions.preflight.local_sources import (
+    check_benchmarks,
+    check_rows,
+    with_absolute_sources,
+    with_model_source,
+)
+from jobs.actions.preflight.looks import Look, check_chat_templates, check_context, look_at
 from jobs.actions.preflight.machine_fit import (
     UNNAMED_RUN,
-    check_embedded_device,
-    check_gpu_needs,
+    check_engine,
     check_machine,
     check_memory,
     check_parallelism,
-    check_rollout,
     check_run_overrides,
-    checked_config,
-    config_name,
+    compose_config,
     find_disk_shortage,
     run_overrides,
 )
-from jobs.actions.preflight.model_look import remembered_look
 from jobs.evaluation.protocols import with_declared_benchmarks
-from jobs.machine.engine_environments import EngineEnvironmentError, engine_python
+from jobs.machine.engine_environments import EngineEnvironmentError
 from jobs.runs.checkpoints import ADAPTER_CONFIG
 from jobs.runs.directory import RunDirectory, RunDirectoryError
 from jobs.runs.lookup import CommandError, NamedCheckpoint, starting_checkpoint
 from jobs.runs.people import Role, needs
 from jobs.specs.train import SpecError, TrainSpec
-from jobs.training.pretrained.model_shapes import check_context
 
 
 class RunRefusedError(CommandError, SpecError):
     """A run that cannot be queued; the message is the first reason."""
 
-    def __init__(self, spec: TrainSpec, mistakes: Sequence[Mistake], disk_shortage: str = "") -> None:
-        """Keep the specification as requested, every reason, and why the disk may become full."""
+    def __init__(self, mistakes: Sequence[Mistake]) -> None:
+        """Keep every reason."""
         super().__init__(mistakes[0], mistakes=mistakes)
-        self.spec = spec
-        self.disk_shortage = disk_shortage
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +54,7 @@ class Refusal:
     """It is about this machine alone: a missing file, a model with code, too few GPUs, no engine."""
 
 
-@dataclass(slots=True)
+@dataclass
 class Preflight:
     """A specification with its names resolved, and why it cannot run."""
 
@@ -74,6 +73,16 @@ class Preflight:
     disk_shortage: str = ""
     """Why the disk may become full, "" where it has enough space; such a run is queued all the same."""
 
+    @cached_property
+    def look(self) -> Look:
+        """What is known of the model and this machine."""
+        return look_at(self.spec)
+
+    @cached_property
+    def needs(self) -> ResourceEstimate:
+        """The memory and disk that the run needs."""
+        return estimate_resources(self.spec, self.look.model.shape)
+
     def raise_refusals(self, *, ignores_local: bool = False) -> None:
         """Do nothing if the run can be queued; reasons of this machine alone can be ignored.
 
@@ -82,7 +91,7 @@ class Preflight:
         """
         mistakes = [refusal.mistake for refusal in self.refusals if not (ignores_local and refusal.is_local)]
         if mistakes:
-            raise RunRefusedError(self.requested, mistakes, self.disk_shortage)
+            raise RunRefusedError(mistakes)
 
     @contextmanager
     def collecting(self, *, is_local: bool = False) -> Iterator[None]:
@@ -91,71 +100,17 @@ class Preflight:
             yield
         except UserError as error:
             mistakes = error.mistakes if isinstance(error, FieldError) else [Mistake(str(error))]
-            self.refusals += [Refusal(mistake, is_local) for mistake in mistakes]
+            found = [Refusal(mistake, is_local or isinstance(error, EngineEnvironmentError)) for mistake in mistakes]
+            self.refusals += [refusal for refusal in found if refusal not in self.refusals]
 
 
-@needs(Role.OPERATOR)
-def resolve(spec: TrainSpec, runs_root: Path, *, is_quick: bool = False) -> Preflight:
-    """Return the resolved specification and every reason against it, without writing anything.
+def check_replay(look: Look) -> None:
+    """Refuse a run that is to replay and never would; runs of earlier versions can be read all the same.
 
-    Args:
-        spec: The requested specification.
-        runs_root: Folder of the runs that `model.source: RUN@STEP` can name.
-        is_quick: Leave out checks that take seconds: reading the checkpoint's files, and verl's check of its settings.
+    Raises:
+        SpecError: It is such a run.
     """
-    preflight = Preflight(requested=spec, spec=spec)
-    with preflight.collecting():
-        if spec.waits_for is not None:
-            check_awaited_job(runs_root, spec.waits_for)
-        if spec.waits_for is None or not spec.model.source.startswith(f"{spec.waits_for}@"):
-            preflight.start = starting_checkpoint(runs_root, spec.model.source, reads_files=not is_quick)
-    if preflight.start is not None:
-        with preflight.collecting():
-            _refuse_adapters(spec, preflight.start)
-        preflight.spec = with_model_source(spec, str(preflight.start.policy))
-    with preflight.collecting():
-        preflight.spec = with_declared_benchmarks(preflight.spec, runs_root)
-    with preflight.collecting(is_local=True):
-        preflight.spec = with_absolute_sources(preflight.spec)
-    with preflight.collecting():
-        check_context(preflight.spec)
-    if (look := remembered_look(preflight.spec)) is not None:
-        preflight.notices.append(look.sentence)
-    for name in _chat_fields(preflight.spec):
-        with preflight.collecting():
-            check_chat_template(name, preflight.spec.model.source, spec.model.revision)
-    if spec.engine == "verl":
-        with preflight.collecting():
-            _check_settings(preflight, runs_root.absolute() / UNNAMED_RUN, is_quick)
-        with preflight.collecting():
-            check_parallelism(preflight.spec)
-    for check in _machine_checks(preflight.spec):
-        with preflight.collecting(is_local=True):
-            check()
-    with preflight.collecting(is_local=spec.verl.gpu_gib is None):
-        preflight.notices += check_memory(preflight.spec)
-    for refuse, refused in ((_refuse_unnamed_data, spec), (_refuse_no_replay, preflight.spec)):
-        with preflight.collecting():
-            refuse(refused)
-    for check_data in (check_rows, check_benchmarks):
-        with preflight.collecting():
-            preflight.notices += check_data(preflight.spec)
-    with preflight.collecting():
-        check_prompts(preflight.spec)
-    preflight.disk_shortage = find_disk_shortage(preflight.spec, runs_root)
-    preflight.notices += _schedule_notices(preflight.spec)
-    return preflight
-
-
-def _refuse_unnamed_data(spec: TrainSpec) -> None:
-    if not spec.data.source.strip():
-        text = "name your questions: a Parquet or JSON-lines file in verl's schema, or a Hugging Face data set."
-        raise SpecError(text, "data.source")
-
-
-def _refuse_no_replay(spec: TrainSpec) -> None:
-    """Refuse a run that is to replay and never would; runs of earlier versions can be read all the same."""
-    algorithm = spec.algorithm
+    algorithm = look.spec.algorithm
     if algorithm.replays_experience and not algorithm.num_experiential_wanted:
         text = f"expected 0, or at least 1/{algorithm.batch_size}: less of algorithm.batch_size is no question."
         raise SpecError(text, "algorithm.experience_ratio")
@@ -164,7 +119,9 @@ def _refuse_no_replay(spec: TrainSpec) -> None:
         raise SpecError(text, "algorithm.start_pass_rate")
 
 
-def _schedule_notices(spec: TrainSpec) -> Iterator[str]:
+def check_schedule(look: Look) -> Iterator[str]:
+    """Yield what never comes within the run."""
+    spec = look.spec
     updates = spec.num_steps * max(1, spec.algorithm.batch_size // spec.algorithm.mini_batch_size)
     if spec.optim.warmup_steps >= updates:
         yield (
@@ -181,14 +138,6 @@ def _schedule_notices(spec: TrainSpec) -> Iterator[str]:
             yield f"{name}: {interval:,} steps are more than the run's {spec.num_steps:,}, so {meaning}."
 
 
-def _chat_fields(spec: TrainSpec) -> Iterator[str]:
-    if spec.data.template == "chat":
-        yield "data.template"
-    for name, benchmark in spec.validation.benchmarks.items():
-        if benchmark.template == "chat":
-            yield f"validation.benchmarks.{name}.template"
-
-
 def _refuse_adapters(spec: TrainSpec, start: NamedCheckpoint) -> None:
     if spec.engine == "verl" and (start.policy / ADAPTER_CONFIG).is_file():
         raise SpecError(
@@ -198,15 +147,65 @@ def _refuse_adapters(spec: TrainSpec, start: NamedCheckpoint) -> None:
         )
 
 
-def _machine_checks(spec: TrainSpec) -> Iterator[Callable[[], None]]:
-    """Yield the checks of this machine: its GPUs, packages and memory."""
+OF_THIS_MACHINE = (check_engine, check_machine, check_memory)
+CHECKS: tuple[Callable[[Look], Iterable[str] | None], ...] = (
+    check_context,
+    check_chat_templates,
+    check_parallelism,
+    check_engine,
+    check_machine,
+    check_memory,
+    check_replay,
+    check_rows,
+    check_benchmarks,
+    check_prompts,
+    check_schedule,
+)
+"""Each raises why a run cannot be queued, or returns what a user should know of it."""
+
+
+@needs(Role.OPERATOR)
+def resolve(spec: TrainSpec, runs_root: Path) -> Preflight:
+    """Return the resolved specification and every reason against it, without writing anything.
+
+    What takes seconds is left to `complete`.
+    """
+    preflight = Preflight(requested=spec, spec=spec)
+    with preflight.collecting():
+        if spec.waits_for is not None:
+            check_awaited_job(runs_root, spec.waits_for)
+        if spec.waits_for is None or not spec.model.source.startswith(f"{spec.waits_for}@"):
+            preflight.start = starting_checkpoint(runs_root, spec.model.source, reads_files=False)
+    if preflight.start is not None:
+        with preflight.collecting():
+            _refuse_adapters(spec, preflight.start)
+        preflight.spec = with_model_source(spec, str(preflight.start.policy))
+    with preflight.collecting():
+        preflight.spec = with_declared_benchmarks(preflight.spec, runs_root)
+    with preflight.collecting(is_local=True):
+        preflight.spec = with_absolute_sources(preflight.spec)
     if spec.engine == "verl":
-        yield partial(check_machine, spec)
-    if spec.engine == "embedded":
-        yield partial(check_embedded_device, spec)
-    elif not spec.verl.joins_cluster:
-        yield partial(check_rollout, spec)
-        yield partial(check_gpu_needs, spec)
+        with preflight.collecting():
+            check_run_overrides(preflight.spec)
+            preflight.settings = run_overrides(preflight.spec, runs_root.absolute() / UNNAMED_RUN)
+    for check in CHECKS:
+        is_named = check is check_memory and spec.verl.gpu_gib is not None  # a GPU that need not be here
+        with preflight.collecting(is_local=check in OF_THIS_MACHINE and not is_named):
+            preflight.notices += check(preflight.look) or ()
+    preflight.disk_shortage = find_disk_shortage(preflight.needs, runs_root)
+    return preflight
+
+
+def complete(preflight: Preflight, runs_root: Path) -> Preflight:
+    """Add what takes seconds: a look at the files of the checkpoint, and verl's own check of its settings."""
+    if preflight.start is not None:
+        with preflight.collecting():
+            starting_checkpoint(runs_root, preflight.requested.model.source)
+    if preflight.settings:
+        with preflight.collecting():
+            preflight.config, notices = compose_config(preflight.spec, preflight.settings)
+            preflight.notices += [notice for notice in notices if notice not in preflight.notices]
+    return preflight
 
 
 def check_awaited_job(runs_root: Path, run_id: str) -> None:
@@ -219,20 +218,3 @@ def check_awaited_job(runs_root: Path, run_id: str) -> None:
         RunDirectory.open(runs_root, run_id)
     except RunDirectoryError:
         raise SpecError(f"expected the id of a job, got {run_id!r}; `exgrpo runs` lists them.", "waits_for") from None
-
-
-def _check_settings(preflight: Preflight, run_path: Path, is_quick: bool) -> None:
-    spec = preflight.spec
-    check_run_overrides(spec)
-    preflight.settings = run_overrides(spec, run_path)
-    try:
-        if is_quick:
-            engine_python(spec.engine)
-        else:
-            preflight.config, notice = checked_config(preflight.settings, config_name(spec))
-            preflight.notices += [notice] if notice else []
-    except EngineEnvironmentError as error:
-        if spec.verl.ray.address is None:
-            preflight.refusals.append(Refusal(Mistake(str(error)), is_local=True))
-        else:
-            preflight.notices.append(f"The settings were not checked against verl's configuration: {error}")

@@ -21,7 +21,7 @@ from pydantic import Field
 
 from exgrpo_core.bounded_json import UnreadableFileError, read_json
 from exgrpo_core.durable_files import write_whole
-from jobs.actions.preflight.resolution import resolve
+from jobs.actions.preflight.resolution import complete, resolve
 from jobs.actions.studies import running
 from jobs.actions.studies.definition import NAME_PATTERN, Cell, Recipe, Scale, Study, load_study, study_names
 from jobs.actions.studies.matrix import spec_of, wanted_keys
@@ -163,7 +163,7 @@ def refuse_unrunnable(runs_root: Path, study: Study) -> None:
     """
     for cell in study.cells:
         key = wanted_keys(study, Scale.OWN, [cell], 1)[0]
-        resolve(spec_of(study, key), runs_root).raise_refusals()
+        complete(resolve(spec_of(study, key), runs_root), runs_root).raise_refusals()
 
 
 def refuse_changed(runs_root: Path, study: Study) -> None:

@@ -22,6 +22,7 @@ from exgrpo_core.process_setup import keep_private, log_in_utc, settle_user
 from exgrpo_core.run_files.attempt_gate import EXIT_NOT_MINE, LOCK_FILE, clear_attempt, set_attempt
 from exgrpo_core.run_files.recorder import RunRecorder
 from jobs.actions.preflight.local_sources import with_model_source
+from jobs.actions.preflight.looks import look_at
 from jobs.actions.preflight.machine_fit import check_machine
 from jobs.evaluation.model_folder import find_shards, keep_model, link_model, merge_shards
 from jobs.execution.worker.control import WorkerControl
@@ -101,7 +102,7 @@ def _on_its_gpus(loop: JobLoop) -> JobLoop:
     """Return the loop that refuses a machine without the run's GPUs before Ray starts."""
 
     def refuse_or_run(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, control: Control) -> RunStatus:
-        check_machine(spec)
+        check_machine(look_at(spec))
         return loop(spec, run, recorder, control)
 
     return refuse_or_run

@@ -10,7 +10,7 @@ import yaml
 
 from exgrpo_core.bounded_json import UnreadableFileError, read_json
 from jobs.specs.base import LoraSpec
-from jobs.specs.train import CHAINS_WARM_MODEL, ModelSpec, SpecError, TrainSpec
+from jobs.specs.train import CHAINS_WARM_MODEL, ModelSpec, SpecError
 from jobs.training.pretrained.sources import converted_folder, is_converted
 
 TABLE = Path(__file__).parent / "model_shapes.yaml"
@@ -141,27 +141,10 @@ def check_split(source: str, shape: ModelShape | None, num_gpus: int, field: str
     )
 
 
-def check_context(spec: TrainSpec) -> None:
-    """Refuse a model whose context is known and too short.
-
-    Raises:
-        SpecError: The longest prompt with the longest response does not fit, or a size in its configuration is odd.
-    """
-    source, revision = spec.model.source, spec.model.revision
+def config_mistake(source: str, revision: str | None = None) -> str:
+    """Return why the configuration of a model on this machine cannot be one, empty if it can or is elsewhere."""
     path = None if source in _table() and not Path(source).is_dir() else model_file(source, CONFIG_FILE, revision)
-    if path is not None and (mistake := _mistake(path)):
-        raise SpecError(f"{CONFIG_FILE} of {source}: {mistake}", "model.source")
-    shape = model_shape(source, revision)
-    if shape is None or spec.model.source == CHAINS_WARM_MODEL or shape.context >= spec.sequence_tokens:
-        return
-    advice = (
-        f"use {shape.extended}, whose context was extended" if shape.extended else "choose a model with a longer one"
-    )
-    raise SpecError(
-        f"{spec.model.source} has a context of {shape.context:,} tokens, but the longest prompt with the "
-        f"longest response is {spec.sequence_tokens:,}; {advice}, or lower algorithm.max_response_tokens.",
-        "model.source",
-    )
+    return "" if path is None else _mistake(path)
 
 
 @cache

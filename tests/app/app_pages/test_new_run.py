@@ -246,7 +246,7 @@ def test_refused_launch_says_why_beside_the_button(open_page, monkeypatch):
     def refuse(*_, **__):
         raise CommandError("runs: cannot be written.")
 
-    monkeypatch.setattr(queueing, "queue_job", refuse)
+    monkeypatch.setattr(queueing, "queue_checked", refuse)
     page.button(key="launch").click().run()
     assert any(element.value == "runs: cannot be written." for element in page.text)
     assert any("Could not launch" in text for text in texts(page))

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from exgrpo_core.config import ExGRPOConfig
-from exgrpo_core.engine import RolloutRequest
+from exgrpo_core.engine import RolloutRequest, describe_misfit
 from exgrpo_core.errors import EngineError
 from exgrpo_core.methods.loading import ObjectiveSettings
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
@@ -127,13 +127,9 @@ class EmbeddedEngine:
     def _generate(
         self, questions: Sequence[Question], max_new_tokens: int, sampler: Sampler
     ) -> list[GeneratedResponse]:
-        limit = self._config.max_prompt_tokens
-        for question in questions:
-            if not 1 <= question.prompt_ids.size <= limit:
-                raise EngineError(
-                    f"question {question.question_id}: the prompt has {question.prompt_ids.size} tokens, expected 1 to "
-                    f"max_prompt_tokens ({limit}); drop the question or raise the limit."
-                )
+        prompts = ((f"question {question.question_id}", question.prompt_ids.size) for question in questions)
+        if misfit := describe_misfit(prompts, self._config.max_prompt_tokens):
+            raise EngineError(f"{misfit}; drop the question or raise max_prompt_tokens.")
         return generate(self.policy, [question.prompt_ids for question in questions], max_new_tokens, sampler)
 
     def _responses(self, generated: Sequence[GeneratedResponse]) -> list[Response]:

@@ -9,8 +9,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from exgrpo_core.bounded_json import UnreadableFileError
-from jobs.actions.preflight.chat_template import TEMPLATE_FILE, read_chat_template, read_tokenizer
 from jobs.actions.preflight.data_preview import preview_data
+from jobs.actions.preflight.looks import TEMPLATE_FILE, read_chat_template, read_tokenizer
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import load_preset
 from jobs.tasks.chains.demonstrators import make_tokenizer

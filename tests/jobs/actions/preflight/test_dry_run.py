@@ -3,8 +3,9 @@ import json
 import pytest
 
 from jobs.actions.preflight.dry_run import describe_plan, plan_run
-from jobs.actions.preflight.machine_fit import check_machine, check_run_overrides, checked_config
-from jobs.actions.preflight.resolution import resolve
+from jobs.actions.preflight.looks import look_at
+from jobs.actions.preflight.machine_fit import check_machine, check_run_overrides, compose_config
+from jobs.actions.preflight.resolution import complete, resolve
 from jobs.actions.queueing import queue_job
 from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE, EngineEnvironmentError
 from jobs.machine.hardware import GIB, Gpu
@@ -112,23 +113,24 @@ def test_problems_that_verls_environment_finds_refuse_the_run(tmp_path, fake_env
 
 
 def test_configuration_comes_back_whole_and_a_plan_notes_a_version_that_was_not_tried(tmp_path, fake_environment):
+    spec = parse_spec({"engine": "verl"}, "test")
     fake_environment('{"problem": "", "config": {"trainer": {"nnodes": 1}}, "notice": "another version"}')
-    assert checked_config(["trainer.nnodes=1"]) == ({"trainer": {"nnodes": 1}}, "another version")
-    assert "another version" in plan_run(parse_spec({"engine": "verl"}, "test"), tmp_path).notices
+    assert compose_config(spec, ["trainer.nnodes=1"]) == ({"trainer": {"nnodes": 1}}, ["another version"])
+    assert "another version" in plan_run(spec, tmp_path).notices
 
 
 @pytest.mark.parametrize(("text", "exit_code"), [("no JSON", 0), ("", 3)])
 def test_a_broken_environment_is_refused(fake_environment, text, exit_code):
     fake_environment(text, exit_code)
     with pytest.raises(EngineEnvironmentError):
-        checked_config([])
+        compose_config(parse_spec({"engine": "verl"}, "test"), [])
 
 
 def test_a_run_on_this_machine_needs_the_environment_and_one_on_a_cluster_does_not(tmp_path):
     with pytest.raises(CommandError, match="make verl-env"):
         queue_job(tmp_path, parse_spec({"engine": "verl"}, "test"))
     spec = parse_spec({"engine": "verl", "verl": {"ray": {"address": "http://127.0.0.1:8265"}}}, "test")
-    resolve(spec, tmp_path).raise_refusals()
+    complete(resolve(spec, tmp_path), tmp_path).raise_refusals()
 
 
 def machine_spec(num_gpus: int, **verl: object) -> TrainSpec:
@@ -137,20 +139,20 @@ def machine_spec(num_gpus: int, **verl: object) -> TrainSpec:
 
 def test_a_machine_with_too_few_gpus_is_told(tmp_path, monkeypatch):
     gpus = [Gpu(index, "H100", 0.0, 0, 80 * GIB) for index in range(2)]
-    monkeypatch.setattr("jobs.actions.preflight.machine_fit.list_gpus", lambda: gpus)
-    check_machine(machine_spec(2))
+    monkeypatch.setattr("jobs.actions.preflight.looks.list_gpus", lambda: gpus)
+    check_machine(look_at(machine_spec(2)))
     for spec, counts in ((machine_spec(3), "3 NVIDIA GPUs"), (load_preset("paper-wildchat-if"), "8 NVIDIA GPUs")):
         with pytest.raises(SpecError, match=counts) as refused:
-            check_machine(spec)
+            check_machine(look_at(spec))
         assert refused.value.fields == ("verl.gpus_per_node",)
-    check_machine(machine_spec(3).model_copy(update={"model": ModelSpec(device="cpu")}))
+    check_machine(look_at(machine_spec(3).model_copy(update={"model": ModelSpec(device="cpu")})))
     assert any("3 NVIDIA GPUs" in notice for notice in plan_run(machine_spec(3), tmp_path).notices)
 
 
 def test_more_than_one_machine_needs_a_cluster(monkeypatch):
     with pytest.raises(SpecError) as refused:
-        check_machine(machine_spec(8, num_nodes=2))
+        check_machine(look_at(machine_spec(8, num_nodes=2)))
     assert refused.value.fields == ("verl.num_nodes",)
-    check_machine(machine_spec(8, num_nodes=2, ray={"address": "http://127.0.0.1:8265"}))
+    check_machine(look_at(machine_spec(8, num_nodes=2, ray={"address": "http://127.0.0.1:8265"})))
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
-    check_machine(machine_spec(8, num_nodes=2))
+    check_machine(look_at(machine_spec(8, num_nodes=2)))

@@ -9,6 +9,7 @@ from datasets.arrow_writer import ArrowWriter
 from exgrpo_core.config import ExGRPOConfig
 from jobs.actions.preflight import local_sources
 from jobs.actions.preflight.local_sources import check_benchmarks, check_rows, resolve_source, with_absolute_sources
+from jobs.actions.preflight.looks import look_at
 from jobs.specs.train import DataSpec, ModelSpec, SpecError, TrainSpec, parse_spec
 
 
@@ -85,7 +86,7 @@ def check(path, rows, batch_size=2, **data):
         "data": {"source": str(path), "template": "paper"} | data,
         "algorithm": {"batch_size": batch_size, "mini_batch_size": batch_size},
     }
-    return check_rows(parse_spec(content, "test"))
+    return check_rows(look_at(parse_spec(content, "test")))
 
 
 @pytest.mark.parametrize(
@@ -140,13 +141,13 @@ def test_a_column_of_responses_is_read_once_before_the_start(tmp_path, monkeypat
         given = [each | {"target": "so"} for each in ROWS[:num_given]]
         path.write_text("".join(json.dumps(each) + "\n" for each in [*given, *ROWS[num_given:4]]))
         if num_given >= needed:
-            check_rows(parse_spec(content, "test"))
+            check_rows(look_at(parse_spec(content, "test")))
             with monkeypatch.context() as unread:
                 unread.setattr(local_sources, "iterate_raw_rows", None)
-                check_rows(parse_spec(content, "test"))
+                check_rows(look_at(parse_spec(content, "test")))
         else:
             with pytest.raises(SpecError) as refused:
-                check_rows(parse_spec(content, "test"))
+                check_rows(look_at(parse_spec(content, "test")))
             assert refused.value.fields == ("data.source",)
 
 
@@ -157,16 +158,16 @@ def test_rows_of_benchmarks_and_of_hub_data_that_were_loaded_before_are_checked_
     path.write_text("".join(json.dumps(each) + "\n" for each in [row("Why?", BAD_GOLD), row("How?")]))
     content = {"data": {"source": "word_problems"}, "model": {"source": "mine"}}
     content["validation"] = {"benchmarks": {"mine": str(path)}}
-    assert any("mine.jsonl: 1 of the 2 " in notice for notice in check_benchmarks(parse_spec(content, "test")))
+    assert any("mine.jsonl: 1 of the 2 " in notice for notice in check_benchmarks(look_at(parse_spec(content, "test"))))
     path.write_text(json.dumps(row("Why?", math.nan)))
     with pytest.raises(SpecError) as refused:
-        check_benchmarks(parse_spec(content, "test"))
+        check_benchmarks(look_at(parse_spec(content, "test")))
     assert refused.value.fields == ("validation.benchmarks",)
 
     hub = {"source": "some/Sums"} | SMALL
     content = {"model": {"source": "mine"}, "data": hub, "algorithm": {"batch_size": 2, "mini_batch_size": 2}}
     spec = parse_spec(content, "test")
-    assert check_rows(spec) == []
+    assert check_rows(look_at(spec)) == []
     rows = datasets.Dataset.from_list([row("Why?", BAD_GOLD), row("How?"), row("Who?")])
     folder = tmp_path / "cache" / "some___sums" / "default" / "0.0.0" / "a1b2"
     folder.mkdir(parents=True)
@@ -175,6 +176,6 @@ def test_rows_of_benchmarks_and_of_hub_data_that_were_loaded_before_are_checked_
     rows.info.write_to_directory(str(folder))
     with ArrowWriter(path=str(folder / "sums-train.arrow")) as writer:
         writer.write_table(rows.data.table)
-    assert any("some/Sums: 1 of the 3 " in notice for notice in check_rows(spec))
+    assert any("some/Sums: 1 of the 3 " in notice for notice in check_rows(look_at(spec)))
     with pytest.raises(SpecError, match="has 3 usable questions, expected 9"):
-        check_rows(parse_spec(content | {"data": hub | {"num_questions": 8}}, "test"))
+        check_rows(look_at(parse_spec(content | {"data": hub | {"num_questions": 8}}, "test")))

@@ -1,17 +1,18 @@
 import re
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
 
 from exgrpo_core.verl_plugin.settings import EXTERNAL_MODULES_VARIABLE
-from jobs.actions.preflight import machine_fit, memory_estimate
-from jobs.actions.preflight.evaluation_fit import check_fit
+from jobs.actions.evaluations import check_fit
+from jobs.actions.preflight import looks, machine_fit, memory_estimate
+from jobs.actions.preflight.disk_estimate import estimate_resources
 from jobs.actions.preflight.machine_fit import (
-    check_embedded_device,
+    check_engine,
     check_machine,
     check_memory,
     check_parallelism,
-    check_rollout,
     find_disk_shortage,
 )
 from jobs.actions.preflight.resolution import resolve
@@ -30,7 +31,7 @@ def machine(monkeypatch):
 
     def have(memory: int = 24 * GIB, disk: int = 74 * GIB, gpus: tuple[int, ...] = ()) -> None:
         cards = [Gpu(index, "H100", 0.0, 0, size) for index, size in enumerate(gpus)]
-        monkeypatch.setattr(machine_fit, "list_gpus", lambda: cards)
+        monkeypatch.setattr(looks, "list_gpus", lambda: cards)
         monkeypatch.setattr(memory_estimate, "list_gpus", lambda: cards)
         monkeypatch.setattr(machine_fit.psutil, "virtual_memory", lambda: SimpleNamespace(total=memory))
         monkeypatch.setattr(machine_fit.shutil, "disk_usage", lambda _: SimpleNamespace(free=disk))
@@ -38,10 +39,14 @@ def machine(monkeypatch):
     return have
 
 
-def refuses(check, *arguments) -> tuple[str, ...]:
-    """Return the fields of the refusal that a check raises, none if it passes."""
+def refuses(check, spec) -> tuple[str, ...]:
+    """Return the fields of the refusal that a check of a training run raises, none if it passes."""
+    return refusal_of(lambda: check(looks.look_at(spec)))
+
+
+def refusal_of(check) -> tuple[str, ...]:
     try:
-        check(*arguments)
+        check()
     except SpecError as error:
         return error.fields or (str(error),)
     return ()
@@ -51,8 +56,8 @@ def test_seven_billion_parameters_do_not_train_in_the_memory_of_a_laptop(machine
     machine()
     spec = apply_settings(load_preset("paper-exgrpo"), ["engine=embedded"])
     with pytest.raises(SpecError, match=r"121\.8 GB .* 25\.8 GB"):
-        check_memory(spec)
-    check_memory(TrainSpec())
+        check_memory(looks.look_at(spec))
+    check_memory(looks.look_at(TrainSpec()))
 
 
 @pytest.mark.parametrize(
@@ -70,7 +75,7 @@ def test_seven_billion_parameters_do_not_train_in_the_memory_of_a_laptop(machine
 def test_both_peaks_are_compared_with_the_gpus_that_are_there_or_named(machine, tmp_path, settings, gib, refused_for):
     spec = apply_settings(load_preset("paper-exgrpo"), settings)
     machine(gpus=(round(gib * GIB),) * 8)
-    shortage = memory_estimate.estimate_memory(machine_fit.model_shape(spec.model.source), spec).sure_shortage
+    shortage = memory_estimate.estimate_memory(looks.model_shape(spec.model.source), spec).sure_shortage
     assert shortage.startswith(refused_for)
     assert bool(shortage) is bool(refused_for)
     fields = ("model.source",) if refused_for else ()
@@ -80,7 +85,7 @@ def test_both_peaks_are_compared_with_the_gpus_that_are_there_or_named(machine, 
     named = apply_settings(spec, [f"verl.gpu_gib={gib}"])
     assert refuses(check_memory, named) == fields
     # Of a named GPU it is no matter of this machine: scripts for others are refused too.
-    elsewhere = [item.mistake.fields for item in resolve(named, tmp_path, is_quick=True).refusals if not item.is_local]
+    elsewhere = [item.mistake.fields for item in resolve(named, tmp_path).refusals if not item.is_local]
     assert elsewhere == ([fields] if fields else [])
     overrides = "verl.overrides=[actor_rollout_ref.actor.fsdp_config.optimizer_offload=True]"
     assert refuses(check_memory, apply_settings(named, [overrides])) == ()
@@ -92,24 +97,25 @@ def test_where_only_the_upper_bound_exceeds_a_gpu_a_notice_says_so(machine, tmp_
     spec = load_preset("paper-exgrpo")  # an update is said to need 32.6 GiB
     for gib, has_notice in ((30, True), (40, False)):
         machine(gpus=(gib * GIB,) * 8)
-        assert len(check_memory(spec)) == has_notice
-        assert set(check_memory(spec)) <= set(resolve(spec, tmp_path, is_quick=True).notices)
+        assert len(check_memory(looks.look_at(spec))) == has_notice
+        assert set(check_memory(looks.look_at(spec))) <= set(resolve(spec, tmp_path).notices)
 
 
 def test_checkpoints_that_the_disk_has_no_room_for_are_named(machine, tmp_path):
     spec = load_preset("paper-exgrpo")
     machine(disk=500 * GIB)
-    assert find_disk_shortage(spec, tmp_path / "runs") == ""
+    needs = estimate_resources(spec, looks.model_shape(spec.model.source))
+    assert find_disk_shortage(needs, tmp_path / "runs") == ""
     machine()
-    assert re.search(r"471\.\d GB .* 79\.5 GB", find_disk_shortage(spec, tmp_path / "runs"))
+    assert re.search(r"471\.\d GB .* 79\.5 GB", find_disk_shortage(needs, tmp_path / "runs"))
 
 
 def test_a_gpu_that_is_asked_for_and_not_there_is_refused(machine):
     machine()
     spec = apply_settings(TrainSpec(), ["model.device=cuda"])
-    assert refuses(check_embedded_device, spec) == ("model.device",)
+    assert refuses(check_machine, spec) == ("model.device",)
     machine(gpus=(80 * GIB,))
-    assert refuses(check_embedded_device, spec) == ()
+    assert refuses(check_machine, spec) == ()
 
 
 @pytest.mark.parametrize(("version", "fields"), [("null", ("verl.gpus_per_node",)), ('"0.11.0"', ())])
@@ -118,7 +124,7 @@ def test_vllm_has_to_be_in_verls_environment_to_generate_with_it(tmp_path, monke
     python.write_text(f"#!/bin/sh\necho '{{\"vllm\": {version}}}'\n")
     python.chmod(0o755)
     monkeypatch.setenv(VERL_PYTHON_VARIABLE, str(python))
-    assert refuses(check_rollout, load_preset("paper-exgrpo")) == fields
+    assert refuses(check_engine, load_preset("paper-exgrpo")) == fields
 
 
 def test_verl_needs_gpus_unless_a_module_from_outside_gives_it_another_platform(monkeypatch):
@@ -169,7 +175,8 @@ def test_a_copy_of_the_model_is_shared_by_as_many_gpus_as_divide_its_heads_and_m
     assert [size for size in divisors if not refuses(check_parallelism, spec(size))] == sizes
     evaluated = EvalSpec(model={"source": source}, benchmarks=[{"name": "aime24"}], generator="vllm")
     evaluated = evaluated.model_copy(update={"max_response_tokens": 9})
-    fits = [size for size in divisors if not refuses(check_fit, evaluated.model_copy(update={"num_gpus": size}), ["1"])]
-    assert fits == sizes
+    model = looks.look_at_model(source)
+    fitted = {size: evaluated.model_copy(update={"num_gpus": size}) for size in divisors}
+    assert [size for size in divisors if not refusal_of(partial(check_fit, fitted[size], model, ["1"]))] == sizes
     sequence = f"{ACTOR}.ulysses_sequence_parallel_size={gpus + 1}"
     assert refuses(check_parallelism, spec(1, sequence)) == ("verl.overrides",)

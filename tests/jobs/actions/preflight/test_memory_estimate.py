@@ -147,5 +147,5 @@ def test_fine_tuning_on_verl_needs_memory_for_updates_and_none_for_generation():
     shape = model_shape(spec.model.source, spec.model.revision)
     expected, generating = estimate_memory(shape, spec), estimate_memory(shape, spec.model_copy(update={"sft": None}))
     assert expected.rollout < expected.update < generating.rollout
-    needs = estimate_resources(spec)
+    needs = estimate_resources(spec, shape)
     assert (needs.memory, needs.gpu_memory) == (expected.update, None)

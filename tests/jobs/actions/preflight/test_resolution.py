@@ -67,7 +67,7 @@ def test_a_chat_template_that_the_model_lacks_is_missed_before_the_run(runs_root
         "data": {"source": "word_problems", "template": "chat"},
         "validation": {"benchmarks": {"math500": {"template": "chat"}}},
     }
-    refusals = resolve(TrainSpec.model_validate(content), runs_root, is_quick=True).refusals
+    refusals = resolve(TrainSpec.model_validate(content), runs_root).refusals
     about = [refusal.mistake for refusal in refusals if "no chat template" in refusal.mistake]
     assert [field for mistake in about for field in mistake.fields] == [
         "data.template",
@@ -95,9 +95,9 @@ def test_notices_on_schedule_and_rows_are_told_by_dry_run_and_form(runs_root, tm
     assert shown.mistakes == ()
     for text in expected:
         assert text in output
-        assert any(text in notice for notice in shown.notices)
+        assert any(text in notice for notice in shown.preflight.notices)
     content["optim"] = {"warmup_steps": 9}
-    assert not any("warm-up" in notice for notice in form_check.check(content, "", None).notices)
+    assert not any("warm-up" in notice for notice in form_check.check(content, "", None).preflight.notices)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_settings_that_contradict_each_other_or_the_data_are_never_ready(tmp_pat
 
 
 def fields_of(spec, runs_root):
-    refusals = resolve(spec, runs_root, is_quick=True).refusals
+    refusals = resolve(spec, runs_root).refusals
     return [field for refusal in refusals for field in refusal.mistake.fields]
 
 
@@ -126,7 +126,7 @@ def fields_of(spec, runs_root):
 def test_what_never_comes_within_the_run_is_said(tmp_path, field):
     def notices(interval):
         spec = apply_settings(load_preset("chains-exgrpo"), ["num_steps=40", f"{field}={interval}"])
-        return [notice for notice in resolve(spec, tmp_path, is_quick=True).notices if notice.startswith(f"{field}: ")]
+        return [notice for notice in resolve(spec, tmp_path).notices if notice.startswith(f"{field}: ")]
 
     assert not notices(40)
     assert len(notices(41)) == 1

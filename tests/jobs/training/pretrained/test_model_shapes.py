@@ -2,11 +2,12 @@ import json
 
 import pytest
 
+from jobs.actions.preflight.looks import check_context, look_at
 from jobs.specs.base import LoraSpec
 from jobs.specs.train import SpecError, TrainSpec, load_preset, parse_spec, preset_names
 from jobs.tasks.chains.demonstrators import make_tokenizer
 from jobs.training.imitation import make_small_policy
-from jobs.training.pretrained.model_shapes import ModelShape, _shape_of, check_context, model_shape
+from jobs.training.pretrained.model_shapes import ModelShape, _shape_of, model_shape
 from jobs.training.warm_start import WarmStartSettings
 
 pytestmark = pytest.mark.slow
@@ -78,7 +79,7 @@ def test_an_odd_configuration_is_refused_in_one_sentence_and_has_no_shape(tmp_pa
     (tmp_path / "config.json").write_text(config)
     assert model_shape(str(tmp_path)) is None
     with pytest.raises(SpecError) as refused:
-        check_context(with_model(str(tmp_path)))
+        check_context(look_at(with_model(str(tmp_path))))
     assert refused.value.fields == ("model.source",)
     assert "\n" not in str(refused.value)
 
@@ -87,10 +88,10 @@ def test_an_odd_configuration_is_refused_in_one_sentence_and_has_no_shape(tmp_pa
 def test_every_papers_preset_fits_into_its_models_context(name):
     spec = load_preset(name)
     assert model_shape(spec.model.source) is not None
-    check_context(spec)
+    check_context(look_at(spec))
 
 
 def test_a_context_that_is_too_short_names_the_checkpoint_that_is_not():
     with pytest.raises(SpecError, match=r"Elliott/Qwen2\.5-Math-7B-16k-think"):
-        check_context(with_model("Qwen/Qwen2.5-Math-7B"))
-    check_context(with_model("Qwen/Qwen2.5-Math-7B", max_response_tokens=3072))
+        check_context(look_at(with_model("Qwen/Qwen2.5-Math-7B")))
+    check_context(look_at(with_model("Qwen/Qwen2.5-Math-7B", max_response_tokens=3072)))

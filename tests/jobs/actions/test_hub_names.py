@@ -3,7 +3,7 @@ import json
 import pytest
 from huggingface_hub import constants
 
-from jobs.actions.preflight.evaluation_fit import refuse_unknown
+from jobs.actions.evaluations import refuse_unknown
 from jobs.specs.train import SpecError
 from tests.http_server import Answer, answering
 from tests.tools import free_port

@@ -1,0 +1,179 @@
+"""What a model's files and this machine show before a run, looked at once for all checks; loads no training library."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from exgrpo_core.bounded_json import UnreadableFileError, read_json, read_plain
+from exgrpo_core.errors import first_line
+from jobs.machine.hardware import Gpu, list_gpus
+from jobs.specs.mistakes import SpecError
+from jobs.specs.train import CHAINS_WARM_MODEL, TrainSpec
+from jobs.training.pretrained.chat_templates import render_conversation
+from jobs.training.pretrained.model_shapes import (
+    CONFIG_FILE,
+    TOKENIZER_FILE,
+    ModelShape,
+    config_mistake,
+    model_file,
+    model_shape,
+)
+from jobs.training.templates import Message
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer  # type: ignore[import-untyped]
+
+TEMPLATE_FILE = "chat_template.jinja"
+SETTINGS_FILE = "tokenizer_config.json"
+_TOKENS = ("bos_token", "eos_token", "pad_token", "unk_token")
+
+
+def read_chat_template(source: str, revision: str | None = None) -> str | None:
+    """Return the chat template of a model in a folder or downloaded before; None if it has none that is read."""
+    path = model_file(source, TEMPLATE_FILE, revision)
+    if path is not None:
+        try:
+            return read_plain(path).decode(errors="replace")
+        except (OSError, UnreadableFileError):
+            return None
+    template = _read_settings(source, revision).get("chat_template")
+    if isinstance(template, list):
+        named = [item for item in template if isinstance(item, dict)]
+        template = next((item.get("template") for item in named if item.get("name") == "default"), None)
+    return template if isinstance(template, str) else None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelLook:
+    """What the files of a model on this machine show, without loading it."""
+
+    source: str
+    shape: ModelShape | None
+    """None where it is not known."""
+    config_mistake: str
+    """Why its configuration cannot be one of a model."""
+    has_config: bool
+    tokenizer: Path | None
+    has_tokenizer_settings: bool
+    chat_template: str | None
+    """None if it has none, or none that is on this machine."""
+
+    @property
+    def lacks_chat_template(self) -> bool:
+        """Whether its tokenizer is on this machine and has no chat template."""
+        return self.has_tokenizer_settings and self.chat_template is None
+
+
+def look_at_model(source: str, revision: str | None = None) -> ModelLook:
+    """Return what a model's files show."""
+    return ModelLook(
+        source=source,
+        shape=model_shape(source, revision),
+        config_mistake=config_mistake(source, revision),
+        has_config=model_file(source, CONFIG_FILE, revision) is not None,
+        tokenizer=model_file(source, TOKENIZER_FILE, revision),
+        has_tokenizer_settings=model_file(source, SETTINGS_FILE, revision) is not None,
+        chat_template=read_chat_template(source, revision),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A training run's specification with what is known of its model and this machine: all that a check reads."""
+
+    spec: TrainSpec
+    """With names resolved: the model by its folder, files by their paths."""
+    model: ModelLook
+    gpus: Sequence[Gpu]
+
+
+def look_at(spec: TrainSpec) -> Look:
+    """Return what is known before a run of a resolved specification."""
+    return Look(spec, look_at_model(spec.model.source, spec.model.revision), list_gpus())
+
+
+def check_context(look: Look) -> None:
+    """Refuse a model whose context is known and too short.
+
+    Raises:
+        SpecError: The longest prompt with the longest response does not fit, or a size in its configuration is odd.
+    """
+    spec, model, shape = look.spec, look.model, look.model.shape
+    if model.config_mistake:
+        raise SpecError(f"{CONFIG_FILE} of {model.source}: {model.config_mistake}", "model.source")
+    if shape is None or model.source == CHAINS_WARM_MODEL or shape.context >= spec.sequence_tokens:
+        return
+    advice = (
+        f"use {shape.extended}, whose context was extended" if shape.extended else "choose a model with a longer one"
+    )
+    raise SpecError(
+        f"{model.source} has a context of {shape.context:,} tokens, but the longest prompt with the "
+        f"longest response is {spec.sequence_tokens:,}; {advice}, or lower algorithm.max_response_tokens.",
+        "model.source",
+    )
+
+
+def check_chat_templates(look: Look) -> None:
+    """Refuse a model without a chat template where one is asked for and its tokenizer is on this machine.
+
+    Raises:
+        SpecError: It has none; the sentence begins with the fields that ask for one.
+    """
+    if look.model.lacks_chat_template and (fields := tuple(_chat_fields(look.spec))):
+        raise lack_of_chat_template(*fields)
+
+
+def lack_of_chat_template(*fields: str) -> SpecError:
+    """Return the refusal of a model that has no chat template."""
+    return SpecError("expected another template than chat, since the model has no chat template.", *fields)
+
+
+def _chat_fields(spec: TrainSpec) -> Iterator[str]:
+    if spec.data.template == "chat":
+        yield "data.template"
+    for name, benchmark in spec.validation.benchmarks.items():
+        if benchmark.template == "chat":
+            yield f"validation.benchmarks.{name}.template"
+
+
+def render_chat_prompts(
+    source: str, revision: str | None, template: str, conversations: Sequence[Sequence[Message]]
+) -> list[str]:
+    """Return each conversation in the model's chat template, with the beginning of the assistant's turn.
+
+    Raises:
+        ChatTemplateError: The template is no template, or refuses a conversation.
+    """
+    settings = _read_settings(source, revision)
+    tokens = {name: _token_text(settings.get(name)) for name in _TOKENS}
+    return [render_conversation(template, tokens, messages) for messages in conversations]
+
+
+def _read_settings(source: str, revision: str | None) -> dict[str, object]:
+    path = model_file(source, SETTINGS_FILE, revision)
+    try:
+        return {} if path is None else read_json(path)
+    except (OSError, UnreadableFileError):
+        return {}
+
+
+def _token_text(token: object) -> str | None:
+    content = token.get("content") if isinstance(token, dict) else token
+    return content if isinstance(content, str) else None
+
+
+def read_tokenizer(path: Path) -> "Tokenizer":
+    """Return the tokenizer of a file.
+
+    Raises:
+        UnreadableFileError: The file is damaged.
+    """
+    from tokenizers import Tokenizer
+
+    try:
+        return Tokenizer.from_file(str(path))
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # the reader raises bare exceptions, and for some files a panic of Rust's
+        raise UnreadableFileError(f"{path}: is no tokenizer ({first_line(error)}); use another copy.") from error
