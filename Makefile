@@ -56,7 +56,7 @@ export STREAMLIT_BROWSER_GATHER_USAGE_STATS := false
 
 .PHONY: help demo real test test-all test-changed test-verl test-verl-vllm test-verl-gpu-pins test-slurm test-faults test-faults-verl check bench
 .PHONY: bench-gpu format fuzz test-processors test-repeat test-trl test-image rollout-samples verl-compat
-.PHONY: install install-dev verl-env vllm-env lock audit charts lint-images licences tools state-folders slim clean
+.PHONY: install install-dev verl-env vllm-env lock audit charts lint-images cli-docs licences tools state-folders slim clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -253,6 +253,9 @@ charts:  ## Build the part of plotly.js that the pages' charts need, with npm, b
 
 lint-images: $(TOOLS_BIN)/.installed  ## Check the Dockerfile with hadolint
 	@$(TOOLS_BIN)/hadolint Dockerfile
+
+cli-docs: $(VENV)/.installed-dev  ## Write docs/cli.md, the list of all commands, from the commands themselves
+	@$(BIN)/python -m typer jobs.cli.main utils docs --name exgrpo --title "The command line" --output docs/cli.md >/dev/null
 
 licences: $(VENV)/.installed-dev $(VERL_VENV)/.installed  ## Write docs/licences.csv from what is installed
 	@{ echo extras,package,version,licence,direct; \

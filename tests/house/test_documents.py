@@ -1,6 +1,9 @@
 """The documents say what is: every folder, command and file that they name is there."""
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +17,9 @@ from jobs.cli.main import app as command_line
 from jobs.specs.train import parse_spec, preset_names
 from tests.house.tracked import PACKAGES, REPOSITORY, read, tracked_files
 
-DOCUMENTS = ("README.md", "AGENTS.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/data.md", "docs/deployment.md")
+DOCUMENTS = [
+    str(path) for path in tracked_files() if path.suffix == ".md" and path.name not in {"CHANGELOG.md", "cli.md"}
+]
 FENCE = re.compile(r"```[a-z]*\n(.*?)```", re.DOTALL)
 CODE_SPAN = re.compile(r"`([^`\n]+)`")
 TREE_LINE = re.compile(r"^(?P<indent> *)(?P<name>[\w.-]+)/(?: +(?P<what>\S.*))?$")
@@ -30,8 +35,10 @@ def words_after(command: str, document: str) -> set[str]:
     return {word for code in code_in(document) for word in pattern.findall(code)}
 
 
-def readme_tree() -> dict[str, str]:
-    block = next(block for block in FENCE.findall(read(Path("README.md"))) if re.search(r"^exgrpo_core/", block, re.M))
+def folder_tree() -> dict[str, str]:
+    block = next(
+        block for block in FENCE.findall(read(Path("ARCHITECTURE.md"))) if re.search(r"^exgrpo_core/", block, re.M)
+    )
     folders: dict[str, str] = {}
     stack: list[str] = []
     for match in filter(None, map(TREE_LINE.match, block.splitlines())):
@@ -59,15 +66,15 @@ def options_of(command) -> set[str]:
     return own.union(*map(options_of, getattr(command, "commands", {}).values()))
 
 
-def test_readme_tree_names_every_top_folder_and_none_that_is_not_there():
-    named = set(readme_tree())
+def test_the_tree_names_every_top_folder_and_none_that_is_not_there():
+    named = set(folder_tree())
     missing = top_folders() - named
-    assert not missing, f"README.md, The house: add a line for {', '.join(sorted(missing))}."
+    assert not missing, f"ARCHITECTURE.md, Folders: add a line for {', '.join(sorted(missing))}."
     assert [folder for folder in named if not (REPOSITORY / folder).is_dir()] == []
 
 
-def test_readme_tree_says_what_each_folder_is_for():
-    assert [folder for folder, what in readme_tree().items() if not what] == []
+def test_the_tree_says_what_each_folder_is_for():
+    assert [folder for folder, what in folder_tree().items() if not what] == []
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
@@ -94,7 +101,9 @@ def test_options_of_exgrpo_commands_named_in_the_document_exist(document):
 
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_programs_named_in_the_document_exist(document):
-    modules = words_after("python -m", document) - {"pytest", "pip"}
+    modules = {
+        name for name in words_after("python -m", document) if name.split(".")[0] in {*PACKAGES, "tests", "bench"}
+    }
     missing = [name for name in modules if not (REPOSITORY / f"{name.replace('.', '/')}.py").is_file()]
     assert missing == []
 
@@ -115,10 +124,27 @@ def test_links_of_all_documents_lead_to_files():
     assert [(str(path), link) for path, link in links if not (REPOSITORY / path.parent / link).exists()] == []
 
 
-def test_readme_names_the_two_commands_and_every_command_of_the_command_line():
+def test_readme_names_the_two_commands():
     assert {"demo", "test"} <= words_after("make", "README.md")
-    missing = exgrpo_commands().keys() - words_after("exgrpo", "README.md")
-    assert not missing, f"README.md, The command line: add a line for {', '.join(sorted(missing))}."
+
+
+def test_the_list_of_commands_is_that_of_the_command_line(tmp_path):
+    listed = tmp_path / "cli.md"
+    words = ["jobs.cli.main", "utils", "docs", "--name", "exgrpo", "--title", "The command line"]
+    program = [sys.executable, "-m", "typer", *words, "--output", str(listed)]
+    subprocess.run(program, check=True, capture_output=True, cwd=REPOSITORY)
+    assert listed.read_text() == read(Path("docs/cli.md")), "Run `make cli-docs`."
+
+
+def test_every_document_is_two_clicks_from_readme():
+    near = _linked(Path("README.md"))
+    reached = near.union(*map(_linked, near)) | {Path("README.md")}
+    assert {Path(name) for name in [*DOCUMENTS, "CHANGELOG.md", "docs/cli.md"]} - reached == set()
+
+
+def _linked(document: Path) -> set[Path]:
+    links = re.findall(r"\]\(([^)#\s]+\.md)", read(document))
+    return {Path(os.path.normpath(document.parent / link)) for link in links}
 
 
 def test_the_specification_in_readme_is_a_valid_one():
@@ -138,7 +164,7 @@ def test_the_tour_has_a_section_for_every_page_in_the_order_of_the_sidebar():
     assert sections == [page.title for page in PAGES], "docs/tour.md: expected a section for each page."
 
 
-def test_presets_named_in_readme_exist():
-    named = set(re.findall(r"--preset ([\w.-]+)", read(Path("README.md"))))
+def test_presets_named_in_documents_exist():
+    named = set(re.findall(r"--preset ([\w.-]+)", "".join(read(Path(name)) for name in DOCUMENTS)))
     assert named
     assert named <= set(preset_names())
