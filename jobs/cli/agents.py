@@ -38,7 +38,7 @@ def queue_run(
 
 
 def stop_run(runs_root: Path, run_id: str) -> str:
-    """Ask a run to stop at its next step, with a checkpoint."""
+    """Stop a run. It ends at its next step, with a checkpoint."""
     run_actions.stop(runs_root, run_id)
     return f"{run_id} was asked to stop."
 
@@ -55,10 +55,10 @@ def mcp(
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     database_url: DatabaseUrl = None,
     operator: Annotated[
-        bool, typer.Option("--operator", help="Let the agent queue, stop and resume runs too.")
+        bool, typer.Option("--operator", help="Also let the agent start, stop and resume runs.")
     ] = False,
 ) -> None:
-    """Serve the queries to an agent, by MCP on standard input and output."""
+    """Serve the queries to an agent by MCP. Uses standard input and output."""
     import asyncio
 
     from mcp.server.stdio import stdio_server

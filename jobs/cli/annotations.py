@@ -30,9 +30,9 @@ from jobs.evaluation.analysis.code_detection import read_texts, tabulate_rules
 from jobs.execution.supervisor.open_index import open_fresh_index
 from jobs.runs.lookup import CommandError, find_judge_id, find_run_id
 
-annotate_app = command_group("Names, tags and notes of runs; marks and verdicts on their trajectories.")
-bin_app = command_group("Runs that have ended, moved out of the way; restored, or removed for good.")
-case_app = command_group("Snowball cases, and the paper's rules for code in chains of thought.")
+annotate_app = command_group("Name, tag and note runs. Also marks and judges trajectories.")
+bin_app = command_group("Delete and restore runs. Also removes deleted runs for good.")
+case_app = command_group("Find snowball cases. Also applies the paper's rules for code in chains of thought.")
 
 
 @annotate_app.command("rename")
@@ -159,7 +159,9 @@ def empty(runs_root: RunsRoot = DEFAULT_RUNS_ROOT) -> None:
 def find(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its arguments
     run: RunName,
     judge_run: JudgeRun = None,
-    only_telling: Annotated[bool, typer.Option("--telling", help="Only a valid chain beside an invalid one.")] = False,
+    only_telling: Annotated[
+        bool, typer.Option("--telling", help="Only cases with a valid and an invalid chain of the same question.")
+    ] = False,
     limit: Limit = 5,
     case_set: Annotated[str | None, typer.Option("--keep", help="Save the cases in this set.")] = None,
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
@@ -183,9 +185,7 @@ def find(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its a
 @case_app.command("export")
 def export(
     case_set: Annotated[str, typer.Argument(metavar="SET", help="Name of the set.")],
-    out: Annotated[
-        Path | None, typer.Argument(metavar="OUT", help="File to write; standard output without it.")
-    ] = None,
+    out: Annotated[Path | None, typer.Argument(metavar="OUT", help="File to write. Default: standard output.")] = None,
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,

@@ -34,22 +34,26 @@ from jobs.runs.lookup import CommandError, find_run_id, open_run
 from jobs.runs.rollout_formats.formats import find_only_format
 from jobs.runs.rollout_formats.own_format import load_own_format
 
-database_app = command_group("The database, which is an index of the run folders.")
+database_app = command_group("Rebuild or inspect the database. It is an index of the run folders.")
 
 
 def import_(
     source: Annotated[Path, typer.Argument(metavar="SOURCE", help="Folder or .tar.gz file of a run.")],
     are_rollouts: Annotated[
-        bool, typer.Option("--rollouts", help="SOURCE holds rollouts of another program, in a format of `exgrpo view`.")
+        bool,
+        typer.Option(
+            "--rollouts", help="SOURCE contains rollouts of another program, in a format that `exgrpo view` reads."
+        ),
     ] = False,
     own_format: FormatFile = None,
-    name: Annotated[str, typer.Option(help="Name of the run with these rollouts; by default that of SOURCE.")] = "",
+    name: Annotated[str, typer.Option(help="Name of the new run. Default: the name of SOURCE.")] = "",
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     trusts_pickles: Annotated[
-        bool, typer.Option("--trust-pickles", help="Accept files that can run code when they are read (verl's).")
+        bool,
+        typer.Option("--trust-pickles", help="Accept files that can run code when they are read (verl's checkpoints)."),
     ] = False,
 ) -> None:
-    """Copy a run, or rollouts of another program, into the runs root.
+    """Copy a run or rollouts into the runs root.
 
     What of it is damaged is said on stderr.
     """
@@ -80,14 +84,12 @@ def _print_damage(run: RunDirectory) -> None:
 
 
 def export(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A run; RUN@STEP or RUN@last is a checkpoint's model.")],
-    out: Annotated[
-        Path | None, typer.Argument(metavar="OUT", help="A .tar.gz file, or a folder to copy it into.")
-    ] = None,
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run, or a checkpoint as RUN@STEP or RUN@last.")],
+    out: Annotated[Path | None, typer.Argument(metavar="OUT", help="A .tar.gz file, or a folder to copy into.")] = None,
     overwrites: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
 ) -> None:
-    """Write a run as one .tar.gz file or a folder, or the model of its checkpoint RUN@STEP as a folder.
+    """Write a run or a checkpoint's model. A run becomes a .tar.gz file or a folder.
 
     Without OUT it is RUN_ID.tar.gz here. What of the run is damaged is said on stderr. transformers and vLLM load the
     folder of a model.
@@ -108,7 +110,7 @@ def publish(
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     database_url: DatabaseUrl = None,
 ) -> None:
-    """Write runs as a static page: curves, buffer, trajectories, scores; it opens from a file or any web space."""
+    """Write runs as a static page. It opens from a file or a web server."""
     if folder.exists():
         raise CommandError(f"{folder}: exists already; name a new folder.")
     run_ids = [find_run_id(runs_root, name) for name in names]
@@ -121,14 +123,16 @@ def publish(
 
 
 def backup(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="New tar file; with --restore, one written before.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Tar file to write, or with --restore the tar file to read.")
+    ],
     restores: Annotated[
         bool,
-        typer.Option("--restore", help="Unpack FILE into a new or empty runs root instead."),
+        typer.Option("--restore", help="Unpack FILE into a new or empty runs root."),
     ] = False,
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
 ) -> None:
-    """Write all runs and the workbench's journal to one tar file; runs may continue."""
+    """Write all runs to one tar file. Runs can go on while it writes."""
     if restores:
         print_result(f"{runs_root}: {counted(restore(file, runs_root), 'run', 'runs')}.")
         return
@@ -141,11 +145,11 @@ def backup(
 
 
 def verify(
-    run: Annotated[str | None, typer.Argument(help="Id, beginning of an id, or name of a run; none means all.")] = None,
+    run: Annotated[str | None, typer.Argument(help="Run name or id. Default: all runs.")] = None,
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     as_json: AsJson = False,
 ) -> None:
-    """Check each file of a run, or of all and the journal, against its checksums; end with 1 on damage."""
+    """Check files against their checksums. Exits with 1 if a file is damaged."""
     folder = None if run is None else open_run(runs_root, find_run_id(runs_root, run))
     damages = verify_root(runs_root) if folder is None else verify_run(folder)
     if as_json:

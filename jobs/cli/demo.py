@@ -32,13 +32,15 @@ STATUS_SECONDS = 15.0
 
 
 def demo(
-    headless: Annotated[bool, typer.Option("--headless", help="End with one line of JSON, without the pages.")] = False,
+    headless: Annotated[
+        bool, typer.Option("--headless", help="Open no browser, and print a summary as one line of JSON.")
+    ] = False,
     real: Annotated[
-        bool, typer.Option("--real", help="SmolLM2-135M on English word problems instead; downloads 93 MB.")
+        bool, typer.Option("--real", help="Train SmolLM2-135M on English word problems instead. Downloads 93 MB.")
     ] = False,
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
 ) -> None:
-    """Train a tiny model with ExGRPO and with on-policy Dr.GRPO, then show both in the browser."""
+    """Train a tiny model and show it. Trains with ExGRPO and with Dr.GRPO."""
     raise typer.Exit(run_demo(runs_root, headless, is_real=real))
 
 

@@ -81,17 +81,15 @@ def doctor(
     database_url: DatabaseUrl = None,
     port: Annotated[int, typer.Option(help="Port of the workbench.", min=0, max=65535)] = DEFAULT_PORT,
     tests_alerts: Annotated[
-        bool, typer.Option("--test-alerts", help="Send a message to each destination of alerts instead.")
+        bool, typer.Option("--test-alerts", help="Only send a test message to each destination of alerts.")
     ] = False,
     stuck_run: Annotated[
         str | None,
-        typer.Option(
-            "--run", metavar="RUN", help="Say what the processes of a run wait for, with their stacks, instead."
-        ),
+        typer.Option("--run", metavar="RUN", help="Only show what the processes of a run wait for, with their stacks."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check Python, PyTorch, GPU, Ray, verl, vLLM, database, ports and disk, and say what to do."""
+    """Check what this machine can run. Looks at GPU, verl, vLLM, database, ports and disk."""
     if tests_alerts:
         _test_alerts()
         return

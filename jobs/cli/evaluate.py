@@ -26,21 +26,33 @@ if TYPE_CHECKING:
 
 def evaluate(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its signature
     target: Annotated[
-        str, typer.Argument(metavar="RUN@STEP", help="Checkpoint (RUN@last, RUN@best too), folder or hub name.")
+        str, typer.Argument(metavar="RUN@STEP", help="Checkpoint (also RUN@last, RUN@best), model folder, or hub name.")
     ],
     benchmarks: Annotated[
         list[str],
-        typer.Option("--benchmark", "-b", help="One of `exgrpo query benchmarks`, or NAME=FILE for your own data."),
+        typer.Option(
+            "--benchmark",
+            "-b",
+            metavar="NAME",
+            help="A name from `exgrpo query benchmarks`, or NAME=FILE for your own data. Repeatable.",
+        ),
     ],
-    num_questions: Annotated[int | None, typer.Option(help="Only the first questions of each.", min=1)] = None,
-    num_samples: Annotated[int | None, typer.Option(help="n of Avg@n; the protocol's if not given.", min=1)] = None,
-    settings: Annotated[list[str] | None, typer.Option("--set", help="Another field: key=value.")] = None,
-    detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the end.")] = False,
+    num_questions: Annotated[
+        int | None, typer.Option(help="Use only the first questions of each benchmark.", min=1)
+    ] = None,
+    num_samples: Annotated[
+        int | None, typer.Option(help="n of Avg@n: responses per question. Default: the benchmark's.", min=1)
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="FIELD=VALUE", help="Change another field, as FIELD=VALUE. Repeatable."),
+    ] = None,
+    detach: Annotated[bool, typer.Option("--detach", help="Return at once instead of waiting for the end.")] = False,
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Score a model on benchmarks; Ctrl-C stops it, `exgrpo resume` continues it."""
+    """Score a model on benchmarks. Ctrl-C stops the scoring and `exgrpo resume` continues it."""
     spec = _make_spec(runs_root, target, benchmarks, (num_questions, num_samples), settings or [])
     run_id = queue_job(runs_root, spec)
     for notice in benchmark_notices(spec.benchmarks):
@@ -89,25 +101,30 @@ def _print_scores(runs_root: Path, database_url: str | None, run_id: str, as_jso
 
 def judge(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its arguments
     run: Annotated[
-        str | None, typer.Argument(metavar="RUN", help="Training run; its answer-correct responses are judged.")
+        str | None, typer.Argument(metavar="RUN", help="Training run whose correct responses are judged.")
     ] = None,
     labelled: Annotated[
-        Path | None, typer.Option("--labelled", help="JSON lines with human labels, to calibrate the judge on.")
+        Path | None, typer.Option("--labelled", help="JSON Lines file with human labels, to calibrate the judge.")
     ] = None,
     server: Annotated[
         str | None,
-        typer.Option(help="OpenAI-compatible server, up to /v1; without it the task's oracle judges."),
+        typer.Option(help="Address of an OpenAI-compatible server, up to /v1. Default: the oracle of the task judges."),
     ] = None,
-    model: Annotated[str | None, typer.Option(help="The judge's name at the server; Qwen/Qwen3-32B if none.")] = None,
-    votes: Annotated[int, typer.Option(min=1, help="Requested verdicts of each response.")] = 1,
-    limit: Annotated[int | None, typer.Option(min=1, help="Judge this many, drawn evenly.")] = None,
-    settings: Annotated[list[str] | None, typer.Option("--set", help="Change a field: key=value.")] = None,
-    detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the end.")] = False,
+    model: Annotated[str | None, typer.Option(help="Model name at the server. Default: Qwen/Qwen3-32B.")] = None,
+    votes: Annotated[int, typer.Option(min=1, help="Number of verdicts per response.")] = 1,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Judge this many responses, spread evenly over the run.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="FIELD=VALUE", help="Change a field, as FIELD=VALUE. Repeatable."),
+    ] = None,
+    detach: Annotated[bool, typer.Option("--detach", help="Return at once instead of waiting for the end.")] = False,
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Judge chains of thought; Ctrl-C stops the judge, `exgrpo resume` continues it without repeating requests."""
+    """Judge chains of thought. Ctrl-C stops the judge and `exgrpo resume` continues it."""
     source: dict[str, Any] = {
         "run_id": None if run is None else find_run_id(runs_root, run),
         "file": labelled and str(labelled.resolve()),

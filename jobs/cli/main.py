@@ -12,89 +12,95 @@ COMMANDS = {
     "run": {
         "train": (
             "train:train",
-            "Train a model; Ctrl-C stops the run at its next step with a checkpoint, a second one leaves it running.",
+            "Train a model. Ctrl-C stops the run at its next step with a checkpoint; a second leaves the run going.",
         ),
         "probe": (
             "probe:probe",
-            "Sample a few answers before a run: pass, format and truncation rates, entropy, and what to do if bad.",
+            "Sample a few responses before a run. Prints Pass@1, format, truncation and entropy, and what to change.",
         ),
-        "stop": ("runs:stop", "Ask a run to stop at its next step, with a checkpoint."),
+        "stop": ("runs:stop", "Stop a run. It ends at its next step, with a checkpoint."),
         "resume": (
             "runs:resume",
-            "Queue a run again from its newest complete checkpoint.",
+            "Continue a run from its newest checkpoint.",
         ),
-        "clone": ("runs:clone", "Print a job's specification with changed fields, or queue a new job with it."),
+        "clone": ("runs:clone", "Copy a run's settings. Prints them with changed fields, or starts a new run."),
         "branch": (
             "runs:branch",
-            "Queue a new run that continues from a checkpoint of another, with other settings where they can change.",
+            "Continue from a checkpoint as a new run. Settings can change.",
         ),
     },
     "data": {
         "import": (
             "data:import_",
-            "Copy a run, or rollouts of another program, into the runs root.",
+            "Copy a run or rollouts into the runs root.",
         ),
         "export": (
             "data:export",
-            "Write a run as one .tar.gz file or a folder, or the model of its checkpoint RUN@STEP as a folder.",
+            "Write a run or a checkpoint's model. A run becomes a .tar.gz file or a folder.",
         ),
         "publish": (
             "data:publish",
-            "Write runs as a static page: curves, buffer, trajectories, scores; it opens from a file or any web space.",
+            "Write runs as a static page. It opens from a file or a web server.",
         ),
         "backup": (
             "data:backup",
-            "Write all runs and the workbench's journal to one tar file; runs may continue.",
+            "Write all runs to one tar file. Runs can go on while it writes.",
         ),
         "verify": (
             "data:verify",
-            "Check each file of a run, or of all and the journal, against its checksums; end with 1 on damage.",
+            "Check files against their checksums. Exits with 1 if a file is damaged.",
         ),
     },
     "evaluate": {
-        "eval": ("evaluate:evaluate", "Score a model on benchmarks; Ctrl-C stops it, `exgrpo resume` continues it."),
-        "chat": ("probe:chat", "Ask checkpoints or other models a prompt, in the prompt template of their run."),
+        "eval": (
+            "evaluate:evaluate",
+            "Score a model on benchmarks. Ctrl-C stops the scoring and `exgrpo resume` continues it.",
+        ),
+        "chat": ("probe:chat", "Send a prompt to one or more models. Each gets the prompt template of its run."),
         "judge": (
             "evaluate:judge",
-            "Judge chains of thought; Ctrl-C stops the judge, `exgrpo resume` continues it without repeating requests.",
+            "Judge chains of thought. Ctrl-C stops the judge and `exgrpo resume` continues it.",
         ),
-        "case": ("annotations:case_app", "Snowball cases, and the paper's rules for code in chains of thought."),
-        "study": ("study:study_app", "The paper's tables: their runs and their numbers."),
+        "case": (
+            "annotations:case_app",
+            "Find snowball cases. Also applies the paper's rules for code in chains of thought.",
+        ),
+        "study": ("study:study_app", "Run the paper's tables. Reports compare them with the paper's numbers."),
         "sweep": (
             "sweep:sweep",
-            "Run all combinations of listed values of fields as a study; again, what is missing.",
+            "Run all combinations of the listed values. A second call runs what is still missing.",
         ),
     },
     "look": {
-        "runs": ("runs:runs", "List runs, newest first, all or those that a search finds; archived ones with --all."),
-        "show": ("runs:show", "Show one run: state, newest metrics, evaluations, attempts and checkpoints."),
-        "logs": ("runs:logs", "Print the log of a run's worker."),
-        "query": ("query:query_app", "Print what pages show, one line a row, or as JSON, CSV or Parquet."),
-        "mcp": ("agents:mcp", "Serve the queries to an agent, by MCP on standard input and output."),
+        "runs": ("runs:runs", "List runs, newest first. Add search words to find some of them."),
+        "show": ("runs:show", "Show one run. Prints state, newest metrics, evaluations, attempts and checkpoints."),
+        "logs": ("runs:logs", "Print the log of a run."),
+        "query": ("query:query_app", "Print the rows that pages show. Text, JSON, CSV or Parquet."),
+        "mcp": ("agents:mcp", "Serve the queries to an agent by MCP. Uses standard input and output."),
         "annotate": (
             "annotations:annotate_app",
-            "Names, tags and notes of runs; marks and verdicts on their trajectories.",
+            "Name, tag and note runs. Also marks and judges trajectories.",
         ),
-        "bin": ("annotations:bin_app", "Runs that have ended, moved out of the way; restored, or removed for good."),
+        "bin": ("annotations:bin_app", "Delete and restore runs. Also removes deleted runs for good."),
     },
     "workbench": {
         "demo": (
             "demo:demo",
-            "Train a tiny model with ExGRPO and with on-policy Dr.GRPO, then show both in the browser.",
+            "Train a tiny model and show it. Trains with ExGRPO and with Dr.GRPO.",
         ),
         "view": (
             "view:view",
-            "Show rollouts of any trainer, or runs, on pages that only read; nothing is written beside a cache.",
+            "Open rollouts or runs read-only. Shows them in the browser and writes only a cache.",
         ),
         "up": (
             "workbench:up",
-            "Start the supervisor and the pages; Ctrl-C ends both; runs continue, or stop until the next start.",
+            "Start the workbench. Ctrl-C ends pages and supervisor, and runs continue.",
         ),
         "doctor": (
             "doctor:doctor",
-            "Check Python, PyTorch, GPU, Ray, verl, vLLM, database, ports and disk, and say what to do.",
+            "Check what this machine can run. Looks at GPU, verl, vLLM, database, ports and disk.",
         ),
-        "db": ("data:database_app", "The database, which is an index of the run folders."),
+        "db": ("data:database_app", "Rebuild or inspect the database. It is an index of the run folders."),
     },
 }
 """By heading and name: module of this folder, function or group in it, and line in the list of commands."""

@@ -27,24 +27,28 @@ RunsRoot = Annotated[
 ]
 DatabaseUrl = Annotated[
     str | None,
-    typer.Option("--database-url", envvar=DATABASE_URL_VARIABLE, help="Database; by default SQLite in the runs root."),
+    typer.Option("--database-url", envvar=DATABASE_URL_VARIABLE, help="Database. Default: SQLite in the runs root."),
 ]
-RunName = Annotated[
-    str, typer.Argument(metavar="RUN", help="Run id, a unique beginning or its end, or the run's name.")
-]
-Limit = Annotated[int, typer.Option(min=1, max=2**31, help="Print this many.")]
+RunName = Annotated[str, typer.Argument(metavar="RUN", help="Run name, run id, or any unique start or end of the id.")]
+Limit = Annotated[int, typer.Option(min=1, max=2**31, help="Print at most this many.")]
 TrajectoryNumber = Annotated[
     int, typer.Argument(metavar="TRAJECTORY", min=0, max=2**62, help="Number of the trajectory.")
 ]
 FormatFile = Annotated[
     Path | None,
-    typer.Option("--format", metavar="FILE", help="What rows mean: a mapping in YAML, or Python with one function."),
+    typer.Option(
+        "--format",
+        metavar="FILE",
+        help="How to read rows of an unknown format: a YAML mapping, or a Python file with one function.",
+    ),
 ]
 JudgeRun = Annotated[
-    str | None, typer.Option("--judge", help="Judge's job whose verdicts count; without it the task's oracle.")
+    str | None, typer.Option("--judge", help="Judge run whose verdicts count. Default: the oracle of the task.")
 ]
-Settings = Annotated[list[str] | None, typer.Option("--set", help="Change a field: key=value.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="Change a field, as FIELD=VALUE. Repeatable.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 _PIPED = 1000
 """Columns of output that no terminal shows."""

@@ -34,18 +34,23 @@ MAX_SHOWN = 500
 def probe(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its arguments
     model: Annotated[
         str | None,
-        typer.Argument(help="Folder, GGUF file, hub name, pip:PACKAGE or RUN@STEP; else the specification's."),
+        typer.Argument(
+            help="Model folder, GGUF file, hub name, pip:PACKAGE or RUN@STEP. Default: the model of the specification."
+        ),
     ] = None,
     data: Annotated[str | None, typer.Option(help="File or data set in verl's schema, or word_problems.")] = None,
     preset: Annotated[str | None, typer.Option(help="Preset with the settings of the run.")] = None,
     spec: Annotated[Path | None, typer.Option(help="YAML or JSON file with the settings of the run.")] = None,
-    settings: Annotated[list[str] | None, typer.Option("--set", help="Change a field: key=value.")] = None,
-    num_questions: Annotated[int, typer.Option(help="Questions, the first ones.", min=1)] = 4,
-    num_samples: Annotated[int, typer.Option(help="Responses to each.", min=1)] = 4,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="FIELD=VALUE", help="Change a field, as FIELD=VALUE. Repeatable."),
+    ] = None,
+    num_questions: Annotated[int, typer.Option(help="Number of questions. The first ones are used.", min=1)] = 4,
+    num_samples: Annotated[int, typer.Option(help="Responses per question.", min=1)] = 4,
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     as_json: AsJson = False,
 ) -> None:
-    """Sample a few answers before a run: pass, format and truncation rates, entropy, and what to do if bad."""
+    """Sample a few responses before a run. Prints Pass@1, format, truncation and entropy, and what to change."""
     try:
         chosen = apply_settings(_read_spec(preset, spec, model, data), settings or [])
         preflight = resolve(chosen, runs_root)
@@ -87,18 +92,24 @@ def chat(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its a
         list[str],
         typer.Argument(
             metavar="RUN@STEP ...",
-            help="Checkpoint; RUN@last and RUN@start too, or a folder, GGUF file, hub name or pip:PACKAGE.",
+            help="Checkpoint (also RUN@last, RUN@start), model folder, GGUF file, hub name or pip:PACKAGE.",
         ),
     ],
-    prompt: Annotated[str | None, typer.Option("--prompt", "-p", help="The question; else standard input.")] = None,
-    num_samples: Annotated[int, typer.Option("-n", "--num-samples", min=1, max=64, help="Answers of each.")] = 1,
-    temperature: Annotated[float | None, typer.Option(min=0, help="0 is greedy; the run's if not given.")] = None,
-    max_tokens: Annotated[int | None, typer.Option(min=1, help="Longest answer; the run's if not given.")] = None,
+    prompt: Annotated[str | None, typer.Option("--prompt", "-p", help="The question. Default: standard input.")] = None,
+    num_samples: Annotated[
+        int, typer.Option("-n", "--num-samples", min=1, max=64, help="Responses of each model.")
+    ] = 1,
+    temperature: Annotated[
+        float | None, typer.Option(min=0, help="Sampling temperature; 0 is greedy. Default: the run's.")
+    ] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Longest response in tokens. Default: the run's.")
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Seed of sampling.")] = 0,
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     as_json: AsJson = False,
 ) -> None:
-    """Ask checkpoints or other models a prompt, in the prompt template of their run."""
+    """Send a prompt to one or more models. Each gets the prompt template of its run."""
     from jobs.actions.playground.answering import ChatRequest, answer, find_model
 
     prompt = _read_prompt() if prompt is None else prompt

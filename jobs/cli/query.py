@@ -40,9 +40,9 @@ _FLAGS = {
     "whole": ["--whole"],
     "metric": ["-m", "--metric"],
 }
-AsLines = Annotated[bool, typer.Option("--lines", help="Print JSON, one line a row.")]
-AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV; nested values are JSON.")]
-AsParquet = Annotated[bool, typer.Option("--parquet", help="Write Parquet, to a file by `>`.")]
+AsLines = Annotated[bool, typer.Option("--lines", help="Print JSON Lines: one JSON object per row.")]
+AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV. Nested values are written as JSON.")]
+AsParquet = Annotated[bool, typer.Option("--parquet", help="Write Parquet to standard output; add `> FILE`.")]
 
 
 class Shape(StrEnum):
@@ -55,7 +55,7 @@ class Shape(StrEnum):
     PARQUET = "parquet"
 
 
-query_app = command_group("Print what pages show, one line a row, or as JSON, CSV or Parquet.")
+query_app = command_group("Print the rows that pages show. Text, JSON, CSV or Parquet.")
 
 
 def _command(function: Callable[..., object]) -> Callable[..., None]:

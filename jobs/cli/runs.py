@@ -60,10 +60,10 @@ def runs(
     words: Annotated[list[str] | None, typer.Argument(metavar="[SEARCH]...", help=f"A search: {UNDERSTOOD}.")] = None,
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     database_url: DatabaseUrl = None,
-    includes_archived: Annotated[bool, typer.Option("--all", help="Archived runs too.")] = False,
+    includes_archived: Annotated[bool, typer.Option("--all", help="Include archived runs.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """List runs, newest first, all or those that a search finds; archived ones with --all."""
+    """List runs, newest first. Add search words to find some of them."""
     search = " ".join(words or ())
     if hint := lookup.similar_root(runs_root):
         raise CommandError(hint)
@@ -85,7 +85,7 @@ def runs(
 def show(
     run: RunName, runs_root: RunsRoot = DEFAULT_RUNS_ROOT, database_url: DatabaseUrl = None, as_json: AsJson = False
 ) -> None:
-    """Show one run: state, newest metrics, evaluations, attempts and checkpoints."""
+    """Show one run. Prints state, newest metrics, evaluations, attempts and checkpoints."""
     run_id = find_run_id(runs_root, run)
     with open_fresh_index(runs_root, database_url) as database:
         summary = summarize_run(database, run_id)
@@ -100,9 +100,9 @@ def show(
 def logs(
     run: RunName,
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue until the run ends.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the log until the run ends.")] = False,
 ) -> None:
-    """Print the log of a run's worker."""
+    """Print the log of a run."""
     folder = open_run(runs_root, find_run_id(runs_root, run))
     offset = _print_from(folder.log_path, 0)
     while follow:
@@ -114,7 +114,7 @@ def logs(
 
 
 def stop(run: RunName, runs_root: RunsRoot = DEFAULT_RUNS_ROOT) -> None:
-    """Ask a run to stop at its next step, with a checkpoint."""
+    """Stop a run. It ends at its next step, with a checkpoint."""
     run_id = find_run_id(runs_root, run)
     is_queued = read_state(lookup.open_run(runs_root, run_id)).status == RunStatus.QUEUED
     run_actions.stop(runs_root, run_id)
@@ -125,10 +125,12 @@ def resume(
     run: RunName,
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     database_url: DatabaseUrl = None,
-    follows: Annotated[bool, typer.Option("--follow", help="Continue until the run ends, as `exgrpo train`.")] = False,
+    follows: Annotated[
+        bool, typer.Option("--follow", help="Follow the run until it ends, as `exgrpo train` does.")
+    ] = False,
     settings: Annotated[list[str] | None, typer.Option("--set", hidden=True)] = None,
 ) -> None:
-    """Queue a run again from its newest complete checkpoint."""
+    """Continue a run from its newest checkpoint."""
     run_id = find_run_id(runs_root, run)
     if settings:
         raise CommandError(
@@ -149,9 +151,11 @@ def clone(
     run: RunName,
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     settings: Settings = None,
-    submits: Annotated[bool, typer.Option("--submit", help="Queue the new run instead of printing it.")] = False,
+    submits: Annotated[
+        bool, typer.Option("--submit", help="Start the new run instead of printing its specification.")
+    ] = False,
 ) -> None:
-    """Print a job's specification with changed fields, or queue a new job with it."""
+    """Copy a run's settings. Prints them with changed fields, or starts a new run."""
     parent_run_id = find_run_id(runs_root, run)
     spec = read_job_spec(runs_root, parent_run_id)
     if submits:
@@ -170,7 +174,7 @@ def branch(
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     settings: Settings = None,
 ) -> None:
-    """Queue a new run that continues from a checkpoint of another, with other settings where they can change."""
+    """Continue from a checkpoint as a new run. Settings can change."""
     run_id = find_run_id(runs_root, run)
     spec = apply_settings(branching.branch_spec(runs_root, run_id, step), settings or [])
     _print_changes(runs_root, run_id, spec)

@@ -43,7 +43,7 @@ from jobs.runs.control import RunStatus
 from jobs.runs.lookup import CommandError
 from jobs.specs.train import SpecError
 
-study_app = command_group("The paper's tables: their runs and their numbers.")
+study_app = command_group("Run the paper's tables. Reports compare them with the paper's numbers.")
 
 StudyName = Annotated[str, typer.Argument(metavar="NAME", help="A study of `exgrpo query studies`.")]
 ScaleName = Annotated[
@@ -54,8 +54,13 @@ ScaleName = Annotated[
         "study's first if not given.",
     ),
 ]
-NumSeeds = Annotated[int | None, typer.Option("--seeds", min=1, help="Seeds of each cell; the study's if not given.")]
-CellNames = Annotated[list[str] | None, typer.Option("--cells", help="Only these, comma-separated; all if not given.")]
+NumSeeds = Annotated[
+    int | None, typer.Option("--seeds", min=1, help="Number of seeds of each cell. Default: the study's.")
+]
+CellNames = Annotated[
+    list[str] | None,
+    typer.Option("--cells", metavar="NAMES", help="Only these cells, separated by commas. Default: all."),
+]
 
 
 @study_app.command("run")
@@ -65,9 +70,12 @@ def run(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its ar
     num_seeds: NumSeeds = None,
     cells: CellNames = None,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", help="Change a field of every new run: key=value.")
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="FIELD=VALUE", help="Change a field of every new run, as FIELD=VALUE. Repeatable."
+        ),
     ] = None,
-    detach: Annotated[bool, typer.Option("--detach", help="Queue everything and do not wait.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Queue everything and return at once.")] = False,
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     database_url: DatabaseUrl = None,
 ) -> None:
@@ -132,12 +140,18 @@ def _queue(runs_root: Path, study: Study, pending: list[PendingRun], settings: l
 @study_app.command("plan")
 def plan(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its arguments
     name: StudyName,
-    difference: Annotated[float, typer.Option("--difference", help="Difference to the baseline that is to be found.")],
+    difference: Annotated[
+        float, typer.Option("--difference", help="Difference from the baseline that you want to detect.")
+    ],
     spread: Annotated[
         float | None,
-        typer.Option("--spread", help="Its standard deviation over seeds; that of finished runs if not given."),
+        typer.Option(
+            "--spread", help="Standard deviation of the difference over seeds. Default: measured on the finished runs."
+        ),
     ] = None,
-    power: Annotated[float, typer.Option("--power", min=0.5, max=0.99, help="Chance of finding it.")] = POWER,
+    power: Annotated[
+        float, typer.Option("--power", min=0.5, max=0.99, help="Probability of detecting the difference.")
+    ] = POWER,
     scale: ScaleName = None,
     cells: CellNames = None,
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
@@ -241,7 +255,7 @@ def report(
     name: StudyName,
     scale: ScaleName = None,
     num_seeds: NumSeeds = None,
-    out: Annotated[Path | None, typer.Option("--out", help="File to write; NAME-SCALE.html if not given.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="File to write. Default: NAME-SCALE.html.")] = None,
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     database_url: DatabaseUrl = None,
 ) -> None:

@@ -15,14 +15,17 @@ from jobs.execution.supervisor.open_index import open_fresh_index
 
 
 def sweep(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="YAML with base and over: lists of values by field.")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be started and start nothing.")] = False,
-    detach: Annotated[bool, typer.Option("--detach", help="Queue everything and do not wait.")] = False,
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="YAML file with `base` and `over`, which lists values for each field."),
+    ],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be started, and start nothing.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Queue everything and return at once.")] = False,
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run all combinations of listed values of fields as a study; again, what is missing."""
+    """Run all combinations of the listed values. A second call runs what is still missing."""
     study = sweeps.sweep_of_file(file)
     keys = wanted_keys(study, Scale.OWN, study.cells, None)
     sweeps.refuse_unrunnable(runs_root, study)

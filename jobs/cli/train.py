@@ -39,27 +39,33 @@ def train(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its 
         str | None,
         typer.Option(help=f"Preset to start from; if none: {' or, for verl, '.join(DEFAULT_PRESETS.values())}."),
     ] = None,
-    spec: Annotated[Path | None, typer.Option(help="YAML or JSON file of a specification.")] = None,
-    engine: Annotated[str | None, typer.Option(help="embedded or verl; else from preset or file.")] = None,
+    spec: Annotated[Path | None, typer.Option(help="YAML or JSON file with the specification.")] = None,
+    engine: Annotated[str | None, typer.Option(help="embedded or verl. Default: from the preset or file.")] = None,
     settings: Settings = None,
     overrides: Annotated[
-        list[str] | None, typer.Option("--override", help="Change a setting of verl's configuration: key=value.")
+        list[str] | None,
+        typer.Option(
+            "--override",
+            metavar="KEY=VALUE",
+            help="Change a setting of verl's own configuration, as KEY=VALUE. Repeatable.",
+        ),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print settings, command, memory and disk; start nothing.")
+        bool, typer.Option("--dry-run", help="Print settings, command, memory and disk, and start nothing.")
     ] = False,
     script: Annotated[
-        ScriptKind | None, typer.Option(help="Print what starts the run on machines with GPUs; start nothing.")
+        ScriptKind | None,
+        typer.Option(help="Print a script that starts the run on machines with GPUs, and start nothing."),
     ] = None,
     gpu: Annotated[
         str | None, typer.Option(metavar="TYPE", help='GPU to estimate for, such as "H100 80 GB", on other machines.')
     ] = None,
-    detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the end.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Return at once instead of waiting for the end.")] = False,
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Train a model; Ctrl-C stops the run at its next step with a checkpoint, a second one leaves it running."""
+    """Train a model. Ctrl-C stops the run at its next step with a checkpoint; a second leaves the run going."""
     chosen = _with_overrides(_read_spec(preset, spec, engine, settings or []), overrides or [])
     if gpu is not None:
         chosen = _for_gpu(chosen, find_gpu_type(gpu), is_started=script is None and not dry_run)

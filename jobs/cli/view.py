@@ -30,13 +30,17 @@ _LAST_COMPONENTS = 2
 
 
 def view(
-    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Folders, files or globs; each is a run.")],
+    paths: Annotated[
+        list[str], typer.Argument(metavar="PATH...", help="Folders, files or globs. Each one is shown as a run.")
+    ],
     own_format: FormatFile = None,
-    follows: Annotated[bool, typer.Option("--follow/--no-follow", help="Show what is written from now on.")] = True,
-    port: Annotated[int, typer.Option(help="Port of the pages; 0 is any free one.", min=0, max=65535)] = 0,
+    follows: Annotated[
+        bool, typer.Option("--follow/--no-follow", help="Also show what is written from now on.")
+    ] = True,
+    port: Annotated[int, typer.Option(help="Port of the pages. 0 chooses a free port.", min=0, max=65535)] = 0,
     opens_browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the browser.")] = True,
 ) -> None:
-    """Show rollouts of any trainer, or runs, on pages that only read; nothing is written beside a cache.
+    """Open rollouts or runs read-only. Shows them in the browser and writes only a cache.
 
     Formats are found by content. Several paths, or formats in a folder, are runs that the page Compare shows together.
     """

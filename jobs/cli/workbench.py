@@ -334,9 +334,11 @@ def _end(processes: "list[subprocess.Popen[bytes]]") -> None:
 def up(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its arguments
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     database_url: DatabaseUrl = None,
-    port: Annotated[int, typer.Option(help="Port of the pages; 0 is any free one.", min=0, max=65535)] = DEFAULT_PORT,
+    port: Annotated[
+        int, typer.Option(help="Port of the pages. 0 chooses a free port.", min=0, max=65535)
+    ] = DEFAULT_PORT,
     opens_browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the browser.")] = True,
-    max_running: Annotated[int, typer.Option(help="Runs that may run at once.", min=1)] = 1,
+    max_running: Annotated[int, typer.Option(help="How many runs can run at the same time.", min=1)] = 1,
     stop_grace: Annotated[
         float,
         typer.Option(
@@ -349,22 +351,30 @@ def up(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its arg
     stops_runs: Annotated[
         bool,
         typer.Option(
-            "--stop-runs", envvar="EXGRPO_STOP_RUNS", help="Its end also stops runs; the next start resumes them."
+            "--stop-runs", envvar="EXGRPO_STOP_RUNS", help="Ending it also stops all runs. The next start resumes them."
         ),
     ] = False,
     remote_host: Annotated[
         str | None,
-        typer.Option("--allow-remote", metavar="ADDRESS", help="Listen beyond this machine: behind a TLS proxy only."),
+        typer.Option(
+            "--allow-remote",
+            metavar="ADDRESS",
+            help="Accept connections from other machines. Use it only behind a TLS proxy.",
+        ),
     ] = None,
     allowed_hosts: Annotated[
         list[str] | None, typer.Option("--allow-host", metavar="NAME", help="A proxy's host name to accept.")
     ] = None,
     sign_in: Annotated[
         Path | None,
-        typer.Option("--sign-in", metavar="FILE", help="OpenID provider and roles: people sign in, without a link."),
+        typer.Option(
+            "--sign-in",
+            metavar="FILE",
+            help="File with the OpenID provider and the roles: people sign in instead of using a link.",
+        ),
     ] = None,
 ) -> None:
-    """Start the supervisor and the pages; Ctrl-C ends both; runs continue, or stop until the next start."""
+    """Start the workbench. Ctrl-C ends pages and supervisor, and runs continue."""
     options = ["--port", str(port), "--host", remote_host or "127.0.0.1"]
     options += ["--allow-remote"] if remote_host is not None else []
     options += ["--sign-in", str(sign_in.absolute())] if sign_in is not None else []
