@@ -44,7 +44,7 @@ def _choices(run_ids: Sequence[str]) -> tuple[CurveView, list[OwnChart], str, Se
         by = st.segmented_control(
             "Curves of", [BY_RUN, BY_GROUP], default=BY_RUN, required=True, key="by", bind="query-params",
             label_visibility="collapsed",
-            help="Runs whose settings differ by seed only become one curve: their mean, within least and largest",
+            help="Draw runs that differ only in their seed as one curve: the mean, with a band from minimum to maximum",
         )  # fmt: skip
         labels = {key: METRIC_LABELS[key] for key in comparison.MORE}
         more = address_choice.select_several("More metrics", labels, "metrics", (), "More metrics", "collapsed")

@@ -115,7 +115,8 @@ def _show(row: RunRow, judge: str | None) -> None:
 
 run, beside = run_choice.show_header(
     "Entropy and judge",
-    "A right answer can have wrong reasoning; a judge says so. Valid chains have lower entropy: why replay takes it.",
+    "A correct answer can rest on wrong reasoning. Valid reasoning tends to have lower entropy, which is why ExGRPO "
+    "replays the response with the lowest entropy.",
 )
 if run is not None:
     with beside:

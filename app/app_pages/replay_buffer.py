@@ -22,10 +22,11 @@ from db.rows.runs import BucketRow, RunRow
 from db.rows.spec_fields import algorithm_settings, bucket_meaning, has_continuous_rewards, may_replay
 
 RETIRED = (
-    "A question of success rate p that is tried n times is solved in all with probability pⁿ, and then retired: "
-    "**by chance** adds this up with p = k/K over the attempts at each bucket; n is K, or K - 1 beside a replay. k/K "
-    "is of one group, so rates near 1 are overestimated, and chance with them. **Tried again** are later attempts at "
-    "retired questions, which reviews (`review_interval`) and `retired: redraw` make."
+    "A question is retired if all n of its rollouts are correct. If its true success rate is p, that happens with "
+    "probability pⁿ. The line **by chance** adds up these probabilities over all attempts. It uses p = k/K of the "
+    "question's bucket, and n = K, or n = K - 1 next to a replay. Because k/K comes from one group, rates near 1 are "
+    "overestimated, and so is the line. **Tried again** counts later attempts at retired questions. Reviews "
+    "(`review_interval`) and `retired: redraw` make such attempts."
 )
 VIEWS = ["Buckets", "Flow", "Ages and replays", "Over time", "Concentration", "Retired", "What if"]
 ENTROPY_STEPS = 10
@@ -224,7 +225,8 @@ def _show(row: RunRow, algorithm: dict[str, Any]) -> None:
 
 run, _ = run_choice.show_header(
     "Replay buffer",
-    "The policy's own successes in buckets by the latest result of their question; what is solved is retired.",
+    "Correct responses that are stored for replay. A bucket holds the questions with the same number of correct "
+    "responses among their last K rollouts. Fully solved questions are retired.",
     replays=True,
 )
 if run is not None:

@@ -126,7 +126,7 @@ def _is_an_experiment(question_selection: str) -> bool:
 def _effects(row: RunRow, algorithm: dict[str, Any]) -> None:
     if not _is_an_experiment(algorithm["question_selection"]):
         rule = algorithm["question_selection"]
-        text = f"`{rule}` does not draw by chance within a bucket, so drawn questions differ."
+        text = f"`{rule}` does not draw at random within a bucket, so drawn and undrawn questions cannot be compared."
         notice.show_empty("balance", "No experiment", text)
         return
     with st.spinner("Comparing questions", show_time=False):

@@ -94,7 +94,8 @@ def _show(row: RunRow, judge: str | None) -> None:
 
 run, beside = run_choice.show_header(
     "Snowball",
-    "Wrong reasoning with a right answer is replayed, learned and found again: a snowball. Needless code marks it.",
+    "If a correct answer with wrong reasoning is replayed, the model learns the wrong reasoning and repeats it. "
+    "The paper calls this the snowball effect, and takes unneeded code as its sign.",
 )
 if run is not None:
     with beside:

@@ -121,7 +121,9 @@ class ReplayTrainer(TrainerV1):
     def _init_dataloader(self) -> None:
         super()._init_dataloader()
         if self.processor is not None:
-            raise InputError("actor_rollout_ref.model.path: expected a model of text alone, got one with a processor.")
+            raise InputError(
+                "actor_rollout_ref.model.path: only text models work; this one has an image or audio processor."
+            )
         model = omega_conf_to_dataclass(self.config.actor_rollout_ref.model)
         settings, algorithm = self._settings, self._settings.algorithm
         self._questions: list[Question] = read_questions(

@@ -68,7 +68,7 @@ def resume(runs_root: Path, run_id: str) -> str:
 
 def _refuse_recorded(run: RunDirectory, state: RunState) -> None:
     if state.attempt and is_recorded(run.attempt_path(state.attempt)):
-        raise CommandError(f"{run.run_id} is recorded by another program; end or start that program instead.")
+        raise CommandError(f"{run.run_id} is recorded by another program; start or stop it there.")
 
 
 def read_job_spec(runs_root: Path, run_id: str) -> JobSpec:

@@ -92,7 +92,7 @@ def _folder(runs_root: Path) -> Path:
 
 def _move(source: Path, target: Path) -> None:
     if target.exists():
-        raise CommandError(f"{target}: expected no such folder; move it away first.")
+        raise CommandError(f"{target} already exists; move or rename it first.")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         source.rename(target)

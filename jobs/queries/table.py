@@ -239,7 +239,7 @@ def score_comparison(
     ]
     rows = compare_scores(database, both[0], both[1], scheme, tuple(AVERAGES.items()))
     if not rows:
-        raise CommandError(f"{first}, {second}: expected a benchmark with common questions, has none.")
+        raise CommandError(f"{first} and {second} share no benchmark questions, so they cannot be compared.")
     return rows
 
 

@@ -28,7 +28,7 @@ FIXED = (
     r"Second minus first, in points; 95% intervals .*",
     r"Previous Zero RLVR Methods, GPG-Zero, .*",
     r"exgrpo eval RUN@last -b math500 .*",
-    r"A question of success rate p that is tried n times .*",
+    r"A question is retired if all n of its rollouts are correct\. .*",
     r"Within a bucket, chance decides which questions a step replays\. .*",
     r"W is the product of a trajectory's token ratios.*",
     r"Correct answers with a verdict; all of them, .*",

@@ -47,7 +47,9 @@ def show_look(spec: TrainSpec) -> None:
     with fold:
         look = _look(spec.model_dump_json(include={"engine", "model"}), spec)
         if look is None:
-            st.caption("The model is not on this machine, or verl trains it: it is looked at when the run starts.")
+            st.caption(
+                "The model is checked when the run starts, because it is not on this machine or because verl loads it."
+            )
         elif look.is_good:
             st.caption(with_code(look.sentence))
         else:

@@ -150,7 +150,7 @@ def _problem(spec: TrainSpec, state: RayClusterState) -> str:
     """Return why the cluster would refuse the run at present, nothing where it would not."""
     wanted, num_nodes = spec.num_gpus // spec.verl.num_nodes, spec.verl.num_nodes
     if sum(machine.num_gpus >= wanted for machine in state.machines) < num_nodes:
-        return "The cluster has not as many GPUs on as many machines."
+        return "The cluster does not have this many GPUs on this many machines."
     if sum(machine.num_gpus - machine.num_used_gpus >= wanted for machine in state.machines) < num_nodes:
         return "Too few of them are free at present: the cluster would refuse the run. Launch it later."
     return ""

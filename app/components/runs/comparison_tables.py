@@ -141,7 +141,9 @@ def show_costs(drawn: Sequence[RunRow], key: str = "costs") -> None:
         "Fresh questions": number(format="%.1f", help="Questions of a step that are not replayed, mean over steps"),
         "Fresh rollouts": number(format="localized", help="Rollouts generated in all steps together"),
         "Per step": number(format="%.1f", help="Fresh rollouts per step"),
-        OVERHEAD: text(help="Peak, least and mean step over those of the first on-policy run of the same backbone"),
+        OVERHEAD: text(
+            help="Largest, smallest and mean step time, relative to the first on-policy run with the same model"
+        ),
         "Of on-policy": number(format="%.1f%%", help="Share of what on-policy training generates in as many steps"),
     }
     data_table.show_titled(

@@ -36,7 +36,7 @@ def choose() -> str | None:
     st.selectbox(
         "Group by", names, index=None, key=_KEY, on_change=_take, placeholder="Group by", width=140,
         label_visibility="collapsed",
-        help="Mean and 95% interval over the runs of equal value: Student's t, from two runs on",
+        help="Mean over the runs of each group. The 95% interval (Student's t) needs at least two runs",
     )  # fmt: skip
     chosen: str | None = st.session_state[_KEY]
     return chosen

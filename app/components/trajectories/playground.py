@@ -45,7 +45,9 @@ class Question:
 def show(row: RunRow, spec: Mapping[str, Any], checkpoints: Sequence[CheckpointRow]) -> None:
     """Show the form, and the answers to what it asked last."""
     if not checkpoints:
-        notice.show_empty("forum", "No checkpoint yet", "Once there is one, it answers prompts here.")
+        notice.show_empty(
+            "forum", "No checkpoint yet", "When the first checkpoint is saved, you can ask it questions here."
+        )
         return
     question = _show_form(row, spec, checkpoints)
     key = f"playground-answers-{row.run_id}"

@@ -17,8 +17,8 @@ from db.statistics import Z_95
 EXPLANATION = (
     "Within a bucket, chance decides which questions a step replays. **Drawn** questions were trained on once more, "
     "with a replay; **undrawn** ones of the same step and bucket were not trained on in that step. {values} "
-    "Intervals are 95%, clustered by question; of 20 rows without an effect one excludes 0. The halves by the replay's "
-    "entropy differ in their questions too, which chance did not choose."
+    "Intervals are 95%, clustered by question. With no true effect, about 1 row in 20 still excludes 0. The two halves "
+    "by the entropy of the replay also differ in their questions, which were not chosen at random."
 )
 _CHANGES = (
     "Changes are from the bucket k/K to the correct share at the next attempt. Questions that their draw's step "

@@ -148,8 +148,8 @@ def _tokens(row: TrajectoryRow, rows: list[LineageRow]) -> None:
         notice.show_empty(
             "token",
             "Tokens were not stored",
-            "None were recorded of this trajectory, or the file is gone. A run of `exgrpo train` keeps those of all "
-            "replayed ones, and of others what its setting recording.token_data says.",
+            "The tokens of this trajectory were not recorded, or the file was deleted. A training run keeps the tokens "
+            "of all replayed trajectories. The setting `recording.token_data` says which others it keeps.",
         )
     else:
         token_heatmap.show(values, f"{row.trajectory_id}-{chosen}")

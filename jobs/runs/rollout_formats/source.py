@@ -204,7 +204,7 @@ class RolloutSource:
         """
         known = self.position(file)
         if known and known != file.stat().st_size:
-            raise SourceChangedError(f"{file}: was written anew.")
+            raise SourceChangedError(f"{file} was overwritten while it was being read; open it again.")
         return not known
 
     def rollouts(
@@ -246,7 +246,7 @@ class RolloutSource:
         with stream as opened:
             head = opened.read(min(position, _KNOWN_BYTES))
             if opened.seek(0, os.SEEK_END) < position or crc32(head) != crc:
-                raise SourceChangedError(f"{file}: was written anew.")
+                raise SourceChangedError(f"{file} was overwritten while it was being read; open it again.")
             opened.seek(position)
             while line := opened.readline(MAX_LINE_BYTES):
                 row = _parsed(line)

@@ -32,7 +32,7 @@ def read_expression(text: str) -> sympy.Expr:
     reader = _Reader(_tokens(text))
     value = reader.sum()
     if reader.next:
-        raise ExpressionError(f"{reader.next!r} is too much.")
+        raise ExpressionError(f"unexpected {reader.next!r} after the end of the expression.")
     return value
 
 

@@ -104,7 +104,7 @@ def test_a_ray_cluster_needs_its_address_and_takes_overrides(open_page):
 @pytest.mark.parametrize(
     ("num_gpus", "num_used", "words"),
     [
-        (4, 3, ["2 machines, 5 of 8 GPUs free", "has not as many GPUs"]),
+        (4, 3, ["2 machines, 5 of 8 GPUs free", "does not have this many GPUs"]),
         (8, 1, ["11 of 12 GPUs free", "would refuse the run"]),
     ],
 )
@@ -280,7 +280,7 @@ def test_the_first_look_at_the_model_is_taken_once_when_it_is_opened(open_page, 
     page.run()
     field(page, "num_steps").set_value(7).run()
     assert taken == ["chains-warm"]
-    assert has_text(page, look.sentence if look else "it is looked at when the run starts")
+    assert has_text(page, look.sentence if look else "is checked when the run starts")
 
 
 def test_draft_is_kept_opened_again_and_deleted_by_operators(runs_root, open_page):
