@@ -2,13 +2,14 @@
 
 import os
 import re
-import subprocess
-import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
+import typer.cli
 import typer.main
 import yaml
+from typer.testing import CliRunner
 
 from app.page_list import PAGES
 from db.tables import models
@@ -56,11 +57,13 @@ def make_targets() -> set[str]:
     return set(re.findall(r"^([a-z][a-z-]*):", read(Path("Makefile")), re.MULTILINE))
 
 
+@cache
 def exgrpo_commands() -> dict[str, object]:
     group = typer.main.get_command(command_line)
     return {name: group.get_command(None, name) for commands in COMMANDS.values() for name in commands}
 
 
+@cache
 def options_of(command) -> set[str]:
     own = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
     return own.union(*map(options_of, getattr(command, "commands", {}).values()))
@@ -131,8 +134,7 @@ def test_readme_names_the_two_commands():
 def test_the_list_of_commands_is_that_of_the_command_line(tmp_path):
     listed = tmp_path / "cli.md"
     words = ["jobs.cli.main", "utils", "docs", "--name", "exgrpo", "--title", "The command line"]
-    program = [sys.executable, "-m", "typer", *words, "--output", str(listed)]
-    subprocess.run(program, check=True, capture_output=True, cwd=REPOSITORY)
+    assert CliRunner().invoke(typer.cli.app, [*words, "--output", str(listed)]).exit_code == 0
     assert listed.read_text() == read(Path("docs/cli.md")), "Run `make cli-docs`."
 
 
