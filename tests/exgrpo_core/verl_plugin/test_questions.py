@@ -28,8 +28,11 @@ def test_a_row_is_a_question_with_the_columns_that_graders_read():
 
 @pytest.mark.parametrize(
     ("row", "words"),
-    [(ROW | {"raw_prompt": [{"content": "123"}]}, "3 tokens"), (ROW | {"agent_name": "tool_agent"}, "tool_agent")],
+    [
+        (ROW | {"raw_prompt": [{"content": "123"}]}, "row 0, has 3"),
+        (ROW | {"agent_name": "tool_agent"}, "row 0: .*tool_agent"),
+    ],
 )
 def test_a_row_that_cannot_be_replayed_is_named(row, words):
-    with pytest.raises(InputError, match=f"row 0: .*{words}"):
+    with pytest.raises(InputError, match=words):
         read_questions([row], encode, 2)
