@@ -269,23 +269,6 @@ def check_text(text: str, label: str) -> str:
     return text
 
 
-def response_text(value: object, label: str) -> str:
-    """Return a response that is a text, or the assistant's first message of a list of messages.
-
-    Raises:
-        DataError: It is neither.
-    """
-    if isinstance(value, list):
-        messages = [item for item in value if isinstance(item, dict) and item.get("role", "assistant") == "assistant"]
-        value = messages[0].get("content") if messages else None
-    if not isinstance(value, str) or not value:
-        raise DataError(
-            f"{label}: expected a response, a text or a list of messages with the assistant's; name its column in "
-            "sft.response_column or external_column."
-        )
-    return check_text(value, label)
-
-
 def _messages(value: object, label: str) -> tuple[Message, ...]:
     if not isinstance(value, list) or not value:
         raise DataError(f"{label}, prompt: expected a list of messages with content and role, got {shown(value)}.")

@@ -23,7 +23,8 @@ from jobs.tasks.chains.question_set import read_problem
 from jobs.tasks.word_problems import demonstrators as word_problems
 from jobs.tasks.word_problems.demonstrators import make_facts
 from jobs.tasks.word_problems.story import Story
-from jobs.training.data_rows import DataError, check_text, iterate_raw_rows, response_text
+from jobs.training.data_rows import DataError, check_text, iterate_raw_rows
+from jobs.training.demonstration_turns import encode_turns, is_one_text, one_text, read_turns
 from jobs.training.engines.embedded.packing import TokenSequence
 from jobs.training.templates import TemplateName, encode_messages
 
@@ -44,23 +45,16 @@ def read_demonstrations(spec: TrainSpec, questions: Sequence[Question], tokenize
         DataError: A demonstration is missing, or too few are left for one batch.
     """
     sft = spec.sft or SftSpec()
-    if spec.data.source == WORD_PROBLEMS_SOURCE:
-        # Some solutions are wrong, so the start that they teach leaves room.
-        rng, writers = random.Random(spec.seed), word_problems.Demonstrators()
-        texts = [
-            word_problems.write_demonstration(Story.from_details(question.metadata), rng, writers)
-            for question in questions
-        ]
-    else:
-        texts = read_responses(spec, questions, sft.response_column)
     limit = spec.algorithm.max_response_tokens
-    demonstrations = [encode_response(*pair, tokenizer) for pair in zip(questions, texts, strict=True)]
-    kept = [demonstration for demonstration in demonstrations if demonstration.token_ids.size <= limit]
-    if len(kept) < len(demonstrations):
-        num_left_out = len(demonstrations) - len(kept)
+    rows = _encode_rows(spec, questions, sft.response_column, tokenizer)
+    fitting = [row for row in rows if all(turn.token_ids.size <= limit for turn in row)]
+    if len(fitting) < len(rows):
+        num_left_out = len(rows) - len(fitting)
         logger.warning(
             "%s: %d demonstrations longer than %d tokens are left out.", spec.data.source, num_left_out, limit
         )
+    log_trained_tokens(fitting)
+    kept = [turn for row in fitting for turn in row]
     kept += _encode_facts(spec, sft.num_facts, tokenizer) if sft.num_facts else []
     if len(kept) < spec.algorithm.batch_size:
         raise DataError(
@@ -68,6 +62,57 @@ def read_demonstrations(spec: TrainSpec, questions: Sequence[Question], tokenize
             f"expected at least algorithm.batch_size ({spec.algorithm.batch_size}); raise one or lower the other."
         )
     return kept
+
+
+def _encode_rows(
+    spec: TrainSpec,
+    questions: Sequence[Question],
+    column: str,
+    tokenizer: Any,  # noqa: ANN401 (any Hugging Face tokenizer)
+) -> list[list[TokenSequence]]:
+    """Return what is imitated of each question: its response, or each of the assistant's turns."""
+    if spec.data.source == WORD_PROBLEMS_SOURCE:
+        # Some solutions are wrong, so the start that they teach leaves room.
+        rng, writers = random.Random(spec.seed), word_problems.Demonstrators()
+        stories = [Story.from_details(question.metadata) for question in questions]
+        texts = [word_problems.write_demonstration(story, rng, writers) for story in stories]
+    elif spec.data.source == CHAINS_SOURCE:
+        texts = _write_texts(questions, spec.seed)
+    else:
+        return _read_rows(spec, questions, column, tokenizer)
+    return [[encode_response(*pair, tokenizer)] for pair in zip(questions, texts, strict=True)]
+
+
+def _read_rows(
+    spec: TrainSpec,
+    questions: Sequence[Question],
+    column: str,
+    tokenizer: Any,  # noqa: ANN401 (any Hugging Face tokenizer)
+) -> list[list[TokenSequence]]:
+    index_of = {question.metadata["row"]: index for index, question in enumerate(questions)}
+    rows: list[list[TokenSequence]] = [[] for _ in questions]
+    for number, raw in iterate_raw_rows(spec.data.source, spec.data.split, (column, "prompt")):
+        index = index_of.get(number)
+        if index is None:
+            continue
+        question, label = questions[index], f"{spec.data.source}, row {number}, {column}"
+        turns = read_turns(raw.get(column), label)
+        if is_one_text(turns):
+            rows[index] = [encode_response(question, turns[0]["content"], tokenizer)]
+        else:
+            pairs = encode_turns(question, raw["prompt"], turns, tokenizer, label)
+            rows[index] = [TokenSequence(*pair) for pair in pairs]
+    return rows
+
+
+def log_trained_tokens(rows: Sequence[Sequence[TokenSequence]]) -> None:
+    """Log how many tokens of a row are imitated, and in how many turns."""
+    counts = sorted(sum(turn.token_ids.size for turn in row) for row in rows)
+    if counts:
+        logger.info(
+            "%d demonstrations, %d turns; trained tokens a row: %d to %d, median %d.",
+            len(rows), sum(map(len, rows)), counts[0], counts[-1], counts[len(counts) // 2],
+        )  # fmt: skip
 
 
 def _encode_facts(spec: TrainSpec, num_facts: int, tokenizer: Any) -> list[TokenSequence]:  # noqa: ANN401 (any Hugging Face tokenizer)
@@ -89,21 +134,6 @@ def _encode_facts(spec: TrainSpec, num_facts: int, tokenizer: Any) -> list[Token
     ]
 
 
-def read_responses(
-    spec: TrainSpec, questions: Sequence[Question], column: str, *, are_all_needed: bool = True
-) -> list[str]:
-    """Return a response to each question, from a column of the data set or, on `chains`, by a demonstrator.
-
-    Unless `are_all_needed` a question without one has an empty text.
-
-    Raises:
-        DataError: A response is missing or is neither a text nor a list of messages.
-    """
-    if spec.data.source == CHAINS_SOURCE:
-        return _write_texts(questions, spec.seed)
-    return _read_texts(spec, questions, column, are_all_needed)
-
-
 def _write_texts(questions: Sequence[Question], seed: int) -> list[str]:
     """Return a demonstrator's solution of each chain with the right answer, even if its steps are wrong."""
     rng, demonstrators, texts = random.Random(seed), Demonstrators(), []
@@ -115,13 +145,17 @@ def _write_texts(questions: Sequence[Question], seed: int) -> list[str]:
     return texts
 
 
-def _read_texts(spec: TrainSpec, questions: Sequence[Question], column: str, are_all_needed: bool) -> list[str]:
+def _read_texts(spec: TrainSpec, questions: Sequence[Question], column: str) -> list[str]:
+    """Return an off-policy trajectory of each question, an empty text of one without."""
+    if spec.data.source == CHAINS_SOURCE:
+        return _write_texts(questions, spec.seed)
     index_of = {question.metadata["row"]: index for index, question in enumerate(questions)}
     texts = [""] * len(questions)
     for number, raw in iterate_raw_rows(spec.data.source, spec.data.split, (column,)):
         index = index_of.get(number)
-        if index is not None and (are_all_needed or raw.get(column)):
-            texts[index] = response_text(raw.get(column), f"{spec.data.source}, row {number}, {column}")
+        if index is not None and raw.get(column):
+            label = f"{spec.data.source}, row {number}, {column}"
+            texts[index] = one_text(read_turns(raw.get(column), label), label)
     return texts
 
 
@@ -154,7 +188,7 @@ def read_external(spec: TrainSpec, questions: Sequence[Question], tokenizer: Any
         return {}
     external: dict[int, Experience] = {}
     num_long = 0
-    texts = read_responses(spec, questions, column, are_all_needed=False)
+    texts = _read_texts(spec, questions, column)
     for question, text in zip(questions, texts, strict=True):
         if not text:
             continue

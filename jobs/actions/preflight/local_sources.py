@@ -25,8 +25,9 @@ from jobs.specs.train import (
 )
 from jobs.tasks.chains.question_set import check_range
 from jobs.tasks.grading.rewards import TASKS
-from jobs.training.data_rows import DataError, cached_data_set, iterate_raw_rows, response_text
+from jobs.training.data_rows import DataError, cached_data_set, iterate_raw_rows
 from jobs.training.dataset import DataSource, Rows, check_count, read_rows, system_notices, use_notices
+from jobs.training.demonstration_turns import one_text, read_turns
 from jobs.training.pretrained.model_shapes import model_file
 from jobs.training.pretrained.sources import GGUF_SUFFIX, find_package
 from jobs.training.templates import TemplateName
@@ -129,7 +130,10 @@ def _check_responses(
     raw_rows = iterate_raw_rows(source.source, source.split, (column,), is_cached=is_cached)
     for number, raw in takewhile(lambda row: row[0] <= last, raw_rows):
         if number in wanted and (is_sft or raw.get(column)):
-            response_text(raw.get(column), f"{name}, row {number}, {column}")
+            label = f"{name}, row {number}, {column}"
+            turns = read_turns(raw.get(column), label)
+            if not is_sft:
+                one_text(turns, label)
             num_found += 1
     if not num_found:
         raise DataError(f"{name}: has nothing in the column {column!r}; name another in external_column.")
