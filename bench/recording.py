@@ -37,7 +37,7 @@ from db.connections.opening import open_database, reset
 from db.queries.metrics import metric_series
 from db.queries.run_filter import RunFilter
 from db.queries.runs import list_runs
-from exgrpo_core.run_files.file_recorder import FileRecorder
+from exgrpo_core.recording.file_recorder import FileRecorder
 from exgrpo_core.step_report import StepReport
 from jobs.execution.supervisor.open_index import ingest_all
 from jobs.runs.attempts import write_outcome

@@ -28,7 +28,7 @@ from statistics import median
 from bench.chains_run import open_chains_run
 from bench.page_browser import find_browser, served
 from bench.report import report
-from exgrpo_core.run_files.event_codec import segment_path
+from exgrpo_core.recording.record_file import iterate_lines, record_path
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import load_preset
 
@@ -85,11 +85,11 @@ def time_first_step(python: str) -> float:
     with tempfile.TemporaryDirectory() as name:
         run = RunDirectory.create(Path(name), load_preset(PRESET).model_copy(update={"num_steps": 1}))
         attempt = run.claim_attempt()
-        events = segment_path(run.attempt_path(attempt), 1)
+        events = record_path(run.attempt_path(attempt))
         command = [python, "-m", "jobs.execution.worker", str(run.path), str(attempt)]
         began_at = time.perf_counter()
         worker = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-        while not (events.is_file() and b'"kind":"step"' in events.read_bytes()):
+        while not (events.is_file() and any(iterate_lines(events, {"step"}))):
             if worker.poll() is not None or time.perf_counter() - began_at > TIMEOUT_SECONDS:
                 worker.kill()
                 raise RuntimeError("The worker recorded no step; run it by hand to see why.")

@@ -17,9 +17,9 @@ class FaultKind(StrEnum):
     OUTSIDE = "outside"
     """A file of the run names it, but it is outside of the run's folder."""
     DAMAGED_LINE = "damaged_line"
-    """The line that begins at the byte `position[0]`."""
+    """What was appended at once at the byte `position[0]`, or the line there."""
     MISSING_EVENTS = "missing_events"
-    """The events with the numbers `position[0]` to `position[1]`."""
+    """The bytes `position[0]` to `position[1]`, which the attempt had recorded by its end."""
     LOST_EXPERIENCE = "lost_experience"
     """Trajectories of the replay buffer are damaged, as its sentence in `details` says."""
     NOT_RECORDED = "not_recorded"
@@ -54,8 +54,8 @@ _SENTENCES = {
     FaultKind.CHANGED: "differs from what was written (checksum)",
     FaultKind.UNREADABLE: "cannot be read: {details}",
     FaultKind.OUTSIDE: "is outside of the run's folder; use another copy of the run",
-    FaultKind.DAMAGED_LINE: "the line at byte {0} is damaged and was skipped",
-    FaultKind.MISSING_EVENTS: "events {0} to {1} are missing",
+    FaultKind.DAMAGED_LINE: "what was written at byte {0} is damaged and was skipped",
+    FaultKind.MISSING_EVENTS: "bytes {0} to {1} are missing or damaged",
     FaultKind.LOST_EXPERIENCE: "{details}",
     FaultKind.NOT_RECORDED: "{0} lines could not be written when they were recorded ({details})",
     FaultKind.NO_TRAJECTORY: "{0} annotations from event {1} on are left out: no such trajectory was recorded before",
@@ -69,7 +69,5 @@ _SENTENCES = {
 def describe_fault(fault: Fault) -> str:
     """Return one sentence that begins with the file."""
     form = _SENTENCES[fault.kind]
-    if fault.kind is FaultKind.MISSING_EVENTS and len(set(fault.position)) == 1:
-        form = "event {0} is missing"
     what = form.format(*fault.position, details=fault.details.rstrip("."))
     return f"{fault.file}: {what}." if fault.file else f"{what}."

@@ -13,8 +13,8 @@ from db.ingest import conversations
 from db.statistics import standard_error
 from db.tables import models
 from db.tables.column_types import storable_text
-from db.tables.correctness import is_correct
 from exgrpo_core.recording.rows import Message
+from exgrpo_core.sums import is_correct
 
 INSERTED = "inserted"
 """The kind of buffer change by which a trajectory is stored."""

@@ -4,8 +4,8 @@ From a run directory to rows, for a run of two attempts whose worker was killed 
 
 1. `run.json` and `spec.json` become the run's row (`register_run`). It is remembered as unannounced until the journal's
    earlier entries on it (tags, notes, names) are ingested too.
-2. `EventReader` reads `attempts/0001/events-*.jsonl` from a position, and each step's Parquet file of trajectories. A
-   batch is the events, the position after them and the faults of files.
+2. `EventReader` reads `attempts/0001/record-*.jsonl.gz` from a position. A batch is the events, the position after
+   them and the faults of files.
 3. One transaction ingests the batch (`ingest_events`): events whose (attempt, seq) is in `ingested_events` are left
    out, the rest become rows of all tables (`RowCollector`), and the position is saved. A kill at any moment repeats or
    loses nothing.

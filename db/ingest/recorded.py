@@ -15,29 +15,29 @@ from zlib import crc32
 from sqlalchemy import ColumnElement, Connection, Table, and_, case, delete, func, select, update
 
 from db.ingest.run_summary import add_faults
-from db.ingest.step_sums import FOLLOWING, PASS_RATE, StepSums
 from db.ingest.upsert import insert_new
 from db.tables import models
 from db.tables.column_types import one_of, storable_text
 from db.tables.correctness import MAX_VERDICT, is_correct_column
 from exgrpo_core.faults import Fault, FaultKind
 from exgrpo_core.recording.lines import ANNOTATED
+from exgrpo_core.sums import FOLLOWING, PASS_RATE, StepSums
 
 Event = Mapping[str, Any]
-KINDS_WITH_STEP = frozenset({"rollout", "recorded_metrics"})
+KINDS_WITH_STEP = frozenset({"trajectory", "metrics"})
 
 
 def gather(connection: Connection, run_key: int, events: Sequence[Event]) -> list[dict[str, Any]]:
     """Return the events with those of recorded lines as one event a step, and one of their new questions."""
     others = [dict(event) for event in events if event["kind"] not in {*KINDS_WITH_STEP, "annotation"}]
-    rollouts = [dict(event) for event in events if event["kind"] == "rollout"]
+    rollouts = [dict(event) for event in events if event["kind"] == "trajectory"]
     new_questions = _number_questions(connection, run_key, rollouts)
     steps: dict[tuple[int, int], dict[str, Any]] = {}
     for event in events:
         if event["kind"] not in KINDS_WITH_STEP:
             continue
         step = steps.setdefault((event["attempt"], event["step"]), _empty_step(event))
-        if event["kind"] == "rollout":
+        if event["kind"] == "trajectory":
             step["trajectories"].append(event["trajectory"])
         else:
             step["metrics"] |= event["metrics"]

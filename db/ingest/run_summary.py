@@ -9,7 +9,6 @@ from typing import Any
 from sqlalchemy import Connection, func, or_, select, update
 
 from db.connections.session import Database
-from db.ingest.step_sums import PASS_RATE
 from db.rows.runs import Badge
 from db.rows.spec_fields import experience_ratio, is_unreadable
 from db.tables import models
@@ -18,6 +17,7 @@ from db.tables.shared_reads import Curve, read_curves, require_run_key
 from exgrpo_core.config import MAX_ROLLOUTS
 from exgrpo_core.faults import Fault, FaultKind
 from exgrpo_core.step_report import NUM_RECENT_STEPS
+from exgrpo_core.sums import PASS_RATE
 
 NUM_CURVE_POINTS = 40
 MIN_ENTROPY = 0.01

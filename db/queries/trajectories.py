@@ -39,7 +39,7 @@ def messages_of(database: Database, run_id: str, trajectory_id: int) -> tuple[Me
 
 
 def find_trajectory_file(database: Database, run_id: str, trajectory_id: int) -> str | None:
-    """Return the Parquet file, relative to the run directory, that holds a trajectory's tokens."""
+    """Return where in the run directory a trajectory's tokens are: `FILE@BYTE`."""
     row = _find(database, select(models.trajectories.c.file).join(models.runs), run_id, trajectory_id)
     return None if row is None else row.file
 

@@ -9,11 +9,12 @@ from sqlalchemy import ColumnElement, Connection, case, exists, false, func, nul
 from db.connections.session import Database
 from db.queries.text_search import all_matching, newest_matching, split_words
 from db.queries.trajectories import replay_count, select_rows
-from db.rows.trajectories import VERDICTS, TrajectoryFacets, TrajectoryOrder, TrajectoryRow, TrajectorySortKey
+from db.rows.trajectories import TrajectoryFacets, TrajectoryOrder, TrajectoryRow, TrajectorySortKey
 from db.tables import models
 from db.tables.column_types import one_of
 from db.tables.correctness import is_correct_column
 from db.tables.shared_reads import find_run_key
+from exgrpo_core.sums import VERDICTS
 
 MAX_COUNT = 10_000
 """Counts of trajectories with words are exact up to here; one more means "more than that"."""

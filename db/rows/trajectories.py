@@ -7,8 +7,6 @@ from typing import Any
 
 from db.rows.sort_order import SortOrder
 
-VERDICTS = ("correct", "wrong", "unparsed", "timeout", "crash")
-"""What grading says of a response; the first is the only success."""
 MAX_MEMBERS = 64
 """Of a larger group only the first are read, since each comes with its text."""
 MAX_CHARACTERS = 100_000

@@ -100,7 +100,7 @@ steps = Table(
     Column("is_replay_open", Boolean, nullable=False),
     Column("is_finite", Boolean, nullable=False),
     Column("notices", JsonDocument, nullable=False),
-    Column("sums", OptionalDocument),  # of a recorded step: `db.ingest.step_sums`
+    Column("sums", OptionalDocument),  # of a recorded step: `exgrpo_core.sums`
 )
 metrics = Table(
     "metrics",

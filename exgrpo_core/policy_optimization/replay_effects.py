@@ -20,7 +20,7 @@ import torch
 from exgrpo_core.config import POLICY_SHAPING, ExGRPOConfig
 from exgrpo_core.methods.protocols import OffPolicyCorrection, TokenRatios
 from exgrpo_core.policy_optimization.importance import MAX_LOG_RATIO
-from exgrpo_core.token_sums import token_sums
+from exgrpo_core.sums import token_sums
 from exgrpo_core.types import Float32Array, Float64Array, Replay, RolloutGroup
 
 

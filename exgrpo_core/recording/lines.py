@@ -1,11 +1,14 @@
-"""The lines of a recording: one JSON object a line, checksummed; `docs/recording.md` describes them.
+"""The lines of a record: one JSON object each, its kind first; `docs/recording.md` describes them.
 
-Values of tokens are texts: base64 of little-endian int32 or float32. A list of numbers is read as well.
+Floats that JSON cannot express are the strings NaN, Infinity and -Infinity, which `float` reads. Values of tokens are
+texts: base64 of the numbers' bytes in planes, all first bytes before all second ones, since these pack better.
 """
 
 import base64
 import binascii
 import contextlib
+import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -14,19 +17,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from exgrpo_core.bounded_json import UnreadableFileError, parse_json
 from exgrpo_core.recording.conversations import as_document, from_document
-from exgrpo_core.recording.rows import RecordedTrajectory
+from exgrpo_core.recording.record_file import read_member
+from exgrpo_core.recording.rows import Message, RecordedTrajectory
+from exgrpo_core.sums import mean_of
 
-FILE_PREFIX = "rollouts-"
-"""Beginning of the names of recordings in an attempt's folder: `rollouts-RANK-of-RANKS.jsonl`."""
-_TOKEN_VALUES = {"token_ids": "<i4", "log_probs": "<f4", "entropies": "<f4"}
+TOKENS = "tokens"
+"""The kind of a line with values of tokens, which only displays of one trajectory read."""
+TOKEN_VALUES = {"token_ids": "<i4", "log_probs": "<f4", "entropies": "<f2", "behavior_log_probs": "<f4"}
+_MEANS = {"mean_log_prob": "log_probs", "mean_entropy": "entropies"}
 _OPTIONAL = {
     field.name: field.default
     for field in fields(RecordedTrajectory)
-    if field.name not in {"messages", "extra", *_TOKEN_VALUES}
+    if field.name not in {"messages", "extra", *TOKEN_VALUES}
 }
 _TYPES: dict[str, type] = {
-    **dict.fromkeys(("reward", "advantage", "mean_entropy"), float),
+    **dict.fromkeys(("reward", "advantage", "mean_entropy", "mean_log_prob"), float),
     **dict.fromkeys(("is_truncated", "is_generated", "is_error", "is_valid"), bool),
     "num_tokens": int,
 }
@@ -39,24 +46,125 @@ MAX_COUNT = 2**31 - 1
 """What a database holds as a count."""
 
 
-def recording_path(attempt_path: Path, rank: int, num_ranks: int) -> Path:
-    """Return the file in which a rank records."""
-    return attempt_path / f"{FILE_PREFIX}{rank:04d}-of-{num_ranks:04d}.jsonl"
+def encode_line(kind: str, values: Mapping[str, Any]) -> bytes:
+    """Return a line, newline included."""
+    line = {"kind": kind, **values}
+    try:
+        text = _ENCODER.encode(line)
+    except ValueError:
+        text = _ENCODER.encode(_with_named_floats(line))
+    return text.encode("ascii") + b"\n"
 
 
-def trajectory_fields(trajectory: RecordedTrajectory) -> dict[str, Any]:
-    """Return what a line says of a trajectory; facts that are not known are left out."""
-    given: dict[str, Any] = {"messages": as_document(trajectory.messages)}
-    given |= {name: value for name in _OPTIONAL if (value := getattr(trajectory, name)) is not None}
-    for name, kind in _TOKEN_VALUES.items():
-        values = getattr(trajectory, name)
-        if values is not None:
-            given[name] = base64.b64encode(_as_array(values, kind).tobytes()).decode()
-    return given | ({"extra": dict(trajectory.extra)} if trajectory.extra else {})
+_ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 
 
-def parse_trajectory(line: Mapping[str, Any]) -> RecordedTrajectory:
-    """Return the trajectory of a line, with its token values as arrays.
+def _with_named_floats(value: Any) -> Any:  # noqa: ANN401 - any JSON value
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+    if isinstance(value, dict):
+        return {key: _with_named_floats(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with_named_floats(item) for item in value]
+    return value
+
+
+def trajectory_lines(step: int, name: str, at: str, trajectory: RecordedTrajectory) -> tuple[bytes, bytes | None]:
+    """Return the line of a loop's trajectory, without facts that are not known, and that of its tokens, if it has any.
+
+    Raises:
+        ValueError: Values of tokens are no numbers.
+    """
+    given = {value: getattr(trajectory, value, None) for value in TOKEN_VALUES}
+    arrays = {value: _as_array(array, value) for value, array in given.items() if array is not None}
+    facts = {fact: value for fact in _OPTIONAL if (value := getattr(trajectory, fact)) is not None}
+    if arrays and "num_tokens" not in facts:
+        facts["num_tokens"] = len(next(iter(arrays.values())))
+    facts |= {mean: mean_of(arrays[of]) for mean, of in _MEANS.items() if of in arrays and arrays[of].size}
+    if trajectory.extra:
+        facts["extra"] = dict(trajectory.extra)
+    fields = {"step": step, "at": at, "id": name, "messages": as_document(trajectory.messages), **facts}
+    return encode_line("trajectory", fields), tokens_line(step, name, arrays) if arrays else None
+
+
+def tokens_line(step: int, name: str | int, arrays: Mapping[str, Any], *, is_replayed: bool = False) -> bytes:
+    """Return the line with the values of the tokens of a trajectory, which `read_tokens` reads."""
+    line = encode_line(TOKENS, {"step": step, "id": name, "is_replayed": is_replayed})
+    known = ((value, array) for value, array in arrays.items() if array is not None)
+    texts = (b',"%s":"%s"' % (value.encode(), _as_text(array, TOKEN_VALUES[value])) for value, array in known)
+    return b"".join((line[:-2], *texts, b"}\n"))
+
+
+def _as_text(values: npt.NDArray[Any], kind: str) -> bytes:
+    with np.errstate(over="ignore"):
+        array = np.ascontiguousarray(values, dtype=kind)
+    bits = array.view(f"<u{array.itemsize}")
+    return base64.b64encode(b"".join((bits >> 8 * place).astype(np.uint8).tobytes() for place in range(bits.itemsize)))
+
+
+def read_tokens(path: Path, place: str, trajectory_id: int, replayed_in: int | None = None) -> dict[str, Any]:
+    """Return a trajectory's values of tokens as generated, or as replayed in a step; None of those that were not kept.
+
+    Args:
+        path: The file of the record.
+        place: The byte where the member begins and, of a loop's trajectory, a colon and the id that its line has.
+        trajectory_id: The number of the trajectory, of one without such an id.
+        replayed_in: The step that replayed it.
+
+    Raises:
+        KeyError: There are no values of such a trajectory.
+        UnreadableFileError: They are damaged.
+    """
+    begin, _, name = place.partition(":")
+    wanted = {"id": name or trajectory_id, "is_replayed": replayed_in is not None}
+    if replayed_in is not None:
+        wanted["step"] = replayed_in
+    member = read_member(path, int(begin))
+    for line in member.lines() if member else ():
+        if line.startswith(_BEGIN_OF_TOKENS):
+            values = parse_json(line)
+            if all(values.get(field) == value for field, value in wanted.items()):
+                return _parse_values(path, values)
+    raise KeyError(f"{path}: holds no tokens of trajectory {name or trajectory_id} there.")
+
+
+def _parse_values(path: Path, line: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        arrays = {name: _from_text(line[name], kind) for name, kind in TOKEN_VALUES.items() if name in line}
+        if len({array.size for array in arrays.values()}) > 1 or (arrays.get("token_ids", np.zeros(1)) < 0).any():
+            raise ValueError
+    except (TypeError, ValueError, binascii.Error):
+        raise UnreadableFileError(f"{path}: values of tokens are damaged; use another copy of the run.") from None
+    return {name: arrays[name].tolist() if name in arrays else None for name in TOKEN_VALUES}
+
+
+def _from_text(text: str, kind: str) -> npt.NDArray[Any]:
+    planes = np.frombuffer(base64.b64decode(text, validate=True), dtype=np.uint8)
+    return np.ascontiguousarray(planes.reshape(np.dtype(kind).itemsize, -1).T).view(kind).ravel()
+
+
+_BEGIN_OF_TOKENS = b'{"kind":"%s"' % TOKENS.encode()
+
+
+def parse_lines(lines: Iterable[bytes]) -> list[dict[str, Any]]:
+    """Return the lines of a member but those of tokens; a line without a time has that of the line before.
+
+    Raises:
+        UnreadableFileError: A line is no mapping.
+    """
+    at, found = "", []
+    for line in lines:
+        if not line.startswith(_BEGIN_OF_TOKENS):
+            value = parse_json(line)
+            if not isinstance(value, dict):
+                raise UnreadableFileError("expected a mapping of fields.")
+            at = value.setdefault("at", at)
+            found.append(value)
+    return found
+
+
+def parse_trajectory(line: Mapping[str, Any]) -> tuple[tuple[Message, ...], dict[str, Any]]:
+    """Return the messages and the known facts of a loop's trajectory.
 
     Raises:
         ValueError: A field is of another type; names it.
@@ -65,12 +173,10 @@ def parse_trajectory(line: Mapping[str, Any]) -> RecordedTrajectory:
         messages = from_document([_known(message, message) for message in line["messages"]])
     except (AttributeError, KeyError, TypeError):
         raise ValueError("messages: expected a list of messages, each with role and text") from None
-    values = _known(line, _OPTIONAL)
-    values |= {name: token_values(line, name) for name in _TOKEN_VALUES}
     extra = line.get("extra", {})
     if not isinstance(extra, dict):
         raise ValueError("extra: expected a mapping")
-    return RecordedTrajectory(messages, **values, extra=extra)
+    return messages, _known(line, (*_OPTIONAL, *_MEANS)) | {"extra": extra}
 
 
 def parse_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -80,25 +186,6 @@ def parse_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
         ValueError: A fact is of another type.
     """
     return {**facts, **_known(facts, ANNOTATED)}
-
-
-def token_values(line: Mapping[str, Any], name: str) -> npt.NDArray[Any] | None:
-    """Return a value of each generated token, None where the line has none.
-
-    Raises:
-        ValueError: It is neither a list of numbers nor base64.
-    """
-    values = line.get(name)
-    if values is None:
-        return None
-    try:
-        if isinstance(values, str):
-            return np.frombuffer(base64.b64decode(values, validate=True), dtype=_TOKEN_VALUES[name])
-        if not isinstance(values, list):
-            raise TypeError
-        return np.array([float(value) for value in values]).astype(_TOKEN_VALUES[name])
-    except (TypeError, ValueError, OverflowError, binascii.Error):
-        raise ValueError(f"{name}: expected numbers, or their bytes in base64") from None
 
 
 def _known(fields: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
@@ -124,12 +211,13 @@ def checked(name: str, value: object) -> Any:  # noqa: ANN401 - as the field is 
     return kind(number)
 
 
-def _as_array(values: Sequence[float], kind: str) -> npt.NDArray[Any]:
+def _as_array(values: Sequence[float], name: str) -> npt.NDArray[Any]:
     given: Any = values
+    is_float = name != "token_ids"
     if hasattr(given, "detach"):
         given = given.detach().cpu()
-        given = (given.float() if kind.startswith("<f") else given).numpy()
-    return np.asarray(given).astype(kind)
+        given = (given.float() if is_float else given).numpy()
+    return np.asarray(given).astype("<f4" if is_float else "<i4")
 
 
 def as_number(value: Any) -> float | None:  # noqa: ANN401 - numbers of any library

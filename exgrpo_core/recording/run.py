@@ -7,7 +7,7 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -16,15 +16,13 @@ from typing import Any
 from exgrpo_core.durable_files import explain
 from exgrpo_core.errors import first_line
 from exgrpo_core.recording.given import as_trajectory, fact
-from exgrpo_core.recording.lines import as_number, recording_path, trajectory_fields
+from exgrpo_core.recording.lines import as_number, encode_line, trajectory_lines
+from exgrpo_core.recording.record_file import RecordFile, record_path
 from exgrpo_core.recording.run_attempt import Attempt
-from exgrpo_core.run_files.event_lines import encode_event
 
 logger = logging.getLogger(__name__)
 
 MAX_STEP = 2**31 - 1
-WRITE_BYTES = 1 << 20
-"""Lines are written together up to this size: a larger copy of them costs more than a system call."""
 _BEGIN_OF_TRAJECTORY = b'{"kind":"trajectory"'
 NOT_FINISHED = "Its program ended without finish()."
 
@@ -32,8 +30,8 @@ NOT_FINISHED = "Its program ended without finish()."
 class Run:
     """Records one run. After the start no call raises: what cannot be written is said once, counted and left out.
 
-    Lines are appended by one system call each time, so forks may record too, into the same file. What was recorded
-    survives a kill of the program at once, and a crash of the machine once `flush` returned.
+    What a call is given is appended at once, so forks may record too, into the same file. It survives a kill of the
+    program once the call returned, and a crash of the machine once `flush` did.
     """
 
     def __init__(self, attempt: Attempt) -> None:
@@ -43,11 +41,7 @@ class Run:
             OSError: It cannot be opened.
         """
         self._attempt = attempt
-        self._file = os.open(
-            recording_path(attempt.path, attempt.rank, attempt.num_ranks),
-            os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC,
-            0o600,
-        )
+        self._file = RecordFile(record_path(attempt.path, attempt.rank, attempt.num_ranks))
         self._writer = threading.Lock()
         self._pid = os.getpid()
         self._step = 0
@@ -55,7 +49,6 @@ class Run:
         self._num_lost = 0
         self._num_lost_trajectories = 0
         self._why = ""
-        self._is_torn = os.fstat(self._file).st_size > 0  # a kill may have left half a line
         self._is_over = False
         _open_runs.add(self)
         atexit.register(self._end_at_exit)
@@ -120,7 +113,7 @@ class Run:
         """Return once everything that could be written is on disk."""
         with contextlib.suppress(OSError):
             if not self._is_over:
-                os.fsync(self._file)
+                self._file.sync()
 
     def finish(self, status: str = "finished", reason: str = "") -> None:
         """End the run: `finished`, `failed` or `stopped`; nothing more is recorded, and a fork cannot end it."""
@@ -136,7 +129,7 @@ class Run:
         except OSError as error:
             logger.warning("%s: how the run ended is not recorded: %s.", self.path, explain(error))
         with self._writer:
-            os.close(self._file)
+            self._file.close()
 
     def __enter__(self) -> "Run":
         return self
@@ -162,47 +155,44 @@ class Run:
         self._step = number
         numbers = dict(_numbers(metrics))
         lines = [self._line("metrics", number, {"metrics": numbers})] if numbers else []
+        values: list[bytes] = []
         ids = []
         try:
             for given in trajectories:
                 name = f"{self._attempt.rank}.{os.getpid():x}.{next(self._numbers)}"
-                ids.append(name if self._add(lines, number, name, given) else "")
+                ids.append(name if self._add((lines, values), number, name, given) else "")
         except Exception as error:  # noqa: BLE001 - an iterator of the loop's that fails: the first ones are recorded
             self._lose(1, 1, error)
-        self._append(lines)
+        self._append(lines, values)
         return ids
 
-    def _add(self, lines: list[bytes], step: int, name: str, given: object) -> bool:
+    def _add(self, texts: tuple[list[bytes], list[bytes]], step: int, name: str, given: object) -> bool:
         try:
-            lines.append(self._line("trajectory", step, {"id": name} | trajectory_fields(as_trajectory(given))))
+            line, tokens = trajectory_lines(step, name, _now(), as_trajectory(given))
         except Exception as error:  # noqa: BLE001 - the others of the step are recorded
             self._lose(1, 1, error)
             return False
+        texts[0].append(line)
+        texts[1].extend([tokens] if tokens else [])
         return True
 
     def _line(self, kind: str, step: int, fields: Mapping[str, Any]) -> bytes:
-        at = datetime.now(UTC).isoformat(timespec="milliseconds")
-        return encode_event({"kind": kind, "step": step, "at": at, **fields})
+        return encode_line(kind, {"step": step, "at": _now(), **fields})
 
-    def _append(self, lines: list[bytes]) -> None:
+    def _append(self, lines: list[bytes], values: Sequence[bytes] = ()) -> None:
         with self._writer:
+            lost = []
+            if self._num_lost:
+                counts = {"num_lines": self._num_lost, "num_trajectories": self._num_lost_trajectories}
+                lost = [self._line("lost", self._step, counts | {"reason": self._why})]
+            if not lost and not lines:
+                return
             try:
-                if self._num_lost:
-                    counts = {"num_lines": self._num_lost, "num_trajectories": self._num_lost_trajectories}
-                    self._write(self._line("lost", self._step, counts | {"reason": self._why}))
-                    self._num_lost = self._num_lost_trajectories = 0
-                while lines:
-                    num_written = _num_of_bytes(lines, WRITE_BYTES)
-                    self._write(b"".join(lines[:num_written]))
-                    lines = lines[num_written:]
+                self._file.append([*lost, *lines], values)
             except OSError as error:
                 self._lose(len(lines), sum(line.startswith(_BEGIN_OF_TRAJECTORY) for line in lines), error)
-
-    def _write(self, lines: bytes) -> None:
-        content = memoryview((b"\n" if self._is_torn else b"") + lines)
-        while content:
-            content = content[os.write(self._file, content) :]
-            self._is_torn = bool(content)
+            else:
+                self._num_lost = self._num_lost_trajectories = 0
 
     def _lose(self, num_lines: int, num_trajectories: int, error: Exception) -> None:
         """Count lines that are not recorded, and say why the first time."""
@@ -219,14 +209,8 @@ class Run:
         self._attempt.release()
 
 
-def _num_of_bytes(lines: list[bytes], most: int) -> int:
-    """Return how many lines, at least one, have at most so many bytes."""
-    total = 0
-    for number, line in enumerate(lines):
-        total += len(line)
-        if total > most:
-            return max(number, 1)
-    return len(lines)
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def _numbers(metrics: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, float]]:

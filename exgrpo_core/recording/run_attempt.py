@@ -13,9 +13,9 @@ from typing import Any
 from exgrpo_core.bounded_json import parse_json, read_json, seal
 from exgrpo_core.durable_files import reserve, sync, write_whole
 from exgrpo_core.errors import InputError
-from exgrpo_core.recording.lines import recording_path
-from exgrpo_core.run_files.attempt_gate import LOCK_FILE, OUTCOME_BYTES, OUTCOME_FILE
-from exgrpo_core.run_files.run_folder import RUN_ID, RunFolder, create_run_folder, make_run_id
+from exgrpo_core.recording.attempt_gate import LOCK_FILE, OUTCOME_BYTES, OUTCOME_FILE
+from exgrpo_core.recording.record_file import record_path
+from exgrpo_core.recording.run_folder import RUN_ID, RunFolder, create_run_folder, make_run_id
 
 MAX_NAME = 80
 _WAIT_SECONDS = 60.0
@@ -155,7 +155,7 @@ def newest_attempt(path: Path) -> Attempt:
     """
     number = max(RunFolder(path).attempts(), default=0)
     attempt_path = path / "attempts" / f"{number:04d}"
-    if not recording_path(attempt_path, 0, 1).exists():
+    if not record_path(attempt_path, 0, 1).exists():
         raise InputError(f"{path}: expected the folder of a recorded run.")
     attempt = Attempt(attempt_path, 0, 1).take()
     (attempt_path / OUTCOME_FILE).unlink(missing_ok=True)
@@ -167,7 +167,7 @@ def _joined(path: Path, rank: int, num_ranks: int) -> Attempt:
     give_up_at = time.monotonic() + _WAIT_SECONDS
     while time.monotonic() < give_up_at:
         newest = path / "attempts" / f"{max(RunFolder(path).attempts(), default=0):04d}"
-        if newest.is_dir() and not recording_path(newest, rank, num_ranks).exists():
+        if newest.is_dir() and not record_path(newest, rank, num_ranks).exists():
             return Attempt(newest, rank, num_ranks)
         time.sleep(_POLL_SECONDS)
     raise InputError(f"{path}: rank 0 started no run here within {_WAIT_SECONDS:.0f} s; let it start the run too.")

@@ -10,6 +10,7 @@ from exgrpo_core.methods.protocols import Collected
 from exgrpo_core.policy_optimization.importance import stored_log_probs
 from exgrpo_core.state import ExGRPOState
 from exgrpo_core.step_report import BufferEvent, BufferEventKind, StepReport
+from exgrpo_core.sums import CORRECT_REWARD
 from exgrpo_core.types import Float64Array, Int64Array, RolloutGroup, Trajectory
 
 
@@ -144,10 +145,6 @@ def spread_buckets(reward_std: Float64Array, rollouts_per_question: int, epsilon
     scaled = (reward_std - low) / max(high - low, epsilon)
     buckets: Int64Array = np.rint(scaled * rollouts_per_question).astype(np.int64)
     return buckets
-
-
-CORRECT_REWARD = 1.0
-"""Reward of a correct trajectory where rewards are binary."""
 
 
 def num_correct(group: RolloutGroup) -> int:

@@ -3,16 +3,17 @@
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
 from exgrpo_core.config import ExGRPOConfig, RewardKind
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from exgrpo_core.state import ExGRPOState
-from exgrpo_core.step.collection import CORRECT_REWARD, num_correct
+from exgrpo_core.step.collection import num_correct
 from exgrpo_core.step_report import BufferEventKind, StepReport
-from exgrpo_core.token_sums import row_lengths, token_sums
-from exgrpo_core.types import RolloutGroup
+from exgrpo_core.sums import CORRECT_REWARD, PASS_RATE, StepSums, mean_of
+from exgrpo_core.types import RolloutGroup, Trajectory
 
 
 class PhaseClock:
@@ -60,30 +61,35 @@ def step_metrics(state: ExGRPOState, config: ExGRPOConfig, report: StepReport) -
 
 def _rollout_metrics(config: ExGRPOConfig, report: StepReport) -> dict[str, float]:
     fresh = [trajectory for group in report.groups for trajectory in group.trajectories]
-    rewards = np.array([trajectory.reward for trajectory in fresh])
-    lengths = np.array([trajectory.token_ids.size for trajectory in fresh])
-    metrics = {
-        "reward/mean": float(rewards.mean()),
-        "response/mean_tokens": float(lengths.mean()),
-        "response/max_tokens": float(lengths.max()),
-        "response/truncated_share": sum(trajectory.is_truncated for trajectory in fresh) / len(fresh),
-        "tokens/generated": float(lengths.sum()),
-        "replay/num_replayed": float(sum(len(group.replays) for group in report.groups)),
-    }
+    sums = StepSums()
+    sums.add(map(_as_row, fresh), ())
+    metrics = sums.metrics()
+    metrics["tokens/generated"] = float(sums.lengths)
+    metrics["replay/num_replayed"] = float(sum(len(group.replays) for group in report.groups))
     metrics["replay/share"] = sum(group.has_replay for group in report.groups) / len(report.groups)
     metrics["batch/equal_rewards"] = float(sum(group.has_equal_rewards for group in report.groups))
-    if config.reward_kind is RewardKind.BINARY:
-        metrics["reward/pass_at_1"] = float((rewards >= CORRECT_REWARD).mean())
-        for name, has_replay in (("fresh", False), ("replayed", True)):
-            rolled_out = [group for group in report.groups if group.trajectories]
-            part = [group for group in rolled_out if group.has_replay == has_replay]
-            if part:
-                metrics[f"reward/pass_at_1_{name}"] = batch_pass_rate(part)
-        metrics["reward/pass_at_k"] = sum(num_correct(group) > 0 for group in report.groups) / len(report.groups)
-    entropies = [trajectory.entropies for trajectory in fresh if trajectory.entropies is not None]
-    if entropies:
-        metrics["policy/entropy"] = float(token_sums(entropies).sum() / row_lengths(entropies).sum())
+    if config.reward_kind is not RewardKind.BINARY:
+        metrics.pop(PASS_RATE, None)
+        return metrics
+    for name, has_replay in (("fresh", False), ("replayed", True)):
+        rolled_out = [group for group in report.groups if group.trajectories]
+        part = [group for group in rolled_out if group.has_replay == has_replay]
+        if part:
+            metrics[f"{PASS_RATE}_{name}"] = batch_pass_rate(part)
+    metrics["reward/pass_at_k"] = sum(num_correct(group) > 0 for group in report.groups) / len(report.groups)
     return metrics
+
+
+def _as_row(item: Trajectory) -> dict[str, Any]:
+    """Return what sums need; parts of the reward are metrics of the engine's loop, under names that curves have."""
+    return {
+        "reward": float(item.reward),
+        "verdict": item.verdict,
+        "num_tokens": int(item.token_ids.size),
+        "mean_entropy": mean_of(item.entropies),
+        "is_truncated": item.is_truncated,
+        "extra": None,
+    }
 
 
 def _buffer_metrics(state: ExGRPOState, report: StepReport) -> dict[str, float]:

@@ -10,7 +10,7 @@ from exgrpo_core.engine import PolicyEngine
 from exgrpo_core.methods.protocols import CandidateColumns
 from exgrpo_core.state import ExGRPOState
 from exgrpo_core.step_report import BufferEvent, BufferEventKind, Selection, StepReport
-from exgrpo_core.token_sums import row_lengths, token_sums
+from exgrpo_core.sums import row_lengths, token_sums
 from exgrpo_core.types import Experience, Float32Array, Float64Array, Int64Array, Replay, RolloutGroup, TrajectoryScores
 
 _NO_ROWS: Int64Array = np.empty(0, dtype=np.int64)

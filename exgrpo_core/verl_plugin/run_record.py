@@ -15,9 +15,9 @@ from typing import Any
 
 from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.durable_files import write_whole
+from exgrpo_core.recording.file_recorder import FileRecorder
 from exgrpo_core.recording.run_attempt import MAX_NAME, Attempt, open_attempt
-from exgrpo_core.run_files.file_recorder import FileRecorder
-from exgrpo_core.run_files.run_folder import RunFolder
+from exgrpo_core.recording.run_folder import RunFolder
 from exgrpo_core.step_report import StepReport
 from exgrpo_core.types import Question
 

@@ -13,6 +13,7 @@ from exgrpo_core import recording
 from exgrpo_core.bounded_json import read_json
 from exgrpo_core.durable_files import write_whole
 from exgrpo_core.errors import first_few
+from exgrpo_core.recording.record_file import FILE_PATTERN
 from exgrpo_core.recording.rows import RecordedStep
 from exgrpo_core.recording.run_attempt import MAX_NAME
 from jobs.actions.archive import staging_folder
@@ -173,7 +174,7 @@ def open_imports(path: Path, reads: RolloutFormat, root: Path, name: str) -> lis
 
 
 def _num_bytes(folder: Path) -> int:
-    return sum(file.stat().st_size for file in (folder / "attempts").rglob("rollouts-*.jsonl"))
+    return sum(file.stat().st_size for file in (folder / "attempts").rglob(FILE_PATTERN))
 
 
 @needs(Role.VIEWER)

@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 from exgrpo_core.durable_files import explain
-from exgrpo_core.run_files.run_folder import RUN_ID
+from exgrpo_core.recording.run_folder import RUN_ID
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import (
     WORKBENCH_FOLDER,

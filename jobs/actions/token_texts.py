@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from exgrpo_core.bounded_json import UnreadableFileError
-from exgrpo_core.run_files.trajectory_file import read_token_data
+from exgrpo_core.recording.lines import read_tokens
 from jobs.actions.preflight.looks import read_tokenizer
 from jobs.runs.checkpoints import list_checkpoints
 from jobs.runs.directory import RunDirectory, RunDirectoryError, inside
 from jobs.runs.people import Role, needs
-from jobs.runs.recording.rollout_reader import read_tokens
 from jobs.specs.train import SpecError
 from jobs.training.pretrained.model_shapes import TOKENIZER_FILE, model_file
 from jobs.training.pretrained.sources import ModelSourceError
@@ -49,9 +48,9 @@ def token_data(
     """
     try:
         run = RunDirectory.open(runs_root, run_id)
-        name, _, place = file.partition("@")  # the byte of a line, where a loop recorded it
+        name, _, place = file.partition("@")
         path = inside(run.path, name)
-        data = read_tokens(path, place) if place else read_token_data(path, trajectory_id, replayed_in)
+        data = read_tokens(path, place, trajectory_id, replayed_in)
     except (RunDirectoryError, OSError, KeyError, ValueError):
         return None
     ids = data["token_ids"]

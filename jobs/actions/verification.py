@@ -9,7 +9,7 @@ import numpy as np
 
 from exgrpo_core.experience_management.replay_buffer import BufferCorruptionError, ReplayBuffer
 from exgrpo_core.faults import Fault, FaultKind
-from exgrpo_core.run_files.run_folder import RUN_ID
+from exgrpo_core.recording.run_folder import RUN_ID
 from exgrpo_core.state import BUFFER_FILE
 from jobs.evaluation.recorded_answers import find_answer_damage
 from jobs.runs.attempts import read_outcome
@@ -86,9 +86,7 @@ def _damaged_events(run: RunDirectory) -> Iterator[Fault]:
     for attempt, end in ends.items():
         if end is not None and end.fault is not None:
             yield end.fault
-        missing = find_missing_events(attempt, end, position)
-        if missing is not None:
-            yield missing
+        yield from find_missing_events(attempt, end, position)
 
 
 def _damaged_buffer(run: RunDirectory) -> Iterator[Fault]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from exgrpo_core.errors import EngineError, InputError
-from exgrpo_core.run_files.recorder import RunRecorder
+from exgrpo_core.recording.recorder import RunRecorder
 from jobs.evaluation.answer_log import AnsweredQuestion, AnswerLog, benchmark_event, repetition_notices, reward_means
 from jobs.evaluation.benchmark_questions import (
     BenchmarkQuestion,

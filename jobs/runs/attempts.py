@@ -22,7 +22,6 @@ folder of its own and passes the gate again before the rename, and events are in
 import contextlib
 import json
 import logging
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -32,15 +31,14 @@ from typing import Any
 from exgrpo_core.bounded_json import UnreadableFileError, read_json, read_plain, seal, unseal
 from exgrpo_core.durable_files import reserve, write_whole
 from exgrpo_core.faults import Fault, FaultKind, describe_fault
-from exgrpo_core.run_files.attempt_gate import OUTCOME_BYTES, OUTCOME_FILE
+from exgrpo_core.recording.attempt_gate import OUTCOME_BYTES, OUTCOME_FILE
+from exgrpo_core.recording.record_file import end_of_members, list_records
 from jobs.runs.control import ENDED, Phase, RunStatus
 from jobs.runs.processes import ProcessIdentity
 
 logger = logging.getLogger(__name__)
 
 HEARTBEAT_FILE = "heartbeat.json"
-MAX_EVENT_FILE_BYTES = 1 << 30
-_SEQUENCE_NUMBER = re.compile(rb'{"seq":(\d{1,15}),')
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +63,8 @@ class AttemptEnd:
     status: RunStatus
     reason: str
     at: datetime
-    num_events: int | None = None
-    """Events that the attempt had recorded; None where its files are damaged."""
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    """Bytes of what the attempt had recorded whole, by the name of the file."""
     fields: tuple[str, ...] = ()
     """Fields of the specification to change, of a failure that names some."""
     fault: Fault | None = None
@@ -118,12 +116,12 @@ def write_outcome(
     existing = read_outcome(attempt_path)
     if existing is not None and (existing.fault or existing.status is not RunStatus.LOST or status is RunStatus.LOST):
         return existing
-    outcome = AttemptEnd(status, reason, at or datetime.now(UTC), _last_event(attempt_path), tuple(fields))
+    outcome = AttemptEnd(status, reason, at or datetime.now(UTC), _recorded_sizes(attempt_path), tuple(fields))
     record = {
         "status": status.value,
         "reason": reason,
         "at": outcome.at.isoformat(timespec="milliseconds"),
-        "num_events": outcome.num_events,
+        "sizes": outcome.sizes,
         "fields": outcome.fields,
     }
     write_whole(attempt_path / OUTCOME_FILE, seal(json.dumps(record).encode()), syncs_folder=False)
@@ -147,7 +145,8 @@ def read_outcome(attempt_path: Path) -> AttemptEnd | None:
     path = attempt_path / OUTCOME_FILE
     try:
         record = unseal(read_plain(path))
-        at, num_events = datetime.fromisoformat(record["at"]).astimezone(UTC), record.get("num_events")
+        at = datetime.fromisoformat(record["at"]).astimezone(UTC)
+        sizes = {str(name): int(size) for name, size in record.get("sizes", {}).items()}
         status = RunStatus(record["status"])
         if status not in ENDED:
             raise UnreadableFileError(f"it says {status}, which is no end.")
@@ -155,10 +154,10 @@ def read_outcome(attempt_path: Path) -> AttemptEnd | None:
         if heartbeat is not None and heartbeat.at > at:
             return None
         fields = tuple(map(str, record.get("fields", ())))
-        return AttemptEnd(status, str(record["reason"]), at, num_events and int(num_events), fields)
+        return AttemptEnd(status, str(record["reason"]), at, sizes, fields)
     except FileNotFoundError:
         return None
-    except (OSError, KeyError, ValueError, TypeError, OverflowError) as error:
+    except (OSError, KeyError, ValueError, TypeError, AttributeError, OverflowError) as error:
         why = str(error) if isinstance(error, UnreadableFileError) else type(error).__name__
         fault = Fault(FaultKind.UNREADABLE, f"attempts/{attempt_path.name}/{OUTCOME_FILE}", details=why)
         reason = f"How the attempt ended is unknown. {describe_fault(fault)} Resume the run, or use another copy."
@@ -172,18 +171,9 @@ def _changed_at(path: Path) -> datetime:
         return datetime.now(UTC)
 
 
-def _last_event(attempt_path: Path) -> int | None:
-    """Return the number of the last whole event in the attempt's files, 0 if there is none, None if it is damaged."""
-    for path in sorted(attempt_path.glob("events-*.jsonl"), reverse=True):
-        try:
-            lines = read_plain(path, MAX_EVENT_FILE_BYTES)
-        except (OSError, UnreadableFileError):
-            return None
-        whole = lines[: lines.rfind(b"\n")]
-        if whole:
-            match = _SEQUENCE_NUMBER.match(whole, whole.rfind(b"\n") + 1)
-            return int(match[1]) if match else None
-    return 0
+def _recorded_sizes(attempt_path: Path) -> dict[str, int]:
+    """Return where the last whole member of each of the attempt's files ends."""
+    return {record.path.name: end_of_members(record.path) for record in list_records(attempt_path)}
 
 
 def _replace(path: Path, record: dict[str, Any]) -> None:

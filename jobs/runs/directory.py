@@ -11,7 +11,7 @@ from typing import Any
 from exgrpo_core.bounded_json import UnreadableFileError, read_plain, unseal
 from exgrpo_core.durable_files import sync, write_whole
 from exgrpo_core.errors import InputError
-from exgrpo_core.run_files.run_folder import RUN_ID, RunFolder, create_run_folder, make_run_id
+from exgrpo_core.recording.run_folder import RUN_ID, RunFolder, create_run_folder, make_run_id
 from jobs.specs.any_job import JobSpec, load_any_spec
 from jobs.specs.train import SpecError, TrainSpec, dump_spec
 

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from db.rows.spec_fields import UNREADABLE_SPEC
+from db.rows.spec_fields import RECORDED_KIND, UNREADABLE_SPEC
 from exgrpo_core.bounded_json import UnreadableFileError, parse_json, read_json, read_plain
 from exgrpo_core.durable_files import write_whole
 from exgrpo_core.errors import InputError
 from exgrpo_core.faults import Fault, FaultKind
-from exgrpo_core.recording.lines import FILE_PREFIX
+from exgrpo_core.recording.attempt_gate import LOCK_FILE
+from exgrpo_core.recording.record_file import FILE_PATTERN
 from exgrpo_core.recording.run import NOT_FINISHED
 from exgrpo_core.recording.run_attempt import this_boot
-from exgrpo_core.run_files.attempt_gate import LOCK_FILE
 from jobs.runs.attempts import Heartbeat, read_heartbeat, read_outcome
 from jobs.runs.control import ENDED, RunStatus
 from jobs.runs.directory import RunDirectory, RunDirectoryError
@@ -131,7 +131,7 @@ def _attempt_state(run: RunDirectory, attempt: int) -> RunState:
         return _recorded_state(path, attempt)
     if not has_process(path, heartbeat):
         # Heartbeats stay on the machine that a run was copied from.
-        has_started = heartbeat is not None or any(path.glob("events-*.jsonl"))
+        has_started = heartbeat is not None or any(path.glob(FILE_PATTERN))
         return RunState(*end_without_outcome(has_started=has_started), attempt, heartbeat)
     if run.stop_requested():
         return RunState(RunStatus.STOPPING, "", attempt, heartbeat)
@@ -141,15 +141,20 @@ def _attempt_state(run: RunDirectory, attempt: int) -> RunState:
 def is_recorded(attempt_path: Path) -> bool:
     """Whether a loop of the user's records the attempt, so that nobody here starts, stops or ends it.
 
-    Its lock names a boot, that of a worker is empty; a copy of the folder may lack it.
+    Its lock names a boot, that of a worker is empty; a copy of the folder may lack it, but says of which kind it is.
     """
-    return bool(_boot_of(attempt_path / LOCK_FILE)) or any(attempt_path.glob(f"{FILE_PREFIX}*.jsonl"))
+    if _boot_of(attempt_path / LOCK_FILE):
+        return True
+    try:
+        return read_json(attempt_path.parents[1] / "spec.json").get("kind") == RECORDED_KIND
+    except (OSError, ValueError):
+        return False
 
 
 def _recorded_state(path: Path, attempt: int) -> RunState:
     """Return the state of a recorded attempt without an outcome: alive while it is locked or, elsewhere, grows."""
     lock = path / LOCK_FILE
-    newest = max(file.stat().st_mtime for file in (path, *path.glob("*.jsonl")))
+    newest = max(file.stat().st_mtime for file in (path, *path.glob(FILE_PATTERN)))
     is_alive = is_locked(lock)
     if not is_alive and _boot_of(lock) != this_boot():
         is_alive = abs(time.time() - newest) < GROWTH_SECONDS

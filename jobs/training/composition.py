@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from exgrpo_core.errors import EngineError
-from exgrpo_core.run_files.recorder import RunRecorder
+from exgrpo_core.recording.recorder import RunRecorder
 from exgrpo_core.step_report import StepReport
 from exgrpo_core.types import Question
 from jobs.runs.checkpoints import Checkpoint, DamagedCheckpointError, open_newest

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from exgrpo_core.engine import PolicyEngine
-from exgrpo_core.run_files.recorder import EvaluationRecord, RunRecorder
+from exgrpo_core.recording.recorder import EvaluationRecord, RunRecorder
 from exgrpo_core.types import Experience, Question
 from jobs.runs.control import Control, Phase
 from jobs.specs.base import ValidationBenchmark

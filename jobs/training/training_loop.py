@@ -11,7 +11,7 @@ from exgrpo_core.algorithm import exgrpo_step
 from exgrpo_core.config import SamplerCorrection
 from exgrpo_core.errors import DamagedStateError
 from exgrpo_core.experience_management.storage.append_file import BufferCorruptionError
-from exgrpo_core.run_files.recorder import RunRecorder
+from exgrpo_core.recording.recorder import RunRecorder
 from exgrpo_core.state import ExGRPOState
 from exgrpo_core.step_report import StepReport
 from jobs.runs.checkpoints import (

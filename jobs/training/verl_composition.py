@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from exgrpo_core.config import SamplerCorrection
 from exgrpo_core.errors import EngineError, StoppedError
-from exgrpo_core.run_files.recorder import RunRecorder
+from exgrpo_core.recording.recorder import RunRecorder
 from exgrpo_core.verl_plugin.settings import (
     EXTERNAL_MODULES_VARIABLE,
     PLATFORM_VARIABLE,

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from exgrpo_core.durable_files import link_or_copy
 from exgrpo_core.errors import EngineError
-from exgrpo_core.run_files.recorder import RunRecorder
+from exgrpo_core.recording.recorder import RunRecorder
 from exgrpo_core.step_report import StepReport
 from jobs.machine.engine_environments import PROJECT_ROOT
 from jobs.runs.checkpoints import TOKENIZER_FILES, Checkpoint, DamagedCheckpointError, open_newest

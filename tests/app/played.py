@@ -10,7 +10,7 @@ import numpy as np
 from db.connections.opening import open_database
 from exgrpo_core import ExGRPOState, exgrpo_step
 from exgrpo_core.bounded_json import seal
-from exgrpo_core.run_files.file_recorder import FileRecorder
+from exgrpo_core.recording.file_recorder import FileRecorder
 from exgrpo_core.step_report import StepReport
 from jobs.runs.attempts import write_outcome
 from jobs.runs.control import RunStatus

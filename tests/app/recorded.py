@@ -12,8 +12,8 @@ from db.connections.session import Database
 from db.ingest import events
 from db.queries.runs import get_run
 from exgrpo_core.bounded_json import seal
-from exgrpo_core.run_files.file_recorder import FileRecorder
-from exgrpo_core.run_files.recorder import EvaluationRecord
+from exgrpo_core.recording.file_recorder import FileRecorder
+from exgrpo_core.recording.recorder import EvaluationRecord
 from exgrpo_core.step_report import BucketCount, StepReport
 from jobs.execution.supervisor.open_index import rebuild_index
 from jobs.runs.attempts import write_outcome

@@ -76,7 +76,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     abandon(root, "stopping", GONE).request_stop()
     abandon(root, "interrupted", GONE).request_stop(for_shutdown=True)
     torn = abandon(root, "torn", GONE)
-    events = torn.attempt_path(1) / "events-000001.jsonl"
+    events = torn.attempt_path(1) / "record-0000-of-0001.jsonl.gz"
     events.write_bytes(events.read_bytes()[:-40])
     (torn.attempt_path(1) / "outcome.json").write_bytes(b'{"status": "fini')
     ray = abandon(root, "ray", ELSEWHERE)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from exgrpo_core.run_files.file_recorder import FileRecorder
+from exgrpo_core.recording.file_recorder import FileRecorder
 from exgrpo_core.step_report import BufferEvent, BufferEventKind, StepReport
 from exgrpo_core.types import Experience, Question, Replay, RolloutGroup, Trajectory
 from jobs.runs.control import RunStatus

@@ -8,8 +8,8 @@ from db.connections.session import Database
 from db.ingest import events
 from db.queries.runs import get_run
 from db.rows.runs import RunRow
-from exgrpo_core.run_files.file_recorder import FileRecorder
-from exgrpo_core.run_files.recorder import EvaluationRecord
+from exgrpo_core.recording.file_recorder import FileRecorder
+from exgrpo_core.recording.recorder import EvaluationRecord
 from exgrpo_core.step_report import StepReport
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory

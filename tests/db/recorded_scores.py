@@ -4,7 +4,7 @@ from pathlib import Path
 
 from db.connections.session import Database
 from db.ingest import events as ingest
-from exgrpo_core.run_files.file_recorder import FileRecorder
+from exgrpo_core.recording.file_recorder import FileRecorder
 from jobs.runs.directory import RunDirectory
 from jobs.runs.recording.event_reader import EventReader
 from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec

@@ -38,7 +38,7 @@ def test_pipes_devices_and_folders_are_refused_at_once(tmp_path):
 
 
 def test_a_small_file_takes_little_memory_however_large_it_may_be(tmp_path):
-    path = tmp_path / "events-000001.jsonl"
+    path = tmp_path / "outcome.json"
     path.write_bytes(b"{}")
     tracemalloc.start()
     try:

@@ -13,8 +13,3 @@ def test_fault_of_each_kind_is_one_sentence_with_all_that_it_knows_and_comes_bac
     assert sentence.endswith(".")
     assert "{" not in sentence
     assert fault_of(json.loads(json.dumps(fault.as_record()))) == fault
-
-
-def test_one_missing_event_is_no_range():
-    sentences = [describe_fault(Fault(FaultKind.MISSING_EVENTS, "a", position)) for position in ((3, 3), (3, 5))]
-    assert sentences == ["a: event 3 is missing.", "a: events 3 to 5 are missing."]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from exgrpo_core.run_files.file_recorder import FileRecorder
+from exgrpo_core.recording.file_recorder import FileRecorder
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.training.training_loop import TrainingLoop

@@ -9,12 +9,12 @@ import numpy as np
 from db.connections.opening import open_database
 from db.queries import buffer, metrics
 from exgrpo_core.experience_management.replay_buffer import ReplayBuffer
-from exgrpo_core.run_files.trajectory_file import read_trajectories
 from exgrpo_core.step_report import METRICS
 from jobs.runs.checkpoints import checkpoint_path
 from jobs.runs.directory import RunDirectory
 from jobs.runs.recording.event_reader import iterate_events
 from tests.db.table_contents import buffer_changes
+from tests.records import values_of
 
 
 def losses(runs_root: Path, run_id: str) -> dict[str, list[tuple[int, float]]]:
@@ -75,11 +75,12 @@ def assert_same_end(run: RunDirectory, whole: RunDirectory) -> None:
 def recorded_tokens(run: RunDirectory, last_step: float = float("inf")) -> dict[int, list[int]]:
     """Return the tokens of every trajectory that recorded steps, up to `last_step`, inserted into the buffer."""
     tokens: dict[int, list[int]] = {}
+    of_step: dict[tuple[int, int], list[dict[str, Any]]] = {}
+    for line in (line for line in iterate_events(run, "tokens") if not line["is_replayed"]):
+        of_step.setdefault((line["attempt"], line["step"]), []).append(line)
     for event in iterate_events(run, "step"):
         inserted = {change[2] for change in event["buffer_events"] if change[0] == "inserted"}
-        if event["file"] is not None and event["step"] <= last_step:
-            table = read_trajectories(run.path / event["file"], ("trajectory_id", "token_ids", "is_replayed", "step"))
-            for row in table.to_pylist():
-                if row["step"] == event["step"] and not row["is_replayed"] and row["trajectory_id"] in inserted:
-                    tokens[row["trajectory_id"]] = row["token_ids"]
+        if event["step"] <= last_step:
+            kept = {line["id"]: line for line in of_step[event["attempt"], event["step"]]}
+            tokens |= {name: values_of(kept[name]["token_ids"], "token_ids").tolist() for name in inserted}
     return tokens

@@ -13,7 +13,7 @@ from safetensors.numpy import load_file, save_file
 
 from exgrpo_core.engine import RolloutRequest
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
-from exgrpo_core.run_files.file_recorder import FileRecorder
+from exgrpo_core.recording.file_recorder import FileRecorder
 from exgrpo_core.types import Experience, Question, RolloutGroup, Trajectory, TrajectoryScores
 from jobs.runs.control import Phase, RunStatus
 from jobs.runs.directory import RunDirectory

@@ -4,7 +4,7 @@ import sys
 import time
 from pathlib import Path
 
-from exgrpo_core.run_files.recorder import RunRecorder
+from exgrpo_core.recording.recorder import RunRecorder
 from jobs.execution.worker.__main__ import main
 from jobs.runs.control import Control, RunStatus
 from jobs.runs.directory import RunDirectory

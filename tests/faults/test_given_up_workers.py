@@ -12,7 +12,7 @@ import pytest
 
 from db.connections.opening import open_database
 from db.queries import metrics, runs
-from exgrpo_core.run_files.attempt_gate import EXIT_NOT_MINE
+from exgrpo_core.recording.attempt_gate import EXIT_NOT_MINE
 from jobs.execution.supervisor.open_index import ingest_all
 from jobs.runs.attempts import read_heartbeat, read_outcome, write_outcome
 from jobs.runs.control import RunStatus
@@ -23,6 +23,8 @@ pytestmark = [pytest.mark.fault_row(7), pytest.mark.timeout(1200)]
 
 NUM_STOPS = {False: 2, True: 10}
 MORE_STEPS_THAN_ARE_DONE = 100_000
+
+MAGIC = b"\x1f\x8b\x08\x04"
 
 
 def start_toy(program: str, *words: str) -> "subprocess.Popen[bytes]":
@@ -60,7 +62,7 @@ def give_up_and_continue(runs_root: Path, pause_seconds: float) -> None:
     # What the kernel was already writing when the stop came may be finished; a new step is not begun.
     after = events_of(run.attempt_path(1))
     assert after.startswith(before)
-    assert after.count(b"\n") - before.count(b"\n") <= 1
+    assert after.count(MAGIC) - before.count(MAGIC) <= 1
     outcome = read_outcome(run.attempt_path(1))
     assert outcome is not None
     assert outcome.status is RunStatus.LOST
@@ -69,7 +71,7 @@ def give_up_and_continue(runs_root: Path, pause_seconds: float) -> None:
 
 
 def events_of(attempt_path: Path) -> bytes:
-    return b"".join(path.read_bytes() for path in sorted(attempt_path.glob("events-*.jsonl")))
+    return b"".join(path.read_bytes() for path in sorted(attempt_path.glob("record-*")))
 
 
 def step_of(run: RunDirectory, attempt: int = 1) -> int:

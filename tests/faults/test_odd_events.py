@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from app import settings
 from db.connections.opening import open_database
-from exgrpo_core.run_files.file_recorder import FileRecorder
-from exgrpo_core.run_files.recorder import EvaluationRecord
+from exgrpo_core.recording.file_recorder import FileRecorder
+from exgrpo_core.recording.recorder import EvaluationRecord
 from exgrpo_core.step_report import StepReport
 from exgrpo_core.types import Question
 from jobs.cli.main import app as command_line

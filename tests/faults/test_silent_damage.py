@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from exgrpo_core.bounded_json import UnreadableFileError
-from exgrpo_core.run_files.attempt_gate import OUTCOME_FILE
-from exgrpo_core.run_files.file_recorder import FileRecorder
+from exgrpo_core.recording.attempt_gate import OUTCOME_FILE
+from exgrpo_core.recording.file_recorder import FileRecorder
 from jobs.actions.verification import verify_root
 from jobs.evaluation.judging.votes import VOTES_EVENT
 from jobs.evaluation.recorded_answers import iterate_answers
@@ -112,7 +112,7 @@ def test_damage_of_any_file_is_noticed_and_nothing_else_is_lost(whole, is_long, 
         after = content_of(whole)
         (whole / name).write_bytes(kept)
         label = f"{name} {how}"
-        if how.startswith("cut") and name.suffix == ".jsonl" and not name.name.startswith("events"):
+        if how.startswith("cut") and name.suffix == ".jsonl":
             continue  # lines of answers and of the journal have no numbers: their loss changes what is asked again
         assert damages or after == before, label
         lost = {key for key in before if after[key] != before[key]}
@@ -128,7 +128,7 @@ def test_damage_of_any_file_is_noticed_and_nothing_else_is_lost(whole, is_long, 
     figure("accepted silently", 0)
 
 
-@pytest.mark.parametrize("name", ["run.json", "spec.json", "attempts/0001/events-000001.jsonl"])
+@pytest.mark.parametrize("name", ["run.json", "spec.json", "attempts/0001/record-0000-of-0001.jsonl.gz"])
 def test_a_file_that_is_missing_is_named(whole, name):
     run = min(path.parent for path in whole.glob("*/run.json"))
     kept = (run / name).read_bytes()

@@ -6,7 +6,7 @@ from typing import Any
 from db.connections.session import Database
 from db.rows.chains_of_thought import SavedCase
 from db.rows.trajectories import MarkedTrajectory
-from exgrpo_core.run_files.file_recorder import FileRecorder
+from exgrpo_core.recording.file_recorder import FileRecorder
 from jobs.actions import annotations, run_actions
 from jobs.actions.queueing import queue_job
 from jobs.runs.attempts import write_outcome

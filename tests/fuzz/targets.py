@@ -20,9 +20,11 @@ import pyarrow.parquet as pq
 import torch
 from hypothesis import strategies as st
 
-from exgrpo_core.bounded_json import file_crc, parse_json, seal
+from exgrpo_core.bounded_json import parse_json, seal
 from exgrpo_core.errors import EngineError, UserError
 from exgrpo_core.experience_management.replay_buffer import BufferCorruptionError, ReplayBuffer
+from exgrpo_core.recording.lines import read_tokens
+from exgrpo_core.recording.record_file import pack
 from jobs.actions.archive import export_run, import_run
 from jobs.actions.preflight.local_sources import refuse_remote_code
 from jobs.actions.preflight.looks import check_context, look_at, read_chat_template
@@ -46,6 +48,7 @@ from tests.faults.small_training import small_spec, train
 from tests.fuzz.mutations import changed, changed_json, overwritten
 from tests.jobs.training.chat_model import make_chat_model
 from tests.jobs.training.pretrained.gguf_files import write_gguf
+from tests.records import RECORD
 
 FOLDER = Path(tempfile.mkdtemp(prefix="exgrpo-fuzz-"))
 atexit.register(shutil.rmtree, FOLDER, ignore_errors=True)
@@ -88,45 +91,33 @@ def _run_with(name: str, content: bytes) -> RunDirectory:
 
 
 def _events_file() -> bytes:
-    return (recorded_run().attempt_path(1) / "events-000001.jsonl").read_bytes()
+    return (recorded_run().path / RECORD).read_bytes()
 
 
 def _read_events(content: bytes) -> None:
-    run = _run_with("attempts/0001/events-000001.jsonl", content)
+    run = _run_with(RECORD, content)
     position, has_more = None, True
     while has_more:
         batch = EventReader(run).read(position)
         position, has_more = batch.position, batch.has_more
 
 
-def _sealed_events() -> st.SearchStrategy[bytes]:
-    lines = [json.loads(line) for line in _events_file().splitlines()]
-    for line in lines:
-        del line["crc"]
-    return st.lists(changed_json(lines).map(seal), min_size=1, max_size=4).map(
-        lambda all_lines: b"\n".join(all_lines) + b"\n"
-    )
+def _packed_events() -> st.SearchStrategy[bytes]:
+    lines = [json.loads(line) for line in gzip.decompress(_events_file()).splitlines()]
+    changed_lines = changed_json(lines).map(lambda line: line + b"\n")
+    return st.lists(st.lists(changed_lines, min_size=1, max_size=4).map(pack), min_size=1, max_size=3).map(b"".join)
 
 
-def _parquet_file() -> tuple[str, bytes]:
-    run = recorded_run()
-    path = next((run.attempt_path(1) / "trajectories").iterdir())
-    return str(path.relative_to(run.path)), path.read_bytes()
+def _packed_tokens() -> st.SearchStrategy[bytes]:
+    lines = [line for line in gzip.decompress(_events_file()).splitlines() if line.startswith(b'{"kind":"tokens"')]
+    changed_lines = changed_json([json.loads(line) for line in lines]).map(lambda line: line + b"\n")
+    return st.lists(changed_lines, min_size=1, max_size=4).map(pack)
 
 
-def _read_parquet(content: bytes) -> None:
-    """Read a trajectory file whose checksum is right."""
-    name = _parquet_file()[0]
-    run = _run_with(name, content)
-    events = run.attempt_path(1) / "events-000001.jsonl"
-    lines = [json.loads(line) for line in events.read_bytes().splitlines()]
-    events.unlink()
-    for line in lines:
-        del line["crc"]
-        if line.get("file") == name:
-            line["file_crc"] = file_crc(run.path / name)
-    events.write_bytes(b"".join(seal(json.dumps(line).encode()) + b"\n" for line in lines))
-    EventReader(run).read(max_steps=100)
+def _read_tokens(content: bytes) -> None:
+    for trajectory_id in range(3):
+        with suppress(KeyError, UserError):
+            read_tokens(_file("tokens", content), "0", trajectory_id)
 
 
 def _read_description(content: bytes) -> None:
@@ -307,13 +298,13 @@ def _restore_buffer(content: bytes) -> None:
 
 
 TARGETS: dict[str, Target] = {
-    "events": Target(_read_events, lambda: changed([_events_file()]) | _sealed_events()),
-    "trajectories": Target(_read_parquet, lambda: changed([_parquet_file()[1]])),
+    "events": Target(_read_events, lambda: changed([_events_file()]) | _packed_events()),
+    "tokens": Target(_read_tokens, _packed_tokens),
     "run": Target(
         _read_description,
         lambda: (
             changed([(recorded_run().path / name).read_bytes() for name in ("run.json", "spec.json")])
-            | changed_json([{"status": "failed", "reason": "x", "num_events": 3}])
+            | changed_json([{"status": "failed", "reason": "x", "sizes": {"a": 3}}])
         ),
     ),
     "answers": Target(_read_answers, _answers),

@@ -11,6 +11,8 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from tests.records import TYPES, lines_of, values_of
+
 Z = 1.959964
 
 
@@ -67,10 +69,7 @@ class Recorded:
         self.run_id = path.name
         self.spec = json.loads((path / "spec.json").read_text().replace('"../', f'"{path.parent}/'))
         self.info = json.loads((path / "run.json").read_text())
-        lines = [
-            line for file in sorted(path.glob("attempts/*/events-*.jsonl")) for line in file.read_text().splitlines()
-        ]
-        self.events: list[dict[str, Any]] = [json.loads(line) for line in lines]
+        self.events: list[dict[str, Any]] = lines_of(path)
 
     def of_kind(self, kind: str) -> list[dict[str, Any]]:
         return [event for event in self.events if event["kind"] == kind]
@@ -94,10 +93,16 @@ class Recorded:
 
     @cached_property
     def rows(self) -> pd.DataFrame:
-        files = sorted(self.path.glob("attempts/*/trajectories/*.parquet"))
-        return pd.concat([pd.read_parquet(file) for file in files], ignore_index=True).sort_values(
-            ["step", "is_replayed"], kind="stable", ignore_index=True
-        )
+        tokens = {(line["step"], line["id"], line["is_replayed"]): line for line in self.of_kind("tokens")}
+        rows = []
+        for is_replayed, kind in ((False, "trajectory"), (True, "replay")):
+            for line in self.of_kind(kind):
+                kept = tokens.get((line["step"], line["trajectory_id"], is_replayed), {})
+                values = {name: values_of(kept[name], name) if name in kept else None for name in TYPES}
+                of_replays = {"rollout_step": line["step"], "mean_ratio": None, "max_ratio": None}
+                rows.append({"is_replayed": is_replayed} | of_replays | line | line.get("extra", {}) | values)
+        frame = pd.DataFrame(rows).drop(columns=["kind", "extra"], errors="ignore")
+        return frame.sort_values(["step", "is_replayed"], kind="stable", ignore_index=True)
 
     @cached_property
     def fresh(self) -> pd.DataFrame:
@@ -190,9 +195,8 @@ class Recorded:
     @cached_property
     def questions(self) -> pd.DataFrame:
         """The training questions by their number."""
-        return pd.read_parquet(next(self.path.glob("attempts/*/questions-training.parquet"))).set_index(
-            "question_index"
-        )
+        sets = [line["questions"] for line in self.of_kind("questions") if line["question_set"] == "training"]
+        return pd.DataFrame(sets[0]).set_index("question_index")
 
     @property
     def num_data(self) -> int:
@@ -211,7 +215,7 @@ class Recorded:
     @cached_property
     def derived_metrics(self) -> pd.DataFrame:
         """Metrics again from trajectories, buffer and selections; fine-tuning has none of them."""
-        if not any(self.path.glob("attempts/*/trajectories/*.parquet")):
+        if not self.of_kind("trajectory"):
             return pd.DataFrame()
         of_steps = {step: dict([*self._of_fresh(step), *self._of_buffer(step)]) for step in self.metrics.index}
         return pd.DataFrame(of_steps).T

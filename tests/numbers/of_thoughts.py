@@ -189,9 +189,7 @@ def counts_of(job: Recorded) -> dict[str, int]:
 
 def _near_misses(run: Recorded) -> tuple[pd.DataFrame, str]:
     """Return the wrong answers with the most right steps, and the sentence above them."""
-    questions = pd.read_parquet(next(run.path.glob("attempts/*/questions-training.parquet"))).set_index(
-        "question_index"
-    )
+    questions = run.questions
     newest = run.fresh[run.fresh["verdict"] != "correct"].sort_values("trajectory_id", ascending=False).head(400)
     read = []
     for row in newest.itertuples():

@@ -197,11 +197,10 @@ def _scored(run: Recorded, row: Any, replays: pd.DataFrame) -> dict[str, Columns
 
 def _tried(root: Root, run: Recorded, question: int) -> tuple[pd.DataFrame, dict[str, Columns]]:
     """Return every step of any run that tried the question, this run first, and its share of correct rollouts."""
-    file = "attempts/*/questions-training.parquet"
-    ids = pd.read_parquet(next(run.path.glob(file))).set_index("question_index")["question_id"]
+    ids = run.questions["question_id"]
     lines, curves = [], {}
     for other in [run, *(item for item in root.newest_first if item.is_training and item is not run)]:
-        of_other = pd.read_parquet(next(other.path.glob(file))).set_index("question_id")["question_index"]
+        of_other = other.questions.reset_index().set_index("question_id")["question_index"]
         if other.last == {} or ids[question] not in of_other.index:
             continue
         rows = other.fresh[other.fresh["question_index"] == of_other[ids[question]]].groupby("step")

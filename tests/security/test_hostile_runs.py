@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from db.connections.opening import open_database
 from db.queries.runs import list_runs
 from exgrpo_core.bounded_json import seal
-from exgrpo_core.run_files.event_lines import encode_event
+from exgrpo_core.recording.record_file import pack, record_path
 from jobs.actions.verification import verify_root
 from jobs.cli.main import app
 from jobs.execution.supervisor.open_index import ingest_all
@@ -32,7 +32,7 @@ CONTENTS = {
 }  # fmt: skip
 FILES = (
     "run.json", "spec.json", "attempts/0001/outcome.json", "attempts/0001/heartbeat.json", "attempts/0001/ray.json",
-    "attempts/0001/events-000001.jsonl", "attempts/0001/lock",
+    "attempts/0001/record-0000-of-0001.jsonl.gz", "attempts/0001/lock",
 )  # fmt: skip
 SHAPES = ({"algorithm": None}, {"model": 5}, {"kind": "eval", "benchmarks": "x"})
 OUT_OF_RANGE = ("9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00", "0001-01-01")
@@ -47,41 +47,50 @@ def sealed_json(record):
 
 
 def status(**changes):
-    return {"seq": 1, "at": AT, "kind": "status", "attempt": 1, "status": "running", "reason": ""} | changes
+    return {"kind": "status", "at": AT, "status": "running", "reason": ""} | changes
+
+
+def line(**changes):
+    return json.dumps(status(**changes)).encode() + b"\n"
 
 
 INFOS = (
     *({"created_at": at} for at in OUT_OF_RANGE), {"name": "a\ud800b"}, {"name": "a\0b"}, {"branched_from_step": 2**80},
     {"parent_run_id": "a\ud800b"}, {"parent_run_id": "info-9"},
 )  # fmt: skip
-END = {"status": "stopped", "reason": "", "at": AT, "num_events": 1}
-OUTCOMES = (*({"at": at} for at in OUT_OF_RANGE), {"status": "running"}, {"num_events": -(2**80)})
-EVENTS = {
-    "deep event": sealed(b'{"a":' + DEEP + b"}"),
-    "deep fields": sealed(b'{"seq":1,"kind":"status","at":' + b"[" * 900 + b"]" * 900 + b"}"),
-    "no fields": encode_event({}),
-    "kind of another type": encode_event(status(kind=[])),
-    "unknown kind": encode_event(status(kind="x")),
-    "time of another type": encode_event(status(at=5)),
-    **{f"time {at[-6:]}".replace(":", ""): encode_event(status(at=at)) for at in OUT_OF_RANGE},
-    "huge attempt": encode_event(status(attempt=2**80)),
-    "no attempt": encode_event({name: value for name, value in status().items() if name != "attempt"}),
-    "number of another type": encode_event(status(seq="x")),
-    "huge number": encode_event(status(seq=2**80)),
-    "status of another type": encode_event(status(status=[])),
-    "reason of another type": encode_event(status(reason=5)),
-    "file of another type": encode_event(status(kind="questions", question_set="training", file=5)),
-    "file elsewhere": encode_event(status(kind="questions", question_set="training", file="../../x")),
-    "step without fields": encode_event(status(kind="step", step=1, file=None)),
-    "step of another type": encode_event(status(kind="step", step=[], file="x")),
-    "votes of another type": encode_event(status(kind="votes", votes=5)),
+END = {"status": "stopped", "reason": "", "at": AT, "sizes": {}}
+OUTCOMES = (
+    *({"at": at} for at in OUT_OF_RANGE), {"status": "running"}, {"sizes": {"a": -(2**80)}}, {"sizes": 5},
+    {"sizes": {"a": "x"}},
+)  # fmt: skip
+LINES = {
+    "deep event": b'{"kind":' + DEEP + b"}\n",
+    "deep fields": b'{"kind":"status","at":' + b"[" * 900 + b"]" * 900 + b"}\n",
+    "no fields": b"{}\n",
+    "kind of another type": line(kind=[]),
+    "unknown kind": line(kind="x"),
+    "time of another type": line(at=5),
+    **{f"time {at[-6:]}".replace(":", ""): line(at=at) for at in OUT_OF_RANGE},
+    "status of another type": line(status=[]),
+    "reason of another type": line(reason=5),
+    "questions of another type": line(kind="questions", question_set="training", questions=5),
+    "details of another type": line(kind="questions", question_set="training", questions=[{"details": []}]),
+    "step without fields": line(kind="step", step=1),
+    "step of another type": line(kind="step", step=[]),
+    "huge step": line(kind="step", step=2**80),
+    "trajectory of another type": line(kind="step", step=1, metrics={}) + line(kind="trajectory", step=1, text=5),
+    "votes of another type": line(kind="votes", votes=5),
+}
+RECORDS = {label: pack([content]) for label, content in LINES.items()} | {
+    "huge length": pack([line()])[:16] + b"\xff" * 8 + pack([line()])[24:],
+    "bomb": pack([b" " * (300 << 20)]),
 }
 
 
 def make_run(root, run_id):
     run = RunDirectory.create(root, TrainSpec(), run_id=run_id)
     run.claim_attempt()
-    (run.attempt_path(1) / "events-000001.jsonl").write_bytes(encode_event(status()))
+    record_path(run.attempt_path(1)).write_bytes(pack([line()]))
     write_outcome(run.attempt_path(1), RunStatus.STOPPED, "")
     return run
 
@@ -101,9 +110,9 @@ def hostile_runs(root):
         (run.path / name).unlink(missing_ok=True)
         os.mkfifo(run.path / name)
         yield run
-    for label, content in EVENTS.items():
+    for label, content in RECORDS.items():
         run = make_run(root, f"event-{label}".replace(" ", "-"))
-        replace(run.attempt_path(1) / "events-000001.jsonl", content)
+        replace(record_path(run.attempt_path(1)), content)
         yield run
     made = make_run(root, "template").read_run_info()
     records = [("shape", "spec.json", json.dumps(shape).encode()) for shape in SHAPES]

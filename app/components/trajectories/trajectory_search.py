@@ -14,7 +14,8 @@ from app.components.widgets import grid, long_lists
 from app.formats import NONE_SHOWN, escape_control_characters, literal
 from app.queries.answers import ask
 from db.queries import trajectory_list
-from db.rows.trajectories import VERDICTS, TrajectoryFacets, TrajectoryOrder, TrajectoryRow, TrajectorySortKey
+from db.rows.trajectories import TrajectoryFacets, TrajectoryOrder, TrajectoryRow, TrajectorySortKey
+from exgrpo_core.sums import VERDICTS
 
 MAX_COUNT = 10_000
 ANY = "any"

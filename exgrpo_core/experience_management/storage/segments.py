@@ -25,7 +25,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from exgrpo_core.experience_management.storage.append_file import AppendFile, BufferCorruptionError
-from exgrpo_core.token_sums import token_sums
+from exgrpo_core.sums import token_sums
 from exgrpo_core.types import Experience, Float32Array, Int32Array, Int64Array, Trajectory
 
 ROW = np.dtype(

@@ -1,5 +1,6 @@
 """The chains of thought to judge: read from a training run's files, or from a file with human labels."""
 
+import math
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -8,12 +9,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from exgrpo_core.bounded_json import parse_json
-from exgrpo_core.run_files.trajectory_file import FILE_PREFIX, list_steps, read_questions, read_trajectories
+from exgrpo_core.recording.lines import parse_lines
+from exgrpo_core.recording.record_file import list_records, read_member, read_members
 from jobs.runs.control import TrainingError
 from jobs.runs.directory import RunDirectory
+from jobs.runs.recording.event_reader import iterate_events
 from jobs.specs.judging import JudgedSpec
 
-_QUESTIONS_FILE = "questions-training.parquet"
 _ALL_STEPS_RIGHT = -1
 _MAX_ID_CHARS = 200
 Element = TypeVar("Element")
@@ -38,37 +40,40 @@ class JudgedItem:
 
 @dataclass(frozen=True, slots=True)
 class _Location:
-    """File, step and row of a trajectory: small enough to hold those of a whole run."""
+    """Attempt, file, member and line of a trajectory: small enough to hold those of a whole run."""
 
+    attempt: int
     path: Path
-    step: int
-    row: int
+    begin: int
+    line: int
 
 
 class RunItems:
-    """The trajectories of a training run that are to be judged, in order of step; texts are read file by file."""
+    """The trajectories of a training run that are to be judged, in order of step; texts are read a member at a time."""
 
     def __init__(self, run: RunDirectory, chosen: JudgedSpec) -> None:
         self.source = run.run_id
         self._questions = read_training_questions(run)
-        files = counted_step_files(run)
         first, last = chosen.first_step or 0, chosen.last_step
-        steps = [step for step in sorted(files) if first <= step and (last is None or step <= last)]
-        locations = [
-            _Location(files[step], step, row) for step in steps for row in _rows_to_judge(files[step], step, chosen)
+        located = [
+            (step, location)
+            for step, location, reward in counted_trajectories(run)
+            if first <= step and (last is None or step <= last) and (reward >= 1.0 or not chosen.only_correct)
         ]
-        self._locations = _draw(locations, chosen)
+        located.sort(key=lambda found: found[0])
+        self._locations = _draw([location for _, location in located], chosen)
 
     def __len__(self) -> int:
         return len(self._locations)
 
     def __iter__(self) -> Iterator[JudgedItem]:
-        for (path, step), group in groupby(self._locations, key=lambda location: (location.path, location.step)):
-            table = read_trajectories(path, ["trajectory_id", "question_index", "text"], step)
-            attempt = int(path.parent.parent.name)
+        for (attempt, path, begin), group in groupby(self._locations, key=lambda at: (at.attempt, at.path, at.begin)):
+            member = read_member(path, begin)
+            if member is None:
+                raise TrainingError(f"{path}: cannot be read; use another copy of the run.")
+            lines = member.lines()
             for location in group:
-                row = {name: table[name][location.row].as_py() for name in table.column_names}
-                yield self._item(row, attempt)
+                yield self._item(parse_lines([lines[location.line]])[0], attempt)
 
     def _item(self, row: dict[str, Any], attempt: int) -> JudgedItem:
         question = self._questions[row["question_index"]]
@@ -114,16 +119,24 @@ def open_items(runs_root: Path, chosen: JudgedSpec) -> Items:
     return items
 
 
-def counted_step_files(run: RunDirectory) -> dict[int, Path]:
-    """Return the trajectory file of each step; of a step that a later attempt repeated, the later one's."""
-    counted: dict[int, Path] = {}
+def counted_trajectories(run: RunDirectory) -> list[tuple[int, _Location, float]]:
+    """Return step, place and reward of each fresh trajectory, without those of steps that a later attempt repeated."""
+    counted: list[tuple[int, _Location, float]] = []
     for attempt in run.attempts():
-        paths = (run.attempt_path(attempt) / "trajectories").glob(f"{FILE_PREFIX}*.parquet")
-        newer = {step: path for path in paths for step in list_steps(path)}
-        if newer:
-            first = min(newer)
-            counted = {step: path for step, path in counted.items() if step < first} | newer
+        newer = [
+            (row["step"], _Location(attempt, record.path, member.begin, number), float(row["reward"]))
+            for record in list_records(run.attempt_path(attempt))
+            for member in read_members(record.path, 0, {"step"})
+            for number, line in enumerate(member.lines())
+            if line.startswith(_BEGIN_OF_TRAJECTORY)
+            for row in parse_lines([line])
+        ]
+        first = min((step for step, _, _ in newer), default=math.inf)
+        counted = [found for found in counted if found[0] < first] + newer
     return counted
+
+
+_BEGIN_OF_TRAJECTORY = b'{"kind":"trajectory"'
 
 
 def read_training_questions(run: RunDirectory) -> dict[int, dict[str, Any]]:
@@ -132,21 +145,10 @@ def read_training_questions(run: RunDirectory) -> dict[int, dict[str, Any]]:
     Raises:
         TrainingError: It has recorded none.
     """
-    paths = (run.attempt_path(attempt) / _QUESTIONS_FILE for attempt in run.attempts())
-    path = next((path for path in paths if path.is_file()), None)
-    if path is None:
-        raise TrainingError(f"{run.run_id}: has recorded no training questions; name a training run that has started.")
-    return {question["question_index"]: question for question in read_questions(path)["questions"]}
-
-
-def _rows_to_judge(path: Path, step: int, chosen: JudgedSpec) -> list[int]:
-    table = read_trajectories(path, ["is_replayed", "reward"], step)
-    pairs = zip(table["is_replayed"].to_pylist(), table["reward"].to_pylist(), strict=True)
-    return [
-        row
-        for row, (is_replayed, reward) in enumerate(pairs)
-        if not is_replayed and (reward >= 1.0 or not chosen.only_correct)
-    ]
+    for event in iterate_events(run, "questions"):
+        if event["question_set"] == "training":
+            return {question["question_index"]: question for question in event["questions"]}
+    raise TrainingError(f"{run.run_id}: has recorded no training questions; name a training run that has started.")
 
 
 def _draw(elements: Sequence[Element], chosen: JudgedSpec) -> list[Element]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
-from exgrpo_core.run_files.recorder import RunRecorder
+from exgrpo_core.recording.recorder import RunRecorder
 from jobs.evaluation.judging.client import JudgeAnswer, JudgeClient, SpendCapError, Spending, guess_tokens
 from jobs.evaluation.judging.items import Items, JudgedItem, open_items
 from jobs.evaluation.judging.verdicts import (

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 from exgrpo_core.faults import describe_fault
-from exgrpo_core.run_files.recorder import RunRecorder
+from exgrpo_core.recording.recorder import RunRecorder
 from jobs.evaluation.judging.client import JudgeAnswer, Spending
 from jobs.evaluation.judging.items import JudgedItem
 from jobs.evaluation.judging.verdicts import JudgeVerdict

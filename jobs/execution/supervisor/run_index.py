@@ -142,8 +142,8 @@ class RunIndexing:
         for attempt in self.directory.attempts():
             end = read_outcome(self.directory.attempt_path(attempt))
             known = None if end is None else end.fault
-            fault = known or find_missing_events(attempt, end, self._position)
-            record_faults(database, self.directory.run_id, [fault] if fault else [])
+            faults = [known] if known else find_missing_events(attempt, end, self._position)
+            record_faults(database, self.directory.run_id, faults)
 
     def _record_failure(self, database: Database, error: Exception) -> None:
         """Record why the run cannot be shown completely, and try again later.

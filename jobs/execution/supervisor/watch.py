@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from exgrpo_core.run_files.attempt_gate import LOCK_FILE
+from exgrpo_core.recording.attempt_gate import LOCK_FILE
 from jobs.machine.hardware import GPUS_VARIABLE
 from jobs.runs.attempts import AttemptEnd, Heartbeat, read_heartbeat, read_outcome, write_outcome_of_lost
 from jobs.runs.control import DEFAULT_GRACE_SECONDS, INTERRUPTED, RunStatus, stop_grace

@@ -19,8 +19,8 @@ from exgrpo_core.errors import UserError
 from exgrpo_core.faults import describe_fault
 from exgrpo_core.process_memory import gc_paused, keep_freed_memory
 from exgrpo_core.process_setup import keep_private, log_in_utc, settle_user
-from exgrpo_core.run_files.attempt_gate import EXIT_NOT_MINE, LOCK_FILE, clear_attempt, set_attempt
-from exgrpo_core.run_files.recorder import RunRecorder
+from exgrpo_core.recording.attempt_gate import EXIT_NOT_MINE, LOCK_FILE, clear_attempt, set_attempt
+from exgrpo_core.recording.recorder import RunRecorder
 from jobs.actions.preflight.local_sources import with_model_source
 from jobs.actions.preflight.looks import look_at
 from jobs.actions.preflight.machine_fit import check_machine

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 
-from exgrpo_core.run_files.attempt_gate import exit_if_fenced
+from exgrpo_core.recording.attempt_gate import exit_if_fenced
 from jobs.runs.attempts import Heartbeat, write_heartbeat
 from jobs.runs.control import Phase, RunStatus
 from jobs.runs.directory import RunDirectory

@@ -1,48 +1,39 @@
-"""Reads a run's events, from the position where the last read ended."""
+"""Reads what a run recorded, from the position where the last read ended."""
 
 import heapq
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from operator import itemgetter
-from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
-from exgrpo_core.bounded_json import file_crc, open_plain
 from exgrpo_core.faults import Fault, FaultKind
-from exgrpo_core.run_files.event_codec import is_event, list_segments, segment_path
-from exgrpo_core.run_files.event_lines import decode_line
-from exgrpo_core.run_files.trajectory_file import read_questions, read_trajectories, rows_of_step
+from exgrpo_core.recording.lines import parse_lines
+from exgrpo_core.recording.record_file import Member, RecordPath, iterate_lines, list_records, read_members
 from jobs.runs.attempts import AttemptEnd
 from jobs.runs.checkpoints import list_checkpoints, list_steps
-from jobs.runs.directory import RunDirectory, RunDirectoryError, inside
-from jobs.runs.recording.rollout_reader import Recording, list_recordings
+from jobs.runs.directory import RunDirectory
+from jobs.runs.recording.line_events import Event, LineReader
 from jobs.tasks.grading.code_rules import mark_code
 
 MAX_STEPS = 16
 """Steps with trajectories in one batch: their texts are in memory together."""
 MAX_BYTES = 4 << 20
-"""A batch ends with the event that exceeds this size: some thousand steps without trajectories."""
-MAX_LINE_BYTES = 256 << 20
-"""A longer line, which no step needs, counts as damaged."""
-_Position = tuple[int, int, int]
-"""(segment, byte offset, number of the last event) inside one attempt or, of a recording, (0, offset, line)."""
-_Rows = dict[str, list[dict[str, Any]]]
-_RecordedLine = tuple[tuple[str, bool], str, int, bytes, dict[str, Any]]
-"""Of a recording: (its time, whether it annotates), name of its position, byte where it begins, bytes, content."""
+"""A batch ends with the member that exceeds this size: some thousand steps without trajectories."""
+_Position = tuple[int, int]
+"""Inside one file: (byte where the next member begins, number of its first line)."""
+_Found = tuple[tuple[str, bool], str, Member, list[dict[str, Any]] | None]
+"""(Time of a member's first line and whether it annotates), name of its position, member, its lines if undamaged."""
 
 
 @dataclass(frozen=True, slots=True)
 class EventBatch:
     """Events in order of attempt and sequence, and the position after them.
 
-    `has_more` is whether more events exist already.
+    `has_more` is whether more events may exist already.
     """
 
-    events: list[dict[str, Any]]
+    events: list[Event]
     position: str
     has_more: bool = False
     faults: list[Fault] = field(default_factory=list)
@@ -57,30 +48,25 @@ class EventReader:
     def read(self, after: str | None = None, max_steps: int = MAX_STEPS) -> EventBatch:
         """Return the events after a position (None: from the start), at most `max_steps` steps with trajectories.
 
-        An incomplete last line, still being written or cut by a kill, is not read. A complete but damaged line is
-        skipped and reported.
+        What was appended at once is read at once. If it is the last of its file and not whole, it is not read: it is
+        still being written, or was cut by a kill. What is damaged before it is skipped and reported.
         """
-        positions = _parse_position(after)
-        reading = _Reading(self._run, max_steps)
+        reading = _Reading(self._run, _parse_position(after), max_steps)
         for attempt in self._run.attempts():
-            name = str(attempt)
-            positions[name] = reading.read_attempt(attempt, positions.get(name, (1, 0, 0)))
-            reading.read_recordings(attempt, positions)
+            reading.read_attempt(attempt)
             if reading.is_full:
                 break
-        position = json.dumps({name: list(item) for name, item in sorted(positions.items())})
+        position = json.dumps({name: list(item) for name, item in sorted(reading.positions.items())})
         return EventBatch(reading.events, position, reading.is_full, reading.faults)
 
 
-def iterate_events(run: RunDirectory, kind: str) -> Iterator[dict[str, Any]]:
-    """Yield a run's whole events of one kind, those of later attempts later, without what trajectory files hold."""
+def iterate_events(run: RunDirectory, kind: str) -> Iterator[Event]:
+    """Yield the whole lines of one kind that a worker wrote, those of later attempts later, each with its attempt."""
     for attempt in run.attempts():
-        for number in list_segments(run.attempt_path(attempt)):
-            with open_plain(segment_path(run.attempt_path(attempt), number)) as file:
-                for line in file:
-                    event = decode_line(line[:-1])
-                    if event is not None and is_event(event) and event["kind"] == kind:
-                        yield event
+        for record in list_records(run.attempt_path(attempt)):
+            for line in iterate_lines(record.path, {kind}):
+                for value in parse_lines([line]):
+                    yield value | {"attempt": attempt}
 
 
 def held_out_scores(run: RunDirectory) -> dict[int, float]:
@@ -111,173 +97,83 @@ def refusal_of_new_start(run: RunDirectory) -> str:
 
 
 class _Reading:
-    def __init__(self, run: RunDirectory, max_steps: int) -> None:
-        self.events: list[dict[str, Any]] = []
+    def __init__(self, run: RunDirectory, positions: dict[str, _Position], max_steps: int) -> None:
+        self.events: list[Event] = []
         self.faults: list[Fault] = []
+        self.positions = positions
         self._run = run
         self._num_steps_left = max_steps
         self._num_bytes = 0
-        self._last = 0
-        self._trajectories: tuple[Path, pa.Table] | None = None
-        self._checked: Path | None = None
 
     @property
     def is_full(self) -> bool:
         return self._num_steps_left <= 0 or self._num_bytes >= MAX_BYTES
 
-    def read_attempt(self, attempt: int, position: _Position) -> _Position:
-        segment, offset, self._last = position
-        for number in list_segments(self._run.attempt_path(attempt)):
-            if number < segment:
-                continue
-            if number > segment:
-                segment, offset = number, 0
-            offset = self._read_segment(attempt, segment, offset)
-            if self.is_full:
-                break
-        return segment, offset, self._last
+    def read_attempt(self, attempt: int) -> None:
+        """Read the new members of an attempt's files, those of several ranks in the order of their times.
 
-    def _read_segment(self, attempt: int, segment: int, offset: int) -> int:
-        path = segment_path(self._run.attempt_path(attempt), segment)
-        for begin, line in self._lines(path, offset):
-            if self.is_full:
-                break
-            self._num_bytes += len(line)
-            offset = begin + len(line)
-            event = decode_line(line[:-1])
-            if event is None or not is_event(event):
-                self._report(FaultKind.DAMAGED_LINE, path, begin)
-                self._last += 1
-                continue
-            self._last = max(self._last, event["seq"])
-            self._add(event)
-        return offset
-
-    def read_recordings(self, attempt: int, positions: dict[str, _Position]) -> None:
-        """Read the new lines of an attempt's recordings; the last number of a position is that of the next line.
-
-        They are read in the order of their times, so a trajectory comes before what another rank says of it.
+        So a trajectory comes before what another rank says of it.
         """
-        recordings = {
-            f"{attempt}/{found.path.name}": found for found in list_recordings(self._run.attempt_path(attempt))
-        }
-        ends = {name: recording.path.stat().st_size for name, recording in recordings.items()}
-        starts = {name: positions.get(name, (0, 0, 0))[1] for name in recordings}
-        files = [self._recorded_lines(name, recordings[name].path, starts[name]) for name in recordings]
-        first, held = len(self.events), set[str]()
-        for (_, is_annotation), name, begin, line, content in heapq.merge(*files, key=itemgetter(0)):
-            if self.is_full:
-                break
+        records = {f"{attempt}/{found.path.name}": found for found in list_records(self._run.attempt_path(attempt))}
+        ends = {name: record.path.stat().st_size for name, record in records.items()}
+        files = [self._members(name, record) for name, record in records.items()]
+        held = set[str]()
+        for (_, is_annotation), name, member, lines in heapq.merge(*files, key=itemgetter(0)):
             # What was written since the start may be of a trajectory in a file that was read before.
-            if is_annotation and begin >= ends[name]:
+            if is_annotation and member.begin >= ends[name]:
                 held.add(name)
             if name not in held:
-                number = positions.get(name, (0, 0, 0))[2]
-                self._num_bytes += len(line)
-                self._add_line(attempt, recordings[name], (begin, number), line, content)
-                positions[name] = (0, begin + len(line), number + 1)
-        mark_code(event["trajectory"] for event in self.events[first:] if event["kind"] == "rollout")
+                self._add(records[name], attempt, name, member, lines)
+            if self.is_full:
+                break
 
-    def _recorded_lines(self, name: str, path: Path, offset: int) -> Iterator[_RecordedLine]:
-        for begin, line in self._lines(path, offset):
-            content = decode_line(line[:-1]) or {}
-            yield (str(content.get("at", "")), content.get("kind") == "annotation"), name, begin, line, content
+    def _members(self, name: str, record: RecordPath) -> Iterator[_Found]:
+        for member in read_members(record.path, self.positions.get(name, (0, 0))[0]):
+            try:
+                lines = None if member.content is None else parse_lines(member.lines())
+            except ValueError:
+                lines = None
+            first = lines[0] if lines else {}
+            yield (str(first.get("at", "")), first.get("kind") == "annotation"), name, member, lines
 
-    def _add_line(
-        self, attempt: int, recording: Recording, place: tuple[int, int], line: bytes, content: dict[str, Any]
+    def _add(
+        self, record: RecordPath, attempt: int, name: str, member: Member, lines: Sequence[Mapping[str, Any]] | None
     ) -> None:
-        begin, number = place
-        try:
-            event = recording.event(content, number, attempt, f"{self._name(recording.path)}@{begin}")
-            self._add_recorded(event, recording.path)
-        except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
-            if line.strip():
-                self._report(FaultKind.DAMAGED_LINE, recording.path, begin)
+        file = record.path.relative_to(self._run.path).as_posix()
+        number = self.positions.get(name, (0, 0))[1]
+        self.positions[name] = (member.end, number + (1 if lines is None else len(lines)))
+        events, is_whole = LineReader(record, attempt, f"{file}@{member.begin}").events(lines or (), number)
+        if lines is None or not is_whole:
+            self.faults.append(Fault(FaultKind.DAMAGED_LINE, file, (member.begin,)))
+        for event in events:
+            self._take(event, file)
+        if not any(event.get("trajectories") for event in events):  # those of steps are counted by steps
+            self._num_bytes += len(member.content or b"")
 
-    def _add_recorded(self, event: dict[str, Any], path: Path) -> None:
-        if event["kind"] == "lost":
-            fault = Fault(FaultKind.NOT_RECORDED, self._name(path), (event["num_lines"],), event["reason"])
-            self.faults.append(fault)
-        else:
-            self.events.append(event)
-
-    def _lines(self, path: Path, offset: int) -> Iterator[tuple[int, bytes]]:
-        """Yield the whole lines of a file from a byte on, each with where it begins."""
-        with open_plain(path) as file:
-            file.seek(offset)
-            while line := file.readline(MAX_LINE_BYTES):
-                if not line.endswith(b"\n") and len(line) < MAX_LINE_BYTES:
-                    break
-                yield offset, line
-                offset += len(line)
-
-    def _name(self, path: Path) -> str:
-        return path.relative_to(self._run.path).as_posix()
-
-    def _add(self, event: dict[str, Any]) -> None:
+    def _take(self, event: Event, file: str) -> None:
+        kind = event["kind"]
+        if kind == "lost":
+            self.faults.append(Fault(FaultKind.NOT_RECORDED, file, (event["num_lines"],), event["reason"]))
+            return
         self.events.append(event)
-        if event["kind"] == "step" and event.get("file") is None:
-            event |= {"trajectories": [], "replays": []}
-        elif event["kind"] == "step":
-            self._num_steps_left -= 1
-            event |= self._read_file(event, partial(self._read_step, event["step"])) or {
-                "trajectories": [],
-                "replays": [],
-            }
+        if kind == "trajectory":
+            mark_code([event["trajectory"]])
+        elif kind == "step":
             mark_code(event["trajectories"])
-        elif event["kind"] == "votes":
-            self._num_steps_left -= 1  # as long as a step's texts, or many of them
-        elif event["kind"] == "questions":
-            event |= self._read_file(event, read_questions) or {"questions": []}
-
-    def _read_step(self, step: int, path: Path) -> _Rows:
-        if self._trajectories is None or self._trajectories[0] != path:
-            self._trajectories = path, read_trajectories(path)
-        return rows_of_step(self._trajectories[1], step)
-
-    def _read_file(self, event: Mapping[str, Any], read: Callable[[Path], _Rows]) -> _Rows | None:
-        name = event["file"]
-        try:
-            path = inside(self._run.path, name)
-            if self._has_changed(path, event["file_crc"]):
-                self._report(FaultKind.CHANGED, path)
-                return None
-            return read(path)
-        except RunDirectoryError:
-            self._report(FaultKind.OUTSIDE, self._run.path / name)
-        except FileNotFoundError:
-            self._report(FaultKind.MISSING, self._run.path / name)
-        except (OSError, pa.ArrowException, KeyError, ValueError) as error:
-            why = " ".join(str(error).removeprefix(f"{path}: ").split())
-            self._report(FaultKind.UNREADABLE, self._run.path / name, details=f"{type(error).__name__}: {why}")
-        return None
-
-    def _has_changed(self, path: Path, crc: int) -> bool:
-        """Return whether a file differs from its checksum; a file of several steps is read once."""
-        if path == self._checked:
-            return False
-        self._checked = path if file_crc(path) == crc else None
-        return self._checked is None
-
-    def _report(self, kind: FaultKind, path: Path, *position: int, details: str = "") -> None:
-        fault = Fault(kind, self._name(path), position, details)
-        if fault not in self.faults:
-            self.faults.append(fault)
+        if kind == "votes" or event.get("trajectories"):
+            self._num_steps_left -= 1  # votes are as long as a step's texts, or many of them
 
 
-def last_number(position: str, attempt: int) -> int:
-    """Return the number of the attempt's last event before a position."""
-    return _parse_position(position).get(str(attempt), (1, 0, 0))[2]
-
-
-def find_missing_events(attempt: int, end: AttemptEnd | None, position: str | None) -> Fault | None:
-    """Return the events that an attempt recorded by its end and that do not stand before a position."""
-    last = last_number(position or "{}", attempt)
-    if end is None or end.num_events is None or last >= end.num_events:
-        return None
-    return Fault(FaultKind.MISSING_EVENTS, f"attempts/{attempt:04d}", (last + 1, end.num_events))
+def find_missing_events(attempt: int, end: AttemptEnd | None, position: str | None) -> list[Fault]:
+    """Return what an attempt recorded by its end and does not stand before a position, one fault a file."""
+    faults, positions = [], _parse_position(position)
+    for name, size in (end.sizes if end else {}).items():
+        read = positions.get(f"{attempt}/{name}", (0, 0))[0]
+        if read < size:
+            faults.append(Fault(FaultKind.MISSING_EVENTS, f"attempts/{attempt:04d}/{name}", (read, size)))
+    return faults
 
 
 def _parse_position(position: str | None) -> dict[str, _Position]:
     content = json.loads(position) if position else {}
-    return {name: (int(segment), int(offset), int(last)) for name, (segment, offset, last) in content.items()}
+    return {name: (int(offset), int(number)) for name, (offset, number) in content.items()}

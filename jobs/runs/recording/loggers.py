@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from exgrpo_core.run_files.recorder import EvaluationRecord, RunRecorder
+from exgrpo_core.recording.recorder import EvaluationRecord, RunRecorder
 from exgrpo_core.step_report import StepReport
 from exgrpo_core.types import Question
 from jobs.runs.directory import RunDirectory
@@ -192,7 +192,7 @@ def open_recorder(
     Raises:
         SpecError: A logger is not installed.
     """
-    from exgrpo_core.run_files.file_recorder import FileRecorder
+    from exgrpo_core.recording.file_recorder import FileRecorder
 
     if not isinstance(spec, TrainSpec):
         return FileRecorder(run, attempt, RecordingSpec())

@@ -4,8 +4,8 @@ import pytest
 
 from app.queries.answers import ask
 from db.queries.runs import get_run
-from exgrpo_core.run_files.file_recorder import FileRecorder
-from exgrpo_core.run_files.recorder import EvaluationRecord
+from exgrpo_core.recording.file_recorder import FileRecorder
+from exgrpo_core.recording.recorder import EvaluationRecord
 from exgrpo_core.step_report import StepReport
 from jobs.execution.supervisor.open_index import rebuild_index
 from jobs.runs.attempts import write_outcome

@@ -1,8 +1,8 @@
 """What a loop recorded, in the database: on SQLite and on PostgreSQL, in one read or in many parts."""
 
+import gzip
 import math
 import time
-from zlib import crc32
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ from db.ingest import events
 from db.queries import lineage, metrics, runs, trajectories, trajectory_list
 from db.rows.trajectories import TrajectoryFacets
 from exgrpo_core import recording
+from exgrpo_core.recording.record_file import pack, read_members
 from exgrpo_core.recording.rows import Message, RecordedTrajectory
 from jobs.runs.directory import RunDirectory
 from jobs.runs.recording import event_reader
@@ -165,8 +166,8 @@ def test_a_rank_annotates_what_others_recorded(database, tmp_path, monkeypatch):
     runs_of_ranks = [
         recording.start("ranks", {}, tmp_path, run_id="ranks", rank=rank, num_ranks=3) for rank in range(3)
     ]
-    with next(tmp_path.rglob("rollouts-0000-*")).open("ab") as file:
-        file.write(b"a line without a time\n")
+    with next(tmp_path.rglob("record-0000-*")).open("ab") as file:
+        file.write(pack([b'{"a":"line without a time"}\n']))
     for step in range(1, 6):
         for run in runs_of_ranks:
             ids = run.log(step, trajectories=GROUP)
@@ -300,11 +301,11 @@ def test_a_line_out_of_range_is_damaged_and_the_others_are_shown(database, run, 
     turn = Message("assistant", "odd", is_generated=True, num_tokens=7)
     odd = RecordedTrajectory((Message("user", "q"), turn), 0.5, is_truncated=True)
     run.log(1, trajectories=["one", odd, "two"])
-    path = next(run.path.rglob("rollouts-*.jsonl"))
-    first, line, last = path.read_bytes().splitlines(keepends=True)
-    line = line[: line.rindex(b',"crc"')].replace(given, changed) + b"}"
+    path = next(run.path.rglob("record-*"))
+    first, line, last = gzip.decompress(path.read_bytes()).splitlines(keepends=True)
+    line = line.replace(given, changed)
     assert changed in line
-    path.write_bytes(first + line[:-1] + b',"crc":%d}\n' % crc32(line) + last)
+    path.write_bytes(pack([first, line, last]))
     ingest(database, run)
     assert [row.text for row in rows(database, run)] == ["one", "two"]
     assert len(runs.get_run(database, run.run_id).faults) == 1
@@ -323,11 +324,14 @@ def test_texts_that_do_not_fit_are_stored_as_far_as_they_do(database, run):
 def test_damage_and_losses_are_faults_and_the_other_lines_are_shown(database, run):
     run.log(1, trajectories=["one", 5, "two"])
     run.log(2, trajectories=["three"])
-    path = next(run.path.rglob("rollouts-*.jsonl"))
-    content = path.read_bytes().replace(b"two", b"2")
-    path.write_bytes(content + b'{"kind":"trajectory","step":-1,"at":"x","messages":[]}\n' + b'{"half a line')
+    run.log(3, trajectories=["four"])
+    path = next(run.path.rglob("record-*"))
+    content = bytearray(path.read_bytes())
+    content[[*read_members(path)][1].end - 8] ^= 1  # of the second step
+    wrong = pack([b'{"kind":"trajectory","step":-1,"at":"x","messages":[]}\n'])
+    path.write_bytes(content + wrong + wrong[:-3])
     ingest(database, run)
-    assert [row.text for row in rows(database, run)] == ["one", "three"]
+    assert [row.text for row in rows(database, run)] == ["one", "two", "four"]
     row = runs.get_run(database, run.run_id)
     assert (len(row.faults), len(row.left_out), row.health) == (2, 1, ("damaged",))
 

@@ -3,7 +3,7 @@ from collections import Counter
 import pytest
 
 from db.queries import buffer
-from exgrpo_core.run_files.file_recorder import FileRecorder
+from exgrpo_core.recording.file_recorder import FileRecorder
 from exgrpo_core.step_report import BufferEvent, BufferEventKind
 from jobs.runs.control import RunStatus
 from jobs.specs.train import RecordingSpec

@@ -23,10 +23,11 @@ from db.queries.verdicts import judged_trajectories
 from db.rows.chains_of_thought import AgreementRow
 from db.rows.judging import JudgedOrder, JudgedSortKey, VerdictFilter
 from db.tables import models
-from exgrpo_core.run_files.event_codec import EventWriter
+from exgrpo_core.recording.file_recorder import FileRecorder
 from jobs.evaluation.judging.votes import VOTES_EVENT
 from jobs.runs.directory import RunDirectory
 from jobs.runs.recording.event_reader import EventReader
+from jobs.specs.train import RecordingSpec
 from tests.db.recorded_chains import Response, Step, record_steps
 from tests.db.recorded_runs import ingest_run
 from tests.jobs.evaluation.judging.chain_runs import new_job, record_chains, server_spec
@@ -56,7 +57,7 @@ def job_of_votes(runs_root, votes, source="trained", run_id="voted") -> RunDirec
     """Record votes given as (item, trajectory, outcome, label), numbered by item."""
     judged = {"file": source} if source.endswith(".jsonl") else {"run_id": source}
     job = RunDirectory.create(runs_root, server_spec("http://127.0.0.1:1/v1", judged), run_id=run_id)
-    writer = EventWriter(job.attempt_path(job.claim_attempt()), 1)
+    writer = FileRecorder(job, job.claim_attempt(), RecordingSpec())
     counts = {}
     for item_id, trajectory_id, outcome, label in votes:
         number = counts.setdefault(item_id, 0)
@@ -67,7 +68,7 @@ def job_of_votes(runs_root, votes, source="trained", run_id="voted") -> RunDirec
             "trajectory_id": trajectory_id, "label": label, "judge": "judge", "prompt": "cot-judge-1",
             "num_requests": 1, "num_tokens": 10, "answer": "so \x00 \\boxed{yes}",
         }  # fmt: skip
-        writer.append(VOTES_EVENT, {"votes": [fields]})
+        writer.record(VOTES_EVENT, {"votes": [fields]})
     writer.close()
     return job
 

@@ -56,7 +56,7 @@ def test_lineage_tells_birth_moves_scores_replays_and_retirement_in_order(replay
     assert replay.entropy == pytest.approx(float(expected.replays[0].entropies.mean()))
     assert replay.nll == pytest.approx(-float(expected.replays[0].old_log_probs.mean()))
     assert replay.num_candidates == 2
-    assert replay.file.endswith("step-00000005.parquet")
+    assert "record-0000-of-0001.jsonl.gz@" in replay.file
     assert (rows[4].bucket_from, rows[4].bucket_to) == (2, 5)
     # What happened before its rollout is not told.
     assert {row.step for row in lineage.lineage(database, run_id, STORED, QUESTION, 6)} == {3, 5, 7}

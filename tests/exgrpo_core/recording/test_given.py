@@ -1,14 +1,14 @@
 """Trajectories as loops hand them over."""
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from exgrpo_core.recording.given import as_trajectory
-from exgrpo_core.recording.lines import parse_trajectory, trajectory_fields
+from exgrpo_core.recording.lines import parse_lines, parse_trajectory, trajectory_lines
 from exgrpo_core.recording.rows import Message, RecordedTrajectory
-from exgrpo_core.run_files.event_lines import decode_line
 
 CHAT = [
     {"role": "system", "content": "Be short."},
@@ -44,26 +44,29 @@ def test_messages_of_a_prompt_were_not_generated():
     assert (trajectory.advantage, trajectory.reward) == (0.5, 2.0)
 
 
-def test_a_line_holds_all_of_a_trajectory():
+def test_what_is_written_is_read_and_means_and_counts_follow_from_values_of_tokens():
     whole = RecordedTrajectory(
-        (Message("user", "q", num_tokens=3), Message("assistant", "a", is_generated=True, mean_entropy=0.5)),
-        float("-inf"), "q1", "g1", "42", "wrong", True, 2, [1, 2], [-1.0, -0.5], [0.25, 0.5], -1.5, {"n": 1, "t": "x"},
+        (Message("user", "q"), Message("assistant", "a", "tool_call", "calc", is_generated=True, num_tokens=2)),
+        reward=0.5, question_id="q1", group="g", answer="a", verdict="correct", is_truncated=False,
+        token_ids=[1, 2], log_probs=[-1, -2.0], entropies=np.array([0.5, 1.0]), advantage=float("inf"),
+        extra={"x": None},
     )  # fmt: skip
-    read = parse_trajectory(trajectory_fields(whole))
-    arrays = {name: getattr(read, name).tolist() for name in ("token_ids", "log_probs", "entropies")}
-    assert arrays == {"token_ids": [1, 2], "log_probs": [-1.0, -0.5], "entropies": [0.25, 0.5]}
-    assert trajectory_fields(read) == trajectory_fields(whole)
-    listed = parse_trajectory({"messages": [{"role": "user", "text": "q"}], "log_probs": [-1, "NaN"]})
-    assert listed.log_probs[0] == -1.0
-    assert np.isnan(listed.log_probs[1])
+    line, tokens = trajectory_lines(3, "0.1", "now", whole)
+    messages, facts = parse_trajectory(parse_lines([line])[0])
+    assert messages == whole.messages
+    names = ("reward", "question_id", "group", "answer", "verdict", "is_truncated", "advantage", "extra")
+    assert {name: facts[name] for name in names} == {name: getattr(whole, name) for name in names}
+    assert (facts["num_tokens"], facts["mean_log_prob"], facts["mean_entropy"]) == (2, -1.5, 0.75)
+    assert {"token_ids", "log_probs", "entropies"} < json.loads(tokens).keys()
+    assert trajectory_lines(3, "0.1", "now", RecordedTrajectory(messages))[1] is None
 
 
 @pytest.mark.parametrize(
     "line",
     [
         {}, {"messages": 5}, {"messages": [{"role": "user"}]}, {"messages": [{"role": 1, "text": "x"}]},
-        {"messages": [], "reward": "x"}, {"messages": [], "num_tokens": 1.5}, {"messages": [], "token_ids": "?"},
-        {"messages": [], "entropies": {}}, {"messages": [], "extra": []}, {"messages": [], "num_tokens": 2**31},
+        {"messages": [], "reward": "x"}, {"messages": [], "num_tokens": 1.5}, {"messages": [], "extra": []},
+        {"messages": [], "num_tokens": 2**31},
     ],
 )  # fmt: skip
 def test_a_line_with_another_type_is_refused(line):
@@ -80,10 +83,11 @@ def test_lines_and_loops_refuse_the_same_facts(facts):
 
 def test_a_name_may_be_a_number_in_a_line_and_from_a_loop():
     for read, given in ((parse_trajectory, {"messages": []}), (as_trajectory, {"response": "a"})):
-        assert read(given | {"question_id": 7, "num_tokens": 2.0, "is_truncated": 1}).question_id == "7"
+        found = read(given | {"question_id": 7, "num_tokens": 2.0, "is_truncated": 1})
+        assert (found[1]["question_id"] if isinstance(found, tuple) else found.question_id) == "7"
 
 
 def test_the_line_in_the_document_is_whole():
     document = (Path(__file__).parents[3] / "docs" / "recording.md").read_bytes()
-    (line,) = [line for line in document.splitlines() if line.startswith(b"{")]
-    assert decode_line(line)["metrics"] == {"loss": 0.3}
+    lines = parse_lines(line for line in document.splitlines() if line.startswith(b"{"))
+    assert lines[0]["metrics"] == {"loss": 0.3}

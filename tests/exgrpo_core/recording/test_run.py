@@ -11,20 +11,21 @@ import pytest
 
 from exgrpo_core import recording
 from exgrpo_core.errors import InputError
-from exgrpo_core.recording.lines import parse_trajectory, recording_path
+from exgrpo_core.recording.lines import parse_trajectory
+from exgrpo_core.recording.record_file import read_members, record_path
 from exgrpo_core.recording.rows import Message, RecordedTrajectory
-from exgrpo_core.run_files.event_lines import decode_line
+from tests.records import read_lines, tokens_of
 
 TRAJECTORY = {"prompt": "1 + 1?", "response": "2", "reward": 1.0, "tokens": [5, 6], "logprobs": [-0.5, -0.25]}
 
 
 def lines_of(run, rank=0, num_ranks=1):
-    path = recording_path(run.path / "attempts" / "0001", rank, num_ranks)
-    return [decode_line(line) for line in path.read_bytes().splitlines()]
+    path = record_path(run.path / "attempts" / "0001", rank, num_ranks)
+    return [line for line in read_lines(path) if line["kind"] != "tokens"]
 
 
 def read(run, kind="trajectory"):
-    return [line for line in lines_of(run) if line is not None and line["kind"] == kind]
+    return [line for line in lines_of(run) if line["kind"] == kind]
 
 
 @pytest.fixture
@@ -38,21 +39,21 @@ def test_each_line_is_on_disk_when_the_call_returns(run):
     run.log(3, {"loss": 0.5, "rewards": {"format": 1}, "note": "text"}, trajectories=[TRAJECTORY, "text alone"])
     metrics, first, second = lines_of(run)
     assert metrics["metrics"] == {"loss": 0.5, "rewards/format": 1.0}
-    trajectory = parse_trajectory(first)
-    assert trajectory.messages == (Message("user", "1 + 1?"), Message("assistant", "2", is_generated=True))
-    assert (trajectory.reward, trajectory.token_ids.tolist()) == (1.0, [5, 6])
-    assert trajectory.log_probs.tolist() == [-0.5, -0.25]
-    assert parse_trajectory(second).messages == (Message("assistant", "text alone", is_generated=True),)
+    messages, facts = parse_trajectory(first)
+    assert messages == (Message("user", "1 + 1?"), Message("assistant", "2", is_generated=True))
+    assert facts == {"reward": 1.0, "num_tokens": 2, "mean_log_prob": -0.375, "extra": {}}
+    assert tokens_of(run.path, first["id"]) == {"token_ids": [5, 6], "log_probs": [-0.5, -0.25]}
+    assert parse_trajectory(second)[0] == (Message("assistant", "text alone", is_generated=True),)
     assert json.loads((run.path / "spec.json").read_text())["config"] == {"lr": 1e-6, "path": "a"}
 
 
 def test_what_the_type_does_not_know_becomes_a_column(run):
     given = TRAJECTORY | {"tool": "calc", "rewards": {"format": 0.5}, "where": Path("x"), "question_id": 7}
     run.log(1, trajectories=[given, RecordedTrajectory((Message("user", "q"),), extra={"a": None})])
-    first, second = map(parse_trajectory, read(run))
-    assert first.extra == {"tool": "calc", "reward/format": 0.5, "where": "x"}
-    assert first.question_id == "7"
-    assert second.extra == {"a": None}
+    first, second = (parse_trajectory(line)[1] for line in read(run))
+    assert first["extra"] == {"tool": "calc", "reward/format": 0.5, "where": "x"}
+    assert first["question_id"] == "7"
+    assert second["extra"] == {"a": None}
 
 
 def test_metrics_first_and_the_names_of_wandb(tmp_path):
@@ -74,7 +75,7 @@ def test_an_ended_run_has_no_open_file_and_takes_nothing_more(run):
     run.log(1, trajectories=["one"])
     run.finish()
     with pytest.raises(OSError, check=lambda error: error.errno == errno.EBADF):
-        os.fstat(run._file)
+        os.fstat(run._file._file)
     assert run.log(2, trajectories=["two"]) == []
     run.annotate(1, "x", reward=1.0)
     run.flush()
@@ -137,7 +138,7 @@ def test_a_full_disk_is_said_once_and_what_was_lost_is_counted_when_there_is_roo
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return write(file, content)
 
-    monkeypatch.setattr("exgrpo_core.recording.run.os.write", fill)
+    monkeypatch.setattr("exgrpo_core.recording.record_file.os.write", fill)
     run.log(1, {"loss": 1.0})
     is_full[0] = True
     run.log(2, {"loss": 1.0}, trajectories=["a", "b"])
@@ -147,10 +148,10 @@ def test_a_full_disk_is_said_once_and_what_was_lost_is_counted_when_there_is_roo
     run.log(4, trajectories=["d"])
     assert run.num_lost == 0
     assert len(caplog.records) == 1
-    (lost,) = read(run, "lost")
-    assert (lost["num_lines"], lost["num_trajectories"]) == (4, 3)
-    assert [line["step"] for line in read(run)] == [4]
-    assert lines_of(run).count(None) == 1  # the half line
+    members = list(read_members(record_path(run.path / "attempts" / "0001")))
+    assert [member.content is None for member in members] == [False, True, False]
+    lost, last = map(json.loads, members[2].lines())
+    assert (lost["num_lines"], lost["num_trajectories"], last["step"]) == (4, 3, 4)
 
 
 def test_ranks_have_files_of_their_own_and_forks_share_one(tmp_path):
@@ -201,8 +202,7 @@ def test_a_run_that_is_started_again_has_another_attempt_and_one_that_is_reopene
     again.log(3, trajectories=["three"])
     assert not (again.path / "attempts" / "0002" / "outcome.json").exists()
     again.finish()
-    content = recording_path(again.path / "attempts" / "0002", 0, 1).read_bytes()
-    assert [decode_line(line)["step"] for line in content.splitlines() if line] == [2, 3]
+    assert [line["step"] for line in read_lines(record_path(again.path / "attempts" / "0002"))] == [2, 3]
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_a_run_that_is_started_again_has_another_attempt_and_one_that_is_reopene
 def test_a_start_that_cannot_record_says_why(tmp_path, fields):
     with pytest.raises((InputError, recording.CannotRecordError)):
         recording.start(**{"name": "x", "folder": tmp_path} | fields)
-    assert not [*tmp_path.rglob("*.jsonl")]
+    assert not [*tmp_path.rglob("*.gz")]
 
 
 PROGRAM = """

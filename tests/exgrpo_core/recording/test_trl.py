@@ -5,7 +5,7 @@ import json
 import pytest
 
 from exgrpo_core.recording.lines import parse_trajectory
-from exgrpo_core.run_files.event_lines import decode_line
+from tests.records import lines_of
 
 pytestmark = [pytest.mark.trl, pytest.mark.slow]
 
@@ -47,17 +47,16 @@ def test_a_run_of_trl_has_its_prompts_completions_rewards_and_metrics(tmp_path):
     trainer.train()
     attempt = callback.run.path / "attempts" / "0001"
     assert json.loads((attempt / "outcome.json").read_text())["status"] == "finished"
-    lines = [decode_line(line) for line in (attempt / "rollouts-0000-of-0001.jsonl").read_bytes().splitlines()]
+    lines = lines_of(callback.run.path)
     metrics = [line for line in lines if line["kind"] == "metrics"]
     assert {line["step"] for line in metrics} == {1, 2, 3, 4}
     assert any("reward" in line["metrics"] for line in metrics)
     trajectories = [(line["step"], parse_trajectory(line)) for line in lines if line["kind"] == "trajectory"]
     assert [step for step, _ in trajectories] == [1] * 8 + [3] * 8
-    for _, trajectory in trajectories:
-        prompt, response = trajectory.messages
+    for _, ((prompt, response), facts) in trajectories:
         assert prompt.text in {"1+1=?", "2+2=?"}
         assert response.is_generated
-        assert trajectory.reward == pytest.approx(0.5 * len(response.text))
-        assert trajectory.extra["reward/length"] == len(response.text)
-        assert trajectory.advantage is not None
+        assert facts["reward"] == pytest.approx(0.5 * len(response.text))
+        assert facts["extra"]["reward/length"] == len(response.text)
+        assert facts["advantage"] is not None
     assert not [line for line in lines if line["kind"] == "lost"]

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from exgrpo_core.run_files.event_lines import decode_line
 from tests.exgrpo_core.verl_plugin.test_contract import check_extension
 from tests.jobs.training.engines.verl_ray.engines import save_tiny_model, tiny_spec
+from tests.records import read_lines
 from tests.verl_on_cpu import GENERATOR_VARIABLE
 
 needs_vllm = pytest.mark.verl_gpu_pins
@@ -74,7 +74,7 @@ def test_engine_and_adapter_are_the_plug_ins_in_its_workers_and_verls_in_all_oth
 def recorded_run(folder: Path, name: str) -> Path:
     """Return the file of rollouts of the recorded run of that name."""
     (run,) = [path.parent for path in (folder / "runs").glob("*/spec.json") if name in path.read_text()]
-    return run / "attempts" / "0001" / "rollouts-0000-of-0001.jsonl"
+    return run / "attempts" / "0001" / "record-0000-of-0001.jsonl.gz"
 
 
 @pytest.mark.verl
@@ -86,7 +86,7 @@ def test_the_recorder_is_among_verls_loggers_in_an_actor(composed):
     ray.get(tracking.log.remote({"critic/score/mean": 0.5}, step=2))
     ray.get(tracking.finish.remote())
     recorded = recorded_run(composed[1], "in an actor")
-    assert decode_line(recorded.read_bytes().splitlines()[-1])["metrics"] == {"critic/score/mean": 0.5}
+    assert read_lines(recorded)[-1]["metrics"] == {"critic/score/mean": 0.5}
     assert '"finished"' in (recorded.parent / "outcome.json").read_text()
 
 

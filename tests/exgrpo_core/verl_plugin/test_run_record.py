@@ -1,17 +1,16 @@
 """A record that cannot be written does not end the training that it is of."""
 
-import json
-
 import pytest
 
 from exgrpo_core import exgrpo_step
-from exgrpo_core.run_files import file_recorder
+from exgrpo_core.recording.record_file import RecordFile
 from exgrpo_core.verl_plugin.run_record import RunRecord
 from jobs.runs.directory import list_run_directories
 from jobs.runs.state import read_state
 from tests.exgrpo_core.builders import small_config
 from tests.exgrpo_core.toy_engine import ToyEngine
 from tests.exgrpo_core.toy_runs import MEDIUM_RATES, new_state
+from tests.records import lines_of
 
 
 def verl_config(folder):
@@ -35,7 +34,7 @@ def test_a_full_disk_ends_the_record_as_failed_and_the_training_continues(tmp_pa
     def fail(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(file_recorder, "write_parquet", fail)
+    monkeypatch.setattr(RecordFile, "append", fail)
     record.step(exgrpo_step(state, engine, config))
     if full_at == "step":
         record.settle()
@@ -45,5 +44,4 @@ def test_a_full_disk_ends_the_record_as_failed_and_the_training_continues(tmp_pa
     (run,) = list_run_directories(runs)
     assert read_state(run).status == "failed"
     assert len(caplog.records) == 1
-    events = [json.loads(line) for line in (run.attempt_path(1) / "events-000001.jsonl").read_text().splitlines()]
-    assert [event["step"] for event in events if event["kind"] == "step"] == [1]
+    assert [line["step"] for line in lines_of(run.path, "step")] == [1]

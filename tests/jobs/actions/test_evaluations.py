@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from exgrpo_core.config import ExGRPOConfig
-from exgrpo_core.run_files.file_recorder import FileRecorder
-from exgrpo_core.run_files.recorder import EvaluationRecord
+from exgrpo_core.recording.file_recorder import FileRecorder
+from exgrpo_core.recording.recorder import EvaluationRecord
 from jobs.actions.evaluations import asked_and_graded, plan_evaluation, resolve_target
 from jobs.actions.queueing import queue_job
 from jobs.evaluation.model_folder import model_source

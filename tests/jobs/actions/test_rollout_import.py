@@ -17,6 +17,7 @@ from jobs.runs.lookup import CommandError
 from jobs.runs.rollout_formats.formats import UnknownRolloutsError, find_format
 from tests.jobs.runs.rollout_formats.test_published_writers import NEMO, write
 from tests.jobs.runs.rollout_formats.test_verl_dumps import line
+from tests.records import lines_of
 
 
 @pytest.fixture
@@ -41,9 +42,8 @@ def opened(dump, tmp_path):
         one.close()
 
 
-def recorded(folder):
-    files = sorted(folder.rglob("rollouts-*.jsonl"))
-    return [json.loads(row)["step"] for file in files for row in file.read_text().splitlines() if row]
+def recorded(run):
+    return [line["step"] for line in lines_of(run, "trajectory")]
 
 
 def test_what_a_path_gets_is_added_once_also_by_a_later_view(dump, opened, tmp_path):
@@ -120,7 +120,7 @@ def test_after_an_error_all_is_read_again(dump, opened, tmp_path, monkeypatch):
         one.advance()
     one._reads = reads
     one.advance()
-    assert recorded(tmp_path / "root") == [1, 1]
+    assert recorded(tmp_path / "root" / one.run_id) == [1, 1]
     assert one.num_rollouts == 2
 
 
@@ -141,11 +141,8 @@ def test_evaluations_are_a_run_of_their_own(tmp_path):
         write(tmp_path / "logs", name, [NEMO | {"rewards": reward}])
     imported = import_rollouts(tmp_path / "logs", find_format(tmp_path / "logs"), tmp_path / "runs", "mine")
     rewards = {}
-    for file in (tmp_path / "runs").rglob("rollouts-*.jsonl"):
-        run = file.parents[2]
-        rewards[read_json(run / "run.json")["name"]] = [
-            json.loads(row)["reward"] for row in file.read_text().splitlines()
-        ]
+    for run in (path.parent for path in (tmp_path / "runs").glob("*/run.json")):
+        rewards[read_json(run / "run.json")["name"]] = [line["reward"] for line in lines_of(run, "trajectory")]
     assert rewards == {"mine": [1.0], "mine evaluation": [0.0]}
     assert read_json(tmp_path / "runs" / imported.run_id / "run.json")["name"] == "mine"
 

@@ -7,7 +7,7 @@ import pytest
 
 from exgrpo_core import recording
 from exgrpo_core.faults import Fault, FaultKind
-from exgrpo_core.run_files.event_codec import segment_path
+from exgrpo_core.recording.record_file import read_members
 from jobs.actions.run_actions import resume
 from jobs.actions.verification import verify_run
 from jobs.execution.worker.__main__ import EXIT_FAILED
@@ -42,42 +42,31 @@ def faults(run: RunDirectory) -> list[Fault]:
     return [damage.fault for damage in verify_run(run)]
 
 
-def change_lines(run: RunDirectory, attempt: int, change) -> list[bytes]:
-    """Replace the lines of an attempt's events by what `change` returns of them."""
-    path = segment_path(run.attempt_path(attempt), 1)
-    lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join(change(lines)))
-    return lines
+NAME = "attempts/0002/record-0000-of-0001.jsonl.gz"
 
 
-def test_missing_trajectories_are_named_once_without_the_system_s_words(run, caplog):
-    name = "attempts/0001/trajectories/step-00000001.parquet"
-    (run.path / name).unlink()
-    assert faults(run) == [Fault(FaultKind.MISSING, name)]
-    assert caplog.text == ""
-
-
-def test_missing_questions_of_two_attempts_are_named_once(run):
-    (questions,) = run.attempt_path(1).glob("questions-training.parquet")
-    questions.unlink()
-    assert faults(run) == [Fault(FaultKind.MISSING, "attempts/0001/questions-training.parquet")]
+def change_members(run: RunDirectory, change) -> list[int]:
+    """Replace the members of the second attempt by what `change` returns of them; return where they began."""
+    path = run.path / NAME
+    content, members = path.read_bytes(), [*read_members(path)]
+    path.write_bytes(b"".join(change([content[member.begin : member.end] for member in members])))
+    return [*(member.begin for member in members), len(content)]
 
 
 @pytest.mark.parametrize("num_left", [0, -2])
-def test_lost_events_at_the_end_are_named(run, num_left):
-    lines = change_lines(run, 2, lambda lines: lines[:num_left])
-    (fault,) = faults(run)
-    assert (fault.kind, fault.file) == (FaultKind.MISSING_EVENTS, "attempts/0002")
-    assert fault.position[1] == len(lines)
+def test_a_lost_end_is_named_also_of_a_file_that_is_gone(run, num_left):
+    places = change_members(run, lambda members: members[:num_left])
+    if num_left == 0:
+        (run.path / NAME).unlink()
+    assert faults(run) == [Fault(FaultKind.MISSING_EVENTS, NAME, (places[num_left - 1 if num_left else 0], places[-1]))]
 
 
 def test_steps_whose_record_is_damaged_are_named_by_their_place(run):
-    lines = change_lines(
-        run, 2, lambda lines: [line.replace(b'"', b"'") if at in (3, 4) else line for at, line in enumerate(lines)]
-    )
-    name = "attempts/0002/events-000001.jsonl"
-    places = [sum(map(len, lines[:number])) for number in (3, 4)]
-    assert faults(run) == [Fault(FaultKind.DAMAGED_LINE, name, (place,)) for place in places]
+    def change(members):
+        return [member[:-8] + b"xxxx" + member[-4:] if at in (2, 3) else member for at, member in enumerate(members)]
+
+    places = change_members(run, change)
+    assert faults(run) == [Fault(FaultKind.DAMAGED_LINE, NAME, (place,)) for place in places[2:4]]
 
 
 def test_a_run_without_any_of_its_checkpoints_is_not_resumed_from_the_start(tmp_path):

@@ -118,7 +118,7 @@ def test_a_second_view_is_refused_and_leaves_the_run_that_the_first_writes(tmp_p
     root = open_view_root([dump])
     served, first = WorkbenchInstance(root), RolloutImport(dump, find_format(dump), root, "first")
     first.advance()
-    [file] = (root / first.run_id).rglob("rollouts-*.jsonl")
+    [file] = (root / first.run_id).rglob("record-*")
     with file.open("a") as written:
         written.write("a step of which the end is not yet kept\n")
     result = CliRunner().invoke(app, ["view", str(dump), "--no-browser"])

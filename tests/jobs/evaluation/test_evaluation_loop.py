@@ -4,7 +4,7 @@ from contextlib import contextmanager
 import pytest
 
 from exgrpo_core.methods.loading import ALLOWED_CODE_VARIABLE
-from exgrpo_core.run_files.file_recorder import FileRecorder
+from exgrpo_core.recording.file_recorder import FileRecorder
 from jobs.evaluation import evaluation_loop
 from jobs.evaluation.analysis.score_curves import read_question_curves
 from jobs.evaluation.evaluation_loop import run_evaluation
@@ -13,6 +13,7 @@ from jobs.runs.directory import RunDirectory
 from jobs.specs.evaluation import BenchmarkChoice, ServerSpec
 from jobs.specs.train import RecordingSpec
 from jobs.tasks.grading.answer_grader import grader_version
+from tests import records
 from tests.jobs.evaluation.judging.chain_runs import Switch
 from tests.jobs.evaluation.judging.judge_server import Reply, completions, serving
 from tests.jobs.evaluation.tiny_evaluations import save_tiny_model, tiny_evaluation
@@ -46,7 +47,7 @@ def answer_lines(run):
 
 
 def events(run):
-    return [line for line in lines_of(run, "attempts/*/events-*.jsonl") if '"benchmark"' in line]
+    return records.lines_of(run.path, "benchmark")
 
 
 def right_or_wrong(body):
@@ -72,7 +73,7 @@ def test_means_of_reward_parts_are_beside_the_scores(tmp_path, benchmark_file, m
     parts = {"reward_parts": ("answer", "format", shortness)}
     with evaluated_by(tmp_path, benchmark_file, spec=parts, num_questions=4) as (run, _):
         assert attempt(run) is RunStatus.FINISHED
-    (event,) = (json.loads(line) for line in events(run))
+    (event,) = events(run)
     # Of 0 to 3 the even ones are boxed, "4" before a box that never closes, which is right in training.
     lengths = [len(text) for text in (r"\boxed{0}", "no idea", r"\boxed{4} or \boxed{", "no idea")]
     means = event["reward_parts"]
@@ -121,7 +122,7 @@ def test_answers_to_a_file_that_changed_are_graded_by_its_new_golds_or_asked_aga
         benchmark_file.write_text("".join(json.dumps(row) + "\n" for row in rows))
         assert attempt(run) is RunStatus.FINISHED
     assert len(server.asked) == 4 + 1
-    scores = [json.loads(line)["num_correct"]["training"] for line in events(run)]
+    scores = [event["num_correct"]["training"] for event in events(run)]
     assert scores == [[32, 0, 32, 0], [0, 0, 32, 0]]
 
 
@@ -133,7 +134,7 @@ def test_curves_are_of_the_questions_that_the_score_is_of(tmp_path, benchmark_fi
         rows[0] |= {"id": None, "answer": 1}  # another id, since that follows from question and gold answer
         benchmark_file.write_text("".join(json.dumps({**row, "id": None}) + "\n" for row in rows))
         attempt(run)
-    event = json.loads(events(run)[-1])
+    event = events(run)[-1]
     curves = read_question_curves(run.path, "aime24", "training")
     assert sorted(curves) == sorted(event["question_ids"])
 
@@ -144,7 +145,7 @@ def test_a_server_that_draws_one_answer_several_times_is_told(tmp_path, benchmar
         tmp_path, benchmark_file, lambda _body: completions(*texts), num_questions=2, samples_per_question=2
     ) as (run, _):
         attempt(run)
-    (event,) = map(json.loads, events(run))
+    (event,) = events(run)
     told = [notice for notice in event["notices"] if "Pass@k" in notice]
     assert len(told) == is_told
     assert all(notice in caplog.text for notice in told)

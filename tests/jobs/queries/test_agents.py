@@ -6,7 +6,6 @@ import sys
 
 import pytest
 from mcp import Client, StdioServerParameters
-from pyarrow import parquet
 from typer.testing import CliRunner
 
 from jobs.cli.agents import ACTIONS, make_server
@@ -16,6 +15,7 @@ from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal
 from tests.jobs.queries import seeded
 from tests.jobs.queries.seeded import RUN
+from tests.records import lines_of
 
 
 @pytest.fixture(scope="module")
@@ -36,13 +36,10 @@ class Files:
     """What the files of the played run say, read without the product's readers."""
 
     def __init__(self, runs_root):
-        lines = (runs_root / RUN / "attempts/0001/events-000001.jsonl").read_text().splitlines()
-        self.steps = {event["step"]: event for event in map(json.loads, lines) if event["kind"] == "step"}
+        self.steps = {line["step"]: line for line in lines_of(runs_root / RUN, "step")}
         self.num_steps = json.loads((runs_root / RUN / "spec.json").read_text())["num_steps"]
-        names = dict.fromkeys(event["file"] for event in self.steps.values())
-        rows = [row for name in names for row in parquet.read_table(runs_root / RUN / name).to_pylist()]
-        self.fresh = {row["trajectory_id"]: row for row in rows if not row["is_replayed"]}
-        self.replayed = [row for row in rows if row["is_replayed"]]
+        self.fresh = {line["trajectory_id"]: line for line in lines_of(runs_root / RUN, "trajectory")}
+        self.replayed = lines_of(runs_root / RUN, "replay")
         self.changes = [change for event in self.steps.values() for change in event["buffer_events"]]
 
     def metric(self, name, step):

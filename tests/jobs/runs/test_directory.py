@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from exgrpo_core.run_files.run_folder import make_run_id
+from exgrpo_core.recording.run_folder import make_run_id
 from jobs.runs.directory import (
     AttemptClaimedError,
     RunDirectory,

@@ -25,7 +25,7 @@ def test_a_recorded_run_is_running_while_its_program_holds_the_lock_and_elsewher
     assert read_state(run).status is RunStatus.STOPPED
     (attempt / "lock").write_text("another boot")
     assert read_state(run).status is RunStatus.RUNNING
-    for path in (next(attempt.glob("rollouts-*")), attempt):
+    for path in (next(attempt.glob("record-*")), attempt):
         os.utime(path, (0, 0))
     assert read_state(run).status is RunStatus.STOPPED
     recorded.finish()

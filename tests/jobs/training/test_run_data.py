@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from exgrpo_core.run_files.file_recorder import FileRecorder
-from exgrpo_core.run_files.trajectory_file import read_questions
+from exgrpo_core.recording.file_recorder import FileRecorder
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.runs.recording.event_reader import EventReader
@@ -25,6 +24,7 @@ from jobs.training.run_data import log_first_prompt, open_data, open_reward
 from tests.faults.small_training import StepControl
 from tests.jobs.evaluation.judging.chain_runs import new_job, oracle_spec, run_job, votes_of
 from tests.jobs.training.conftest import SMALL
+from tests.records import lines_of
 
 pytestmark = pytest.mark.slow
 
@@ -139,8 +139,8 @@ def test_a_model_trains_and_its_responses_are_judged_by_the_oracle(tmp_path, cha
     recorder.status(RunStatus.RUNNING)
     assert run_training(spec, run, recorder, StepControl()) is RunStatus.FINISHED
     recorder.close()
-    [path] = run.path.glob("attempts/*/questions-training.parquet")
-    assert len(read_questions(path)["questions"]) == 12
+    [line] = [line for line in lines_of(run.path, "questions") if line["question_set"] == "training"]
+    assert len(line["questions"]) == 12
     job = new_job(tmp_path, oracle_spec(only_correct=False))
     assert run_job(job) is RunStatus.FINISHED
     votes = votes_of(job)

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from exgrpo_core.run_files.file_recorder import FileRecorder
+from exgrpo_core.recording.file_recorder import FileRecorder
 from jobs.runs.checkpoints import find_fault, list_checkpoints
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory

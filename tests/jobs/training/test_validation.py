@@ -5,7 +5,7 @@ import pytest
 from db.connections.opening import open_database
 from db.queries.benchmarks import list_scores
 from db.queries.metrics import list_evaluations
-from exgrpo_core.run_files.file_recorder import FileRecorder
+from exgrpo_core.recording.file_recorder import FileRecorder
 from jobs.execution.supervisor.open_index import rebuild_index
 from jobs.execution.worker.control import WorkerControl
 from jobs.runs.directory import RunDirectory

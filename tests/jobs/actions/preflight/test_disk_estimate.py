@@ -3,7 +3,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from exgrpo_core.run_files.trajectory_file import trajectory_table, write_parquet
+from exgrpo_core.recording.record_file import pack
+from exgrpo_core.recording.report_lines import step_lines, token_lines
+from exgrpo_core.step_report import StepReport
 from exgrpo_core.types import Experience, Replay, RolloutGroup, Trajectory
 from jobs.actions.preflight.disk_estimate import checkpoint_bytes, estimate_disk
 from jobs.specs.base import LoraSpec
@@ -77,11 +79,11 @@ def test_checkpoints_are_those_kept_and_the_one_being_written_and_verls_hold_the
     assert checkpoint_bytes(TINY, spec.model_copy(update={"engine": "verl"})) == 108 * 12 + 348 * 4
 
 
-def test_the_estimate_is_what_a_recorded_step_takes(tmp_path):
+def test_the_estimate_is_what_a_recorded_step_takes():
     groups = paper_like_groups(np.random.default_rng(0))
     fresh = [trajectory for group in groups for trajectory in group.trajectories]
-    path = tmp_path / "step.parquet"
-    write_parquet(trajectory_table([(1, groups)], lambda trajectory: trajectory.reward >= 1.0), path)
+    report = StepReport(1, is_replay_open=True, groups=groups)
+    recorded = pack(step_lines("", report), token_lines(report, lambda trajectory: trajectory.reward >= 1.0))
     spec = paper_spec()
     small = {"batch_size": NUM_GROUPS, "mini_batch_size": NUM_GROUPS // 2}
     algorithm = dataclasses.replace(spec.algorithm, **small)
@@ -89,5 +91,5 @@ def test_the_estimate_is_what_a_recorded_step_takes(tmp_path):
     mean_tokens = sum(trajectory.token_ids.size for trajectory in fresh) / len(fresh)
     estimate = estimate_disk(step, mean_tokens)
     expected = estimate.texts + estimate.token_data + estimate.replays
-    assert path.stat().st_size == pytest.approx(expected, rel=0.15)
-    assert path.stat().st_size * 8 * PAPER_STEPS < LIMIT_BYTES
+    assert len(recorded) == pytest.approx(expected, rel=0.15)
+    assert len(recorded) * 8 * PAPER_STEPS < LIMIT_BYTES

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from exgrpo_core.run_files.file_recorder import FileRecorder
-from exgrpo_core.run_files.recorder import EvaluationRecord
+from exgrpo_core.recording.file_recorder import FileRecorder
+from exgrpo_core.recording.recorder import EvaluationRecord
 from jobs.actions.queueing import queue_job
 from jobs.actions.studies.definition import Scale, Study, load_study
 from jobs.actions.studies.matrix import RunKey, spec_of

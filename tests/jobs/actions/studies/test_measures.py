@@ -4,7 +4,7 @@ from db.connections.opening import open_database
 from db.connections.session import Database
 from db.ingest import events
 from exgrpo_core.config import HARD, MEDIUM
-from exgrpo_core.run_files.file_recorder import FileRecorder
+from exgrpo_core.recording.file_recorder import FileRecorder
 from jobs.actions.studies.definition import Scale, load_study
 from jobs.actions.studies.measures import AVERAGES, BENCHMARK_COLUMNS, MeasuredRun, count_unmasked, measure_run
 from jobs.runs.directory import RunDirectory

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from exgrpo_core.run_files.file_recorder import FileRecorder
+from exgrpo_core.recording.file_recorder import FileRecorder
 from exgrpo_core.step_report import StepReport
 from exgrpo_core.types import Question, RolloutGroup, Trajectory
 from jobs.evaluation.judging.judge_loop import run_judging

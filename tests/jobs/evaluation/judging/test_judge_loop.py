@@ -5,10 +5,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from exgrpo_core.run_files import file_recorder
-from exgrpo_core.run_files.file_recorder import FileRecorder
+from exgrpo_core.recording import file_recorder
+from exgrpo_core.recording.file_recorder import FileRecorder
 from jobs.actions.progress import count_pieces
-from jobs.evaluation.judging.items import counted_step_files, open_items
+from jobs.evaluation.judging.items import counted_trajectories, open_items
 from jobs.evaluation.judging.verdicts import PROMPT_FILE
 from jobs.evaluation.judging.votes import ASKED_EVENT, read_recorded_votes
 from jobs.machine.model_server import KEY_ADDRESSES_VARIABLE
@@ -86,7 +86,7 @@ def test_steps_that_a_later_attempt_did_again_are_judged_once_also_in_the_middle
     monkeypatch.setattr(file_recorder, "WRITE_EVERY_SECONDS", 3600.0)
     record_chains(tmp_path, [KINDS] * 5)
     run = record_chains(tmp_path, [["valid"], ["valid"]], first_step=3)
-    attempts = {step: int(path.parent.parent.name) for step, path in counted_step_files(run).items()}
+    attempts = {step: place.attempt for step, place, _ in counted_trajectories(run)}
     assert attempts == {1: 1, 2: 1, 3: 2, 4: 2}
     items = [item.item_id for item in open_items(tmp_path, oracle_spec().judged)]
     assert items == ["1/0", "1/1", "1/3", "1/4", "1/5", "1/7", "2/8", "2/9"]

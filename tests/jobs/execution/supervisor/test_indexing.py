@@ -19,8 +19,7 @@ from db.rows.chains_of_thought import SavedCase
 from db.rows.trajectories import MarkedTrajectory
 from db.tables import models
 from exgrpo_core import recording
-from exgrpo_core.run_files.event_codec import EventWriter
-from exgrpo_core.run_files.file_recorder import FileRecorder
+from exgrpo_core.recording.file_recorder import FileRecorder
 from jobs.actions import annotations, run_actions
 from jobs.actions.queueing import queue_job
 from jobs.execution.supervisor import indexing, run_index
@@ -297,8 +296,8 @@ def test_a_run_whose_data_the_database_refuses_holds_up_no_later_run(database_ur
     runs_root = tmp_path / "runs"
     runs_root.mkdir()
     broken = RunDirectory.create(runs_root, TrainSpec(), run_id="a-broken")
-    writer = EventWriter(broken.attempt_path(broken.claim_attempt()), 1)
-    writer.append("checkpoint", {"step": 2**70, "path": "checkpoints/step"})
+    writer = FileRecorder(broken, broken.claim_attempt(), RecordingSpec())
+    writer.record("checkpoint", {"step": 2, "path": "checkpoints/step"})
     writer.close()
     whole = record(runs_root, 1, 2, run=RunDirectory.create(runs_root, TrainSpec(), run_id="b-whole"))
     assert ingest_all(runs_root, database_url)

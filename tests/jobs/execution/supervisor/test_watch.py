@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from exgrpo_core.run_files.attempt_gate import is_over
+from exgrpo_core.recording.attempt_gate import is_over
 from jobs.actions.run_actions import resume
 from jobs.execution.supervisor import loop, watch
 from jobs.execution.supervisor.loop import Supervisor, SupervisorSettings

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 
-from exgrpo_core.run_files.recorder import RunRecorder
+from exgrpo_core.recording.recorder import RunRecorder
 from exgrpo_core.step_report import StepReport
 from jobs.execution.worker.__main__ import main
 from jobs.runs.checkpoints import open_newest, save_checkpoint

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from exgrpo_core.run_files.attempt_gate import EXIT_NOT_MINE, clear_attempt, set_attempt
+from exgrpo_core.recording.attempt_gate import EXIT_NOT_MINE, clear_attempt, set_attempt
 from jobs.actions.evaluations import plan_evaluation_after
 from jobs.execution.worker.__main__ import (
     allow_open_files,
@@ -31,11 +31,18 @@ from tests.jobs.execution.supervisor.toy_bench import TOY_WORKER, toy_spec
 LAST_STEP_FAILS = """
 import sys
 from jobs.runs.control import RunStatus
+from exgrpo_core.recording.record_file import RecordFile
 from jobs.execution.worker.__main__ import main
 from tests.step_reports import make_report
 
+append = RecordFile.append
+
+def fail_once(*_):
+    RecordFile.append = append
+    raise OSError(28, "No space left on device")
+
 def loop(spec, run, recorder, control):
-    (run.attempt_path(1) / "trajectories").write_text("in the way")
+    RecordFile.append = fail_once
     recorder.step(make_report(1))
     return RunStatus.FINISHED
 
@@ -138,7 +145,7 @@ def test_a_run_whose_last_step_cannot_be_written_failed_and_says_so_in_its_recor
     assert subprocess.run(command, stderr=subprocess.DEVNULL, timeout=120, check=False).returncode != 0
     outcome = read_outcome(run.attempt_path(1))
     assert outcome.status is RunStatus.FAILED
-    assert "trajectories" in outcome.reason
+    assert "No space left" in outcome.reason
     events = EventReader(run).read().events
     assert [event["status"] for event in events] == ["starting", "running", "failed"]
     assert events[-1]["reason"] == outcome.reason

@@ -89,7 +89,7 @@ def test_line_for_ray_runs_the_shell_script_as_a_job_whose_stop_from_ray_ends_wi
     words.insert(words.index("--"), "--no-wait")
     play(*words, RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=TOKEN)
     give_up_at = time.monotonic() + RUN_SECONDS
-    while not list((tmp_path / "runs").glob("2*/attempts/0001/events-*.jsonl")) or last_step(tmp_path / "runs") < 2:
+    while not list((tmp_path / "runs").glob("2*/attempts/0001/record-*")) or last_step(tmp_path / "runs") < 2:
         assert time.monotonic() < give_up_at
         time.sleep(0.5)
     api = RayJobsApi(cluster.address, TOKEN)

@@ -1,3 +1,3 @@
-from tests.exgrpo_core.run_files.conftest import run
+from tests.exgrpo_core.recording.conftest import run
 
 __all__ = ["run"]

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from exgrpo_core.algorithm import exgrpo_step
-from exgrpo_core.run_files.trajectory_file import read_token_data
 from exgrpo_core.state import ExGRPOState
 from jobs.runs.checkpoints import list_steps
+from tests import records
 from tests.jobs.training.engines.contract import score
 from tests.jobs.training.engines.embedded.engines import CONFIG, SMALL, make_questions
 from tests.jobs.training.engines.verl_ray.engines import open_engine
@@ -56,7 +56,7 @@ def test_a_run_records_versions_evaluates_and_begins_anew_after_a_stop(tmp_path)
         assert "generator/weight_mean" in event["metrics"]
     last = steps_of(run)[6]
     row = next(row for row in last["trajectories"] if row["verdict"] == "correct")
-    tokens = read_token_data(run.path / last["file"], row["trajectory_id"])
+    tokens = records.tokens_of(run.path, row["trajectory_id"])
     assert tokens["behavior_log_probs"] != pytest.approx(tokens["log_probs"], abs=CLOSE)
 
 

@@ -1,13 +1,21 @@
-"""Sums over the trajectories of a step that comes in parts, and the metrics that follow from them."""
+"""Sums over the tokens of trajectories, and over the trajectories of a step, with the metrics that follow from them.
+
+Engines and the reader of recorded loops both compute these metrics here. Tokens are summed in pieces that stay in the
+processor's cache: one array of a large step's tokens would be gigabytes, whose first use alone takes longer than the
+arithmetic.
+"""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from db.tables.correctness import is_correct
-from exgrpo_core.types import PART_PREFIX
+import numpy as np
+from numpy.typing import NDArray
 
+from exgrpo_core.types import PART_PREFIX, Float32Array, Float64Array, Int64Array
+
+_TOKENS_AT_ONCE = 1 << 15
 PASS_RATE = "reward/pass_at_1"
 FOLLOWING = frozenset(
     {
@@ -20,6 +28,56 @@ FOLLOWING = frozenset(
     }
 )
 """The metrics that follow."""
+CORRECT_REWARD = 1.0
+"""The rewards of the workbench's training are this and more for correct answers, whatever their parts are."""
+VERDICTS = ("correct", "wrong", "unparsed", "timeout", "crash")
+"""What grading says of a response; the first is the only success."""
+OUTCOMES = (-1.0, 0.0, 1.0)
+"""Rewards of recorded loops that say whether an answer is correct: a reward on another scale does not."""
+
+
+def row_lengths(rows: Sequence[Float32Array]) -> Int64Array:
+    """Return the number of tokens of each row."""
+    return np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
+
+
+def token_sums(
+    rows: Sequence[Float32Array], function: Callable[[Float64Array], Float64Array] | None = None
+) -> Float64Array:
+    """Return the sum over each row (T_i,), T_i > 0, of its values, or of what `function` makes of each of them."""
+    lengths = row_lengths(rows)
+    sums = np.empty(lengths.size, dtype=np.float64)
+    for part in _parts(lengths):
+        values = np.concatenate(rows[part], dtype=np.float64)
+        starts = np.cumsum(lengths[part]) - lengths[part]
+        sums[part] = np.add.reduceat(values if function is None else function(values), starts)
+    return sums
+
+
+def _parts(lengths: Int64Array) -> Iterator[slice]:
+    """Yield the rows in parts of about as many tokens as fit the cache, in order."""
+    ends = np.cumsum(lengths)
+    start = 0
+    while start < lengths.size:
+        before = int(ends[start] - lengths[start])
+        end = max(start + 1, int(np.searchsorted(ends, before + _TOKENS_AT_ONCE, side="right")))
+        yield slice(start, end)
+        start = end
+
+
+def mean_of(values: NDArray[Any] | None) -> float | None:
+    """Return the mean of the values of a trajectory's tokens, None where there are none."""
+    return None if values is None or not values.size else float(values.sum(dtype=np.float64)) / values.size
+
+
+def is_correct(row: Mapping[str, Any]) -> bool | None:
+    """Return whether a trajectory is correct, None where that is not known; of a recorded one its verdict decides."""
+    reward, verdict = row["reward"], row["verdict"]
+    if row.get("recorded_id") is None:
+        return None if reward is None else reward >= CORRECT_REWARD
+    if verdict in VERDICTS:
+        return bool(verdict == VERDICTS[0])
+    return reward == 1.0 if reward in OUTCOMES else None
 
 
 @dataclass(slots=True)

@@ -1,34 +1,30 @@
-"""The recorder of every job: events as JSON lines, trajectories and questions as Parquet, all in the run directory."""
+"""The recorder of every job of the workbench: it writes one attempt into its run directory, or raises."""
 
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from threading import Event, Lock
 from typing import Any, Protocol
 
-from exgrpo_core.bounded_json import UnreadableFileError, file_crc
 from exgrpo_core.errors import InputError
-from exgrpo_core.run_files.event_codec import EventWriter
-from exgrpo_core.run_files.recorder import EvaluationRecord
-from exgrpo_core.run_files.run_folder import RunFolder
-from exgrpo_core.run_files.trajectory_file import (
-    FILE_PREFIX,
-    questions_table,
-    read_questions,
-    trajectory_table,
-    write_parquet,
-)
-from exgrpo_core.step_report import BucketCount, BufferEvent, Selection, StepReport
+from exgrpo_core.recording.attempt_gate import exit_if_fenced
+from exgrpo_core.recording.lines import encode_line, parse_lines
+from exgrpo_core.recording.record_file import RecordFile, read_members, record_path
+from exgrpo_core.recording.recorder import EvaluationRecord
+from exgrpo_core.recording.report_lines import question_fields, step_lines, token_lines
+from exgrpo_core.recording.run_folder import RunFolder
+from exgrpo_core.step_report import StepReport
 from exgrpo_core.types import Question, Trajectory
 
 logger = logging.getLogger(__name__)
 
 WRITE_EVERY_SECONDS = 1.0
-"""Steps that come faster are written together at this interval: one file costs much the same for one step or many."""
+"""Steps that come faster are written together at this interval: to sync costs the same for one step or many."""
 MAX_WAITING = 16
 """At most this many steps wait to be written together."""
 SAMPLED_ONE_IN = 16
@@ -52,9 +48,7 @@ class Retention(Protocol):
 
 
 class FileRecorder:
-    """Writes one attempt into its run directory; a file is on disk before the event that names it.
-
-    A step's changes of the replay buffer are on disk before its event too: what is recorded is not lost by a crash.
+    """Writes one attempt; what is recorded is on disk, and a call of an attempt that may not write ends the process.
 
     A thread writes steps while training continues; steps that come fast are written together.
     """
@@ -63,7 +57,10 @@ class FileRecorder:
         self._run = run
         self._attempt_path = run.attempt_path(attempt)
         self._keeps_tokens = _KEEPS_TOKENS[retention.token_data]
-        self._writer = EventWriter(self._attempt_path, attempt)
+        path = record_path(self._attempt_path)
+        if path.exists():
+            raise FileExistsError(f"{path}: exists already; claim a new attempt to write.")
+        self._file = RecordFile(path)
         self._question_sets: set[str] = set()
         self._steps_with_trajectories: set[int] = set()
         self._thread = ThreadPoolExecutor(1, "recorder")
@@ -77,32 +74,27 @@ class FileRecorder:
     def status(self, status: str, reason: str = "") -> None:
         """Record a change of state."""
         self.settle()
-        self._writer.append("status", {"status": str(status), "reason": reason})
+        self._append("status", {"status": str(status), "reason": reason})
 
     def questions(self, questions: Sequence[Question], question_set: str) -> None:
-        """Record a question set; a later attempt refers to the file of the first.
+        """Record a question set; a later attempt compares it with that of the first.
 
         Raises:
-            InputError: That file has other prompts or gold answers.
+            InputError: That one has other prompts or gold answers.
         """
         self.settle()
         if question_set in self._question_sets:
             return
-        name = f"questions-{question_set}.parquet"
-        earlier = (self._run.attempt_path(attempt) / name for attempt in self._run.attempts())
-        path = next((path for path in earlier if path.is_file()), None)
-        if path is None:
-            path = self._attempt_path / name
-            crc = write_parquet(questions_table(questions), path)
+        given = question_fields(questions)
+        recorded = self._recorded_questions(question_set)
+        if recorded is None:
+            self._append("questions", {"question_set": question_set, "questions": given})
         else:
-            _refuse_changes(path, questions, question_set)
-            crc = file_crc(path)
-        fields = {"question_set": question_set, "file": self._relative(path), "file_crc": crc}
-        self._writer.append("questions", fields)
+            _refuse_changes([*map(_content, recorded)], [*map(_content, given)], question_set)
         self._question_sets.add(question_set)
 
     def step(self, report: StepReport) -> None:
-        """Record one step: its trajectories' file, if it has any, and then its event.
+        """Record one step.
 
         If a step with trajectories is recorded twice, the first record remains.
         """
@@ -135,25 +127,25 @@ class FileRecorder:
             "temperature": record.temperature,
             "seconds": record.seconds,
         }
-        self._writer.append("evaluation", fields)
+        self._append("evaluation", fields)
 
     def checkpoint(self, step: int, path: Path) -> None:
         """Record that a whole checkpoint is at `path`."""
         self.settle()
         num_bytes = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
-        self._writer.append("checkpoint", {"step": step, "path": self._relative(path), "num_bytes": num_bytes})
+        self._append("checkpoint", {"step": step, "path": self._relative(path), "num_bytes": num_bytes})
 
     def record(self, kind: str, fields: Mapping[str, Any]) -> None:
         """Record an event of another kind than those above."""
         self.settle()
-        self._writer.append(kind, dict(fields))
+        self._append(kind, fields)
 
     def close(self) -> None:
-        """Write everything and close the event file."""
+        """Write everything and close the file."""
         try:
             self.settle()
         finally:
-            self._writer.close()
+            self._file.close()
 
     def _start_writing(self) -> Future[None] | None:
         """Return the future that writes waiting steps, None if there are none."""
@@ -187,18 +179,20 @@ class FileRecorder:
         if failed is not None:
             failed.result()
 
+    def _append(self, kind: str, fields: Mapping[str, Any]) -> None:
+        self._write([encode_line(kind, {"at": _text(datetime.now(UTC)), **fields})])
+
+    def _write(self, lines: Iterable[bytes], values: Iterable[bytes] = ()) -> None:
+        exit_if_fenced()
+        self._file.append(lines, values)
+        self._file.sync()
+
     def _write_steps(self, steps: Sequence[tuple[datetime, StepReport]]) -> None:
         new = self._new_steps(steps)
-        with_trajectories = [(report.step, report.groups) for _, report in new if report.groups]
-        file: dict[str, Any] = {"file": None}
-        if with_trajectories:
-            path = self._attempt_path / "trajectories" / f"{FILE_PREFIX}{with_trajectories[0][0]:08d}.parquet"
-            path.parent.mkdir(exist_ok=True)
-            crc = write_parquet(trajectory_table(with_trajectories, self._keeps_tokens), path)
-            file = {"file": self._relative(path), "file_crc": crc}
-        events = [(at, _step_fields(report) | (file if report.groups else {"file": None})) for at, report in new]
-        self._writer.append_all("step", events)
-        self._steps_with_trajectories.update(step for step, _ in with_trajectories)
+        if new:
+            lines = chain.from_iterable(step_lines(_text(at), report) for at, report in new)
+            self._write(lines, chain.from_iterable(token_lines(report, self._keeps_tokens) for _, report in new))
+        self._steps_with_trajectories.update(report.step for _, report in new if report.groups)
 
     def _new_steps(self, steps: Sequence[tuple[datetime, StepReport]]) -> list[tuple[datetime, StepReport]]:
         new = []
@@ -212,19 +206,29 @@ class FileRecorder:
                 seen.add(report.step)
         return new
 
+    def _recorded_questions(self, question_set: str) -> list[dict[str, Any]] | None:
+        """Return the questions that an earlier attempt recorded before its first step, None without any."""
+        for attempt in self._run.attempts():
+            path = record_path(self._run.attempt_path(attempt))
+            for member in read_members(path, 0, {"questions", "step"}) if path.exists() else ():
+                lines = parse_lines(member.lines())
+                if lines and lines[0]["kind"] == "step":
+                    break
+                for line in lines:
+                    if line["kind"] == "questions" and line["question_set"] == question_set:
+                        return list(line["questions"])
+        return None
+
     def _relative(self, path: Path) -> str:
         return path.resolve().relative_to(self._run.path.resolve()).as_posix()
 
 
-def _refuse_changes(path: Path, questions: Sequence[Question], question_set: str) -> None:
-    """Refuse other questions than those of an earlier attempt; a damaged file, which `verify` names, compares none."""
-    try:
-        recorded = [_content(row) for row in read_questions(path)["questions"]]
-    except UnreadableFileError as error:
-        logger.warning("%s", error)
-        return
-    # As it would be read back: texts are stored in UTF-8.
-    given = [_content(row) for row in questions_table(questions).to_pylist()]
+def _text(at: datetime) -> str:
+    return at.isoformat(timespec="milliseconds")
+
+
+def _refuse_changes(recorded: list[tuple[str, str]], given: list[tuple[str, str]], question_set: str) -> None:
+    """Refuse other questions than those of an earlier attempt."""
     if given == recorded:
         return
     before, after = Counter(recorded), Counter(given)
@@ -239,45 +243,3 @@ def _refuse_changes(path: Path, questions: Sequence[Question], question_set: str
 
 def _content(row: Mapping[str, Any]) -> tuple[str, str]:
     return row["prompt_text"], row["answer"]
-
-
-def _step_fields(report: StepReport) -> dict[str, Any]:
-    return {
-        "step": report.step,
-        "is_replay_open": report.is_replay_open,
-        "metrics": {key: float(value) for key, value in report.metrics.items()},
-        "buckets": [_bucket_fields(bucket) for bucket in report.buckets],
-        "selections": [_selection_fields(selection) for selection in report.selections],
-        "buffer_events": [_change_fields(event) for event in report.buffer_events],
-        "notices": report.notices,
-    }
-
-
-def _bucket_fields(bucket: BucketCount) -> list[float]:
-    return [
-        int(bucket.bucket),
-        int(bucket.num_questions),
-        float(bucket.probability),
-        int(bucket.num_drawn),
-        int(bucket.overflow),
-    ]
-
-
-def _change_fields(event: BufferEvent) -> list[Any]:
-    trajectory_id = None if event.trajectory_id is None else int(event.trajectory_id)
-    buckets = [None if bucket is None else int(bucket) for bucket in (event.bucket_from, event.bucket_to)]
-    return [event.kind.value, int(event.question_index), trajectory_id, *buckets]
-
-
-def _selection_fields(selection: Selection) -> dict[str, Any]:
-    return {
-        "question_index": int(selection.question_index),
-        "bucket": int(selection.bucket),
-        "trajectory_ids": selection.trajectory_ids.tolist(),
-        "rollout_steps": selection.rollout_steps.tolist(),
-        "num_tokens": selection.num_tokens.tolist(),
-        "entropies": selection.entropies.tolist(),
-        "nlls": selection.nlls.tolist(),
-        "scores": selection.scores.tolist(),
-        "chosen": list(selection.chosen),
-    }

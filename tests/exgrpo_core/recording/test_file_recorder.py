@@ -1,36 +1,34 @@
 import dataclasses
-import math
 import time
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 
 from exgrpo_core.errors import InputError
-from exgrpo_core.faults import FaultKind
-from exgrpo_core.run_files import file_recorder
-from exgrpo_core.run_files.file_recorder import MAX_WAITING, FileRecorder
-from exgrpo_core.run_files.recorder import EvaluationRecord, RunRecorder
-from exgrpo_core.run_files.trajectory_file import read_token_data, write_parquet
+from exgrpo_core.recording import file_recorder
+from exgrpo_core.recording.file_recorder import MAX_WAITING, FileRecorder
+from exgrpo_core.recording.lines import read_tokens
+from exgrpo_core.recording.record_file import RecordFile, record_path
+from exgrpo_core.recording.recorder import EvaluationRecord, RunRecorder
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.runs.recording.event_reader import EventReader
 from jobs.specs.train import RecordingSpec, TrainSpec
+from tests.records import tokens_of
 from tests.step_reports import make_questions, make_report
 
 
 def record(run: RunDirectory, steps: range, token_data="successes") -> FileRecorder:
-    """Record one attempt: status, questions, these steps. What the recorder gets after that goes to a second file."""
+    """Record one attempt: status, questions, these steps; what the recorder gets after that follows."""
     recorder = FileRecorder(run, run.claim_attempt(), RecordingSpec(token_data=token_data))
     recorder.status(RunStatus.RUNNING)
     recorder.questions(make_questions(), "training")
     for step in steps:
         recorder.step(make_report(step))
         recorder.settle()
-    recorder.close()
     return recorder
 
 
@@ -44,8 +42,9 @@ def read_all(run: RunDirectory, max_steps: int) -> list[dict]:
             return events
 
 
-def step_file(run: RunDirectory, step: int):
-    return run.attempt_path(1) / "trajectories" / f"step-{step:08d}.parquet"
+def read_token_data(run, event, trajectory_id, replayed_in=None):
+    name, _, place = event["file"].partition("@")
+    return read_tokens(run.path / name, place, trajectory_id, replayed_in)
 
 
 def test_what_is_recorded_is_read_in_order_and_whole(run):
@@ -60,7 +59,8 @@ def test_what_is_recorded_is_read_in_order_and_whole(run):
     events = EventReader(run).read().events
     kinds = ["status", "questions", "step", "step", "step", "evaluation", "checkpoint", "status"]
     assert [event["kind"] for event in events] == kinds
-    assert [event["seq"] for event in events] == list(range(1, 9))
+    numbers = [event["seq"] for event in events]
+    assert numbers == sorted({*numbers})
     assert {event["attempt"] for event in events} == {1}
     assert [question["prompt_text"] for question in events[1]["questions"]][:2] == ["Q0: 1+0=?", "Q1: 1+1=?"]
     assert events[5]["num_correct"] == [1, 2]
@@ -97,14 +97,14 @@ def test_tokens_are_kept_as_the_retention_setting_says(run, token_data):
     for step in range(2, 5):
         for group in make_report(step).groups:
             for made in group.trajectories:
-                kept = read_token_data(step_file(run, step), made.trajectory_id)
+                kept = tokens_of(run.path, made.trajectory_id)
                 is_kept = {
                     "all": True,
                     "successes": made.reward >= 1.0,
                     "sampled": made.trajectory_id % 16 == 0,
                     "none": False,
                 }[token_data]
-                assert (kept["token_ids"] is not None) == is_kept
+                assert (kept is not None) == is_kept
                 if is_kept:
                     assert kept["token_ids"] == made.token_ids.tolist()
                     assert kept["entropies"] == made.entropies.astype(np.float16).tolist()
@@ -114,13 +114,14 @@ def test_tokens_are_kept_as_the_retention_setting_says(run, token_data):
 def test_a_replayed_trajectory_keeps_all_its_token_values(run, token_data):
     record(run, range(2, 3), token_data)
     replay = make_report(2).groups[-1].replays[0]
-    kept = read_token_data(step_file(run, 2), replay.experience.trajectory_id, 2)
+    event = EventReader(run).read().events[-1]
+    kept = read_token_data(run, event, replay.experience.trajectory_id, 2)
     assert kept["token_ids"] == replay.experience.token_ids.tolist()
     assert kept["log_probs"] == replay.old_log_probs.tolist()
     assert kept["behavior_log_probs"] == replay.experience.behavior_log_probs.tolist()
     assert kept["entropies"] == replay.entropies.astype(np.float16).tolist()
     with pytest.raises(KeyError):
-        read_token_data(step_file(run, 2), 999)
+        read_token_data(run, event, 999)
 
 
 def test_odd_trajectories_are_recorded(run):
@@ -135,32 +136,38 @@ def test_odd_trajectories_are_recorded(run):
     recorder.step(report)
     recorder.close()
     rows = EventReader(run).read().events[-1]["trajectories"]
-    assert math.isnan(rows[0]["mean_entropy"])
-    assert rows[0]["text"] == "broken ? half"
-    assert math.isnan(rows[1]["mean_log_prob"])
-    assert math.isnan(rows[0]["advantage"])
+    assert rows[0]["text"] == "broken \ud800 half"
+    assert (rows[0]["mean_entropy"], rows[1]["mean_log_prob"], rows[0]["advantage"]) == (None, None, None)
     assert rows[2]["mean_entropy"] == pytest.approx(report.groups[0].trajectories[2].entropies.mean(), rel=1e-6)
 
 
 @pytest.mark.parametrize("call", ["settle", "status", "record", "questions", "close"])
-def test_a_step_that_cannot_be_written_is_raised_by_the_next_call_and_once(run, call):
+def test_a_step_that_cannot_be_written_is_raised_by_the_next_call_and_once(run, call, monkeypatch):
     recorder = FileRecorder(run, run.claim_attempt(), RecordingSpec())
     recorder.status(RunStatus.RUNNING)
-    (run.attempt_path(1) / "trajectories").write_text("in the way")
-    recorder.step(make_report(1))
+    with monkeypatch.context() as patch:
+        patch.setattr(RecordFile, "append", fail)
+        recorder.step(make_report(1))
+        while recorder._failed is None:
+            time.sleep(0.01)
     arguments = {
         "settle": (),
         "status": (RunStatus.FINISHED,),
         "record": ("asked", {}),
         "questions": (make_questions(), "training"),
     }.get(call, ())
-    with pytest.raises(OSError, match="trajectories"):
+    with pytest.raises(OSError, match="No space"):
         getattr(recorder, call)(*arguments)
-    (run.attempt_path(1) / "trajectories").unlink()
+    if call == "close":
+        return
     recorder.step(make_report(3))
     recorder.status(RunStatus.STOPPED)
     recorder.close()
     assert [event["kind"] for event in EventReader(run).read().events] == ["status", "step", "status"]
+
+
+def fail(*_):
+    raise OSError(28, "No space left on device")
 
 
 def replaying(step, replay):
@@ -197,17 +204,17 @@ def test_steps_that_come_fast_are_written_together_and_read_as_if_they_were_not(
     record_fast(fast, reports, monkeypatch)
     slow_events, fast_events = (EventReader(run).read(max_steps=1000).events for run in (slow, fast))
     for one, other in zip(slow_events, fast_events, strict=True):
-        places = {"at": "", "file": "", "file_crc": 0}
+        places = {"at": "", "file": ""}
         np.testing.assert_equal({**one, **places}, {**other, **places})
     assert fast_events[7]["file"] is None
     sizes = Counter(event["file"] for event in fast_events if event["file"])
     assert sorted(sizes.values()) == [1, 6, MAX_WAITING - 1, MAX_WAITING]
     for event in fast_events[2:7]:
-        path, step = fast.path / event["file"], event["step"]
-        replayed = read_token_data(path, stored.experience.trajectory_id, step)
+        step = event["step"]
+        replayed = read_token_data(fast, event, stored.experience.trajectory_id, step)
         assert replayed["log_probs"] == replays[step].old_log_probs.tolist()
         made = make_report(step).groups[0].trajectories[0]
-        assert read_token_data(path, made.trajectory_id)["token_ids"] == made.token_ids.tolist()
+        assert read_token_data(fast, event, made.trajectory_id)["token_ids"] == made.token_ids.tolist()
 
 
 def test_steps_that_are_written_together_keep_their_own_times_and_a_fast_one_waits_no_longer_than_it_should(
@@ -240,13 +247,32 @@ def test_of_a_step_that_comes_twice_the_first_record_stays_also_among_those_writ
     assert caplog.text.count("recorded already") == 2
 
 
-def test_a_file_that_differs_from_what_was_written_is_reported_and_the_reading_goes_on(run):
-    record(run, range(1, 4))
-    write_parquet(pq.read_table(step_file(run, 2)).drop_columns(["advantage"]), step_file(run, 2))
-    batch = EventReader(run).read()
-    assert [len(event["trajectories"]) > 0 for event in batch.events[2:]] == [True, False, True]
-    (fault,) = batch.faults
-    assert (fault.kind, fault.file) == (FaultKind.CHANGED, str(step_file(run, 2).relative_to(run.path)))
+def test_a_part_of_the_reward_is_a_column_of_its_own(run):
+    report = make_report(4)
+    report.groups[0].trajectories[0].reward_parts = {"format": 1.0, "mine:code": 0.25}
+    recorder = FileRecorder(run, run.claim_attempt(), RecordingSpec())
+    recorder.step(report)
+    recorder.close()
+    first, second = EventReader(run).read().events[-1]["trajectories"][:2]
+    assert first["extra"] == {"reward/format": 1.0, "reward/mine:code": 0.25}
+    assert "extra" not in second
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_rollouts_generated_ahead_keep_the_version_and_log_probs_of_the_policy_that_wrote_them(run, version):
+    report = make_report(4)
+    for group in report.groups:
+        for item in group.trajectories:
+            item.rollout_step, item.policy_version = 4, version
+            item.sampler_log_probs = item.log_probs - np.float32(0.25)
+    recorder = FileRecorder(run, run.claim_attempt(), RecordingSpec(token_data="all"))
+    recorder.step(report)
+    recorder.close()
+    event = EventReader(run).read().events[-1]
+    item, is_ahead = report.groups[0].trajectories[0], version == 2
+    assert event["trajectories"][0].get("extra") == ({"policy_version": 2} if is_ahead else None)
+    kept = read_token_data(run, event, item.trajectory_id)
+    assert kept["behavior_log_probs"] == (item.sampler_log_probs.tolist() if is_ahead else None)
 
 
 def changed(questions, **changes):
@@ -285,7 +311,16 @@ def test_questions_whose_record_is_damaged_are_not_compared(run):
     recorder = FileRecorder(run, run.claim_attempt(), RecordingSpec())
     recorder.questions(make_questions(), "training")
     recorder.close()
-    (run.attempt_path(1) / "questions-training.parquet").write_bytes(b"PAR1")
+    path = record_path(run.attempt_path(1))
+    path.write_bytes(path.read_bytes()[:-1])
     recorder = FileRecorder(run, run.claim_attempt(), RecordingSpec())
     recorder.questions(make_questions(3), "training")
     recorder.close()
+    [event] = EventReader(run).read().events
+    assert (event["attempt"], len(event["questions"])) == (2, 3)
+
+
+def test_an_attempt_has_one_writer(run):
+    record(run, range(1, 2))
+    with pytest.raises(FileExistsError):
+        FileRecorder(run, 1, RecordingSpec())

@@ -1,0 +1,143 @@
+"""The lines of an engine's step: the step itself, then a line a fresh and a line a replayed trajectory.
+
+Fresh trajectories keep the values of their tokens where the retention setting says so, replayed ones always: under the
+policy that chose them, with the log-probs of the policy that generated them. Of rollouts generated ahead, fresh ones
+have the latter too, and a column of policy versions.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from exgrpo_core.recording.lines import encode_line, tokens_line
+from exgrpo_core.step_report import BucketCount, BufferEvent, Selection, StepReport
+from exgrpo_core.sums import mean_of
+from exgrpo_core.types import PART_PREFIX, Question, Replay, Trajectory
+
+VERSION_COLUMN = "policy_version"
+"""Steps done by the policy that wrote a fresh trajectory; only of rollouts generated ahead."""
+KeepsTokens = Callable[[Trajectory], bool]
+"""Whether the values of a fresh trajectory's tokens are kept."""
+
+
+def step_lines(at: str, report: StepReport) -> Iterator[bytes]:
+    """Yield the lines of a step but those of tokens."""
+    yield encode_line("step", {"step": report.step, "at": at, **_step_fields(report)})
+    is_ahead = any(item.is_ahead for group in report.groups for item in group.trajectories)
+    for position, group in enumerate(report.groups):
+        advantages = [None] * group.num_trajectories if group.advantages is None else group.advantages.tolist()
+        for slot, item in enumerate(group.trajectories):
+            place = {"group_position": position, "group_slot": slot, "advantage": advantages[slot]}
+            yield encode_line("trajectory", _fresh_fields(report.step, item, is_ahead=is_ahead) | place)
+        for replay, advantage in zip(group.replays, advantages[len(group.trajectories) :], strict=True):
+            place = {"step": report.step, "group_position": position, "advantage": advantage}
+            yield encode_line("replay", place | _replay_fields(replay))
+
+
+def token_lines(report: StepReport, keeps_tokens: KeepsTokens) -> Iterator[bytes]:
+    """Yield the lines of the tokens of a step: of fresh trajectories that are kept, and of all replayed ones."""
+    for group in report.groups:
+        for item in filter(keeps_tokens, group.trajectories):
+            values = {"token_ids": item.token_ids, "log_probs": item.log_probs, "entropies": item.entropies}
+            values |= {"behavior_log_probs": item.sampler_log_probs if item.is_ahead else None}
+            yield tokens_line(report.step, int(item.trajectory_id), values)
+        for replay in group.replays:
+            stored = replay.experience
+            values = {"token_ids": stored.token_ids, "log_probs": replay.old_log_probs, "entropies": replay.entropies}
+            values |= {"behavior_log_probs": stored.behavior_log_probs}
+            yield tokens_line(report.step, int(stored.trajectory_id), values, is_replayed=True)
+
+
+def question_fields(questions: Sequence[Question]) -> list[dict[str, Any]]:
+    """Return what a line says of questions."""
+    return [
+        {
+            "question_index": question.index,
+            "question_id": question.question_id,
+            "prompt_text": question.prompt_text,
+            "answer": question.answer,
+            "details": json.loads(json.dumps(dict(question.metadata), default=str)),
+        }
+        for question in questions
+    ]
+
+
+def _fresh_fields(step: int, item: Trajectory, *, is_ahead: bool) -> dict[str, Any]:
+    fields = {
+        "step": step,
+        "trajectory_id": int(item.trajectory_id),
+        "question_index": int(item.question_index),
+        "reward": float(item.reward),
+        "verdict": item.verdict,
+        "is_valid": item.is_valid,
+        "has_code": item.has_code,
+        "is_truncated": item.is_truncated,
+        "num_tokens": int(item.token_ids.size),
+        "mean_entropy": mean_of(item.entropies),
+        "mean_log_prob": mean_of(item.log_probs),
+        "text": item.text,
+    }
+    extra = {f"{PART_PREFIX}{name}": float(part) for name, part in item.reward_parts.items()}
+    if is_ahead:
+        extra[VERSION_COLUMN] = int(item.policy_version)
+    return fields | ({"extra": extra} if extra else {})
+
+
+def _replay_fields(replay: Replay) -> dict[str, Any]:
+    stored = replay.experience
+    ratios = np.exp(replay.old_log_probs - stored.behavior_log_probs)
+    return {
+        "question_index": int(stored.question_index),
+        "trajectory_id": int(stored.trajectory_id),
+        "rollout_step": int(stored.rollout_step),
+        "is_external": replay.is_external,
+        "reward": float(stored.reward),
+        "num_tokens": int(stored.token_ids.size),
+        "mean_entropy": mean_of(replay.entropies),
+        "mean_log_prob": mean_of(replay.old_log_probs),
+        "mean_ratio": mean_of(ratios),
+        "max_ratio": float(ratios.max(initial=0.0)),
+    }
+
+
+def _step_fields(report: StepReport) -> Mapping[str, Any]:
+    return {
+        "is_replay_open": report.is_replay_open,
+        "metrics": {key: float(value) for key, value in report.metrics.items()},
+        "buckets": [_bucket_fields(bucket) for bucket in report.buckets],
+        "selections": [_selection_fields(selection) for selection in report.selections],
+        "buffer_events": [_change_fields(event) for event in report.buffer_events],
+        "notices": report.notices,
+    }
+
+
+def _bucket_fields(bucket: BucketCount) -> list[float]:
+    return [
+        int(bucket.bucket),
+        int(bucket.num_questions),
+        float(bucket.probability),
+        int(bucket.num_drawn),
+        int(bucket.overflow),
+    ]
+
+
+def _change_fields(event: BufferEvent) -> list[Any]:
+    trajectory_id = None if event.trajectory_id is None else int(event.trajectory_id)
+    buckets = [None if bucket is None else int(bucket) for bucket in (event.bucket_from, event.bucket_to)]
+    return [event.kind.value, int(event.question_index), trajectory_id, *buckets]
+
+
+def _selection_fields(selection: Selection) -> dict[str, Any]:
+    return {
+        "question_index": int(selection.question_index),
+        "bucket": int(selection.bucket),
+        "trajectory_ids": selection.trajectory_ids.tolist(),
+        "rollout_steps": selection.rollout_steps.tolist(),
+        "num_tokens": selection.num_tokens.tolist(),
+        "entropies": selection.entropies.tolist(),
+        "nlls": selection.nlls.tolist(),
+        "scores": selection.scores.tolist(),
+        "chosen": list(selection.chosen),
+    }

@@ -1,0 +1,39 @@
+"""What the files of a record say, read with gzip and json alone."""
+
+import base64
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+TYPES = {"token_ids": "i4", "log_probs": "f4", "behavior_log_probs": "f4", "entropies": "f2"}
+RECORD = "attempts/0001/record-0000-of-0001.jsonl.gz"
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """Return the lines of one file."""
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
+
+
+def lines_of(run: Path, *kinds: str) -> list[dict[str, Any]]:
+    """Return the lines of a run folder of these kinds, or all, those of later attempts later."""
+    lines = [line for path in sorted(run.glob("attempts/*/record-*.jsonl.gz")) for line in read_lines(path)]
+    return [line for line in lines if not kinds or line["kind"] in kinds]
+
+
+def values_of(text: str, name: str) -> np.ndarray:
+    """Return values of tokens."""
+    planes = np.frombuffer(base64.b64decode(text), "u1").reshape(np.dtype(TYPES[name]).itemsize, -1)
+    return np.frombuffer(planes.T.tobytes(), TYPES[name])
+
+
+def tokens_of(run: Path, trajectory_id: int | str, replayed_in: int | None = None) -> dict[str, list[float]] | None:
+    """Return the values of a trajectory's tokens that were kept, as generated or as replayed in a step."""
+    for line in lines_of(run, "tokens"):
+        is_it = line["id"] == trajectory_id and line["is_replayed"] == (replayed_in is not None)
+        if is_it and replayed_in in (None, line["step"]):
+            return {name: values_of(line[name], name).tolist() for name in TYPES if name in line}
+    return None
