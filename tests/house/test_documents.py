@@ -127,6 +127,16 @@ def test_links_of_all_documents_lead_to_files():
     assert [(str(path), link) for path, link in links if not (REPOSITORY / path.parent / link).exists()] == []
 
 
+def test_documents_use_words_of_today_and_one_semicolon_a_paragraph():
+    odd = re.compile(
+        r"\b(beside|anew|alone|mend|mends|mended|is said|are said|of which|thereby|hence)\b", re.IGNORECASE
+    )
+    texts = {document: FENCE.sub("", read(Path(document))) for document in DOCUMENTS}
+    parts = [(document, part) for document, text in texts.items() for part in re.split(r"\n\n|\n(?=[-|])", text)]
+    assert [(document, word) for document, part in parts for word in odd.findall(part)] == []
+    assert [(document, part) for document, part in parts if part[:1] != "|" and part.count(";") > 1] == []
+
+
 def test_readme_names_the_two_commands():
     assert {"demo", "test"} <= words_after("make", "README.md")
 
