@@ -259,7 +259,7 @@ class Sampler:
             columns = blocks[..., None] * _BLOCK + torch.arange(_BLOCK, device=logits.device)
             block_logits = logits.gather(-1, columns.clamp(max=logits.shape[-1] - 1).flatten(1)).view(columns.shape)
             weights = (block_logits / temperature - largest[..., None]).exp().where(columns < logits.shape[-1], 0.0)
-            token_ids = blocks * _BLOCK + _find_in_blocks(weights, shares)
+            token_ids = (blocks * _BLOCK + _find_in_blocks(weights, shares)).clamp_(max=logits.shape[-1] - 1)
         log_probs = logits.gather(-1, token_ids) / temperature - largest - total.log()
         entropies = total.log() - products / total
         return token_ids, log_probs.float(), entropies[:, 0].float()
@@ -283,7 +283,8 @@ def _find_blocks(cumulative: torch.Tensor, points: torch.Tensor) -> tuple[torch.
     """Return the block (S, ranks) that holds each of `points`, and how far through it the point is, as a share."""
     # right=True never lands on a block of probability 0, if points are below the total; tokens likewise.
     points = torch.minimum(points, _just_below(cumulative[:, -1:]))
-    blocks = torch.searchsorted(cumulative, points, right=True)
+    # The clamps here and below catch NaN, from logits too large for float32: log-probs are NaN then, which is said.
+    blocks = torch.searchsorted(cumulative, points, right=True).clamp_(max=cumulative.shape[-1] - 1)
     begins = cumulative.gather(-1, (blocks - 1).clamp_(min=0)).where(blocks > 0, 0.0)
     return blocks, (points - begins) / (cumulative.gather(-1, blocks) - begins)
 
@@ -293,7 +294,8 @@ def _find_in_blocks(weights: torch.Tensor, shares: torch.Tensor) -> torch.Tensor
     within = weights.cumsum(-1, dtype=torch.float64)
     total = within[..., -1:]
     # A share is of the sum over blocks, which rounds differently: it may come out as 1.
-    return torch.searchsorted(within, torch.minimum(shares[..., None] * total, _just_below(total)), right=True)[..., 0]
+    tokens = torch.searchsorted(within, torch.minimum(shares[..., None] * total, _just_below(total)), right=True)
+    return tokens[..., 0].clamp_(max=_BLOCK - 1)
 
 
 def _just_below(values: torch.Tensor) -> torch.Tensor:

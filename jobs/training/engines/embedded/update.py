@@ -46,6 +46,10 @@ class OptimSettings:
         return self.learning_rate * 0.5 * (1.0 + math.cos(math.pi * share))
 
 
+class WeightOverflowError(EngineError):
+    """Weights, or their squares, are larger than float32 holds: no later step can be taken."""
+
+
 class PolicyOptimizer:
     """Takes optimizer steps on a module's trainable parameters and refuses gradients that are not finite."""
 
@@ -70,6 +74,7 @@ class PolicyOptimizer:
 
         Raises:
             EngineError: The norm is not finite; weights and moments are as before.
+            WeightOverflowError: The step was applied, and weights are not finite or nearly so.
         """
         for parameter in self._named.values():
             if parameter.grad is None:
@@ -82,6 +87,13 @@ class PolicyOptimizer:
             group["lr"] = self.settings.learning_rate_at(self.num_steps)
         self._adam.step()
         self.num_steps += 1
+        if not bool(nn.utils.get_total_norm(self._named.values()).isfinite()):
+            learning_rate = self.settings.learning_rate_at(self.num_steps - 1)
+            raise WeightOverflowError(
+                f"optimizer step {self.num_steps} (learning rate {learning_rate:g}) "
+                "made weights too large for float32; branch from a checkpoint with a lower learning rate.",
+                "optim.learning_rate",
+            )
         return norm
 
     def state_tensors(self) -> dict[str, torch.Tensor]:
@@ -175,6 +187,8 @@ class PolicyUpdater:
         for number, mini_batch in enumerate(mini_batches):
             try:
                 self._step(mini_batch, objective, tally, is_first=number == 0)
+            except WeightOverflowError:
+                raise
             except EngineError as error:
                 if tally.skips_non_finite:
                     tally.num_skipped += 1
@@ -210,6 +224,8 @@ class PolicyUpdater:
             if not np.isfinite(total):
                 raise EngineError(f"the loss is {total}")
             norm = self._optimizer.step()
+        except WeightOverflowError:
+            raise
         except EngineError as error:
             raise EngineError(
                 f"optimizer step {self._optimizer.num_steps + 1}: {error}, so it was not applied; branch from a "

@@ -1,5 +1,6 @@
 import copy
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -13,7 +14,8 @@ from exgrpo_core.policy_optimization.objective import LossInputs, MiniBatchSizes
 from jobs.training.engines.embedded import decoder_weights
 from jobs.training.engines.embedded.model import score_sequences, wrap_model
 from jobs.training.engines.embedded.packing import TokenSequence
-from jobs.training.engines.embedded.update import OptimSettings, PolicyOptimizer, PolicyUpdater
+from jobs.training.engines.embedded.sampling import Sampler
+from jobs.training.engines.embedded.update import OptimSettings, PolicyOptimizer, PolicyUpdater, WeightOverflowError
 from tests.jobs.training.engines.embedded.prompts import ragged_prompts
 from tests.jobs.training.engines.tiny_models import VOCABULARY_SIZE, build_policy
 
@@ -266,3 +268,25 @@ def test_a_gradient_that_is_not_finite_is_refused_and_leaves_the_moments():
         update.update([mini_batch(1)], objective)
     for name, value in update._optimizer.state_tensors().items():
         assert torch.equal(value, moments[name])
+
+
+@pytest.mark.parametrize("learning_rate", [1e20, 1e25, 1e30, 1e38])
+@pytest.mark.parametrize("skips", [False, True])
+def test_learning_rate_that_makes_weights_too_large_ends_with_a_sentence(learning_rate, skips):
+    sentence = rf"optimizer step 1 \(learning rate {re.escape(f'{learning_rate:g}')}\) made weights too large"
+    settings = OptimSettings(learning_rate, skips_non_finite=skips)
+    with pytest.raises(WeightOverflowError, match=sentence) as refused:
+        updater(build_policy(), settings).update([mini_batch()], build_objective(BASE, is_replay_open=True))
+    assert refused.value.fields == ("optim.learning_rate",)
+    with pytest.raises(WeightOverflowError, match=sentence):
+        updater(build_policy(), settings).imitate(
+            [TokenSequence(row.prompt_ids, row.token_ids) for row in mini_batch().rows]
+        )
+
+
+@pytest.mark.parametrize("vocabulary", [50, 4096, 4097, 5000, 151_936])
+def test_logits_that_are_no_numbers_are_drawn_from_with_log_probs_that_are_none(vocabulary):
+    for logits in (torch.full((2, vocabulary), float("nan")), torch.full((2, vocabulary), float("inf"))):
+        draws = Sampler(0.8, torch.Generator().manual_seed(0)).draw(logits, lambda hidden: hidden, vocabulary)
+        assert bool((draws.token_ids < vocabulary).all())
+        assert bool(draws.log_probs.isnan().all())
