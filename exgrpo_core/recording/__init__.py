@@ -6,7 +6,7 @@
     run.log(step, {"loss": 0.3}, trajectories=[{"prompt": "1 + 1?", "response": "2", "reward": 1.0}])
     run.finish()
 
-No torch, no server, no thread. `init`, `log` and `finish` are the names of W&B.
+No torch and no server. `init`, `log` and `finish` are the names of W&B.
 """
 
 import os
