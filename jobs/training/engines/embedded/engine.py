@@ -24,7 +24,7 @@ from jobs.training.engines.embedded.model import (
 )
 from jobs.training.engines.embedded.packing import TokenSequence
 from jobs.training.engines.embedded.sampling import Sampler
-from jobs.training.engines.embedded.state_files import restore_engine, save_engine
+from jobs.training.engines.embedded.state_files import check_saved_model, restore_engine, save_engine
 from jobs.training.engines.embedded.update import OptimSettings, PolicyOptimizer, PolicyUpdater
 
 
@@ -48,6 +48,7 @@ class EmbeddedEngine:
         self.policy = policy
         self._reward = reward
         self._config = config
+        self._is_save_checked = False
         self._optimizer = PolicyOptimizer(policy.model, optim)
         self._generator = torch.Generator(policy.device).manual_seed(seed)
         reference = frozen_reference(policy) if config.kl_coefficient > 0.0 else None
@@ -115,6 +116,9 @@ class EmbeddedEngine:
     def save(self, directory: Path) -> None:
         """Write model, tokenizer, optimizer and sampler into `directory`."""
         save_engine(directory, self.policy, self._optimizer, self._generator)
+        if not self._is_save_checked:
+            check_saved_model(directory, self.policy)
+            self._is_save_checked = True
 
     def restore(self, directory: Path) -> None:
         """Continue exactly as the engine that was saved into `directory`.

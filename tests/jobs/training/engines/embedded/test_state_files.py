@@ -1,3 +1,5 @@
+import json
+
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -74,3 +76,58 @@ def test_forged_counters_are_refused_with_the_folder(tmp_path, content):
     (tmp_path / COUNTERS_FILE).write_text(content)
     with pytest.raises(EngineError, match=f"{tmp_path}: "):
         engine.restore(tmp_path)
+
+
+def scale(folder):
+    """Write quantized weights without their scales, as a model in blocks of FP8 would be."""
+    weights = load_file(folder / "model.safetensors")
+    save_file(
+        {name: value * (40 if value.ndim > 1 else 1) for name, value in weights.items()},
+        folder / "model.safetensors",
+        {"format": "pt"},
+    )
+
+
+def drop(folder):
+    weights = load_file(folder / "model.safetensors")
+    weights.pop("model.layers.0.mlp.gate_proj.weight")
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+
+
+def reconfigure(**fields):
+    def change(folder):
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps(config | fields))
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (scale, "is another model"),
+        (drop, "cannot be loaded again"),
+        (reconfigure(rms_norm_eps=10.0), "is another model"),
+        (reconfigure(hidden_act="tanh"), "is another model"),
+        (reconfigure(model_type="no such model"), "cannot be loaded again"),
+        (lambda folder: (folder / "model.safetensors").write_bytes(b"cut"), "cannot be loaded again"),
+    ],
+)
+def test_first_checkpoint_that_is_another_model_is_refused_by_name(tmp_path, monkeypatch, change, sentence):
+    engine = make_engine("qwen2_untied")
+    save = type(engine.policy.model).save_pretrained
+
+    def save_otherwise(model, folder, **options):
+        save(model, folder, **options)
+        change(folder)
+
+    monkeypatch.setattr(type(engine.policy.model), "save_pretrained", save_otherwise)
+    with pytest.raises(EngineError, match=f"memory cannot be trained: its checkpoint {sentence}"):
+        engine.save(tmp_path)
+
+
+@pytest.mark.parametrize("architecture", ["qwen2_tied", "qwen2_untied", "llama", "qwen2_tied+lora"])
+def test_first_checkpoint_that_is_the_model_is_kept_and_no_random_number_is_drawn(tmp_path, architecture):
+    engine, before = make_engine(architecture), torch.random.get_rng_state()
+    engine.save(tmp_path)
+    assert torch.equal(torch.random.get_rng_state(), before)
