@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -100,12 +100,25 @@ def merge_adapters(directory: Path, base: PreTrainedModel) -> PreTrainedModel:
     from peft import PeftModel, get_peft_model_state_dict
 
     names = load_file(directory / WEIGHTS_FILE).keys()
+    _untie(base, names)
     adapted = PeftModel.from_pretrained(base, str(directory))
     expected = get_peft_model_state_dict(adapted, save_embedding_layers=False).keys()
     odd = sorted(name for name in names ^ expected if "lora_" in name)
     if odd:
         raise ValueError(f"{len(odd)} of its adapters' weights are not those that {ADAPTER_CONFIG} names: {odd[0]}")
-    return cast(PreTrainedModel, adapted.merge_and_unload())
+    # peft froze the base, which may be trained as a whole now.
+    return cast(PreTrainedModel, adapted.merge_and_unload().requires_grad_(True))
+
+
+def _untie(base: PreTrainedModel, names: Iterable[str]) -> None:
+    """Give the output embedding weights of its own if adapters belong to one of two embeddings that share theirs."""
+    embedding, head = base.get_input_embeddings(), base.get_output_embeddings()
+    if head is None or embedding.weight is not head.weight:
+        return
+    own = {name for name, module in base.named_modules() if module in (embedding, head)}
+    if any(f".{name}.lora_" in adapter for adapter in names for name in own):
+        head.weight = nn.Parameter(head.weight.detach().clone())
+        base.config.tie_word_embeddings = False
 
 
 def _parameters(model: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:

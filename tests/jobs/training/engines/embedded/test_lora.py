@@ -1,15 +1,18 @@
+import copy
 import dataclasses
 
 import numpy as np
 import pytest
 import torch
-from peft import PeftModel
+from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM
 
 from exgrpo_core.algorithm import exgrpo_step
 from exgrpo_core.errors import EngineError
 from exgrpo_core.state import ExGRPOState
 from jobs.training.engines.embedded.backend import PaddedBackend
+from jobs.training.engines.embedded.lora import merge_adapters
 from jobs.training.engines.embedded.model import frozen_reference, load_policy, score_sequences
 from jobs.training.engines.embedded.packing import TokenSequence
 from jobs.training.engines.embedded.sampling import Scoring
@@ -134,3 +137,27 @@ def test_checkpoint_of_another_rank_is_refused(tmp_path):
         engine = make_engine("llama+lora")
     with pytest.raises(EngineError, match=str(tmp_path)):
         engine.restore(tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore:Model has `tie_word_embeddings=True`:UserWarning")  # what is tested
+@pytest.mark.parametrize(
+    "targets", [["lm_head"], ["embed_tokens"], ["embed_tokens", "q_proj"], ["lm_head", "o_proj"], ["q_proj", "up_proj"]]
+)
+def test_merged_adapters_of_tied_embeddings_compute_what_peft_does_and_can_be_trained_and_saved(tmp_path, targets):
+    base = build_model("qwen2_tied")
+    adapted = get_peft_model(copy.deepcopy(base), LoraConfig(r=2, lora_alpha=8, target_modules=targets))
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for name, parameter in adapted.named_parameters():
+            if "lora_" in name:
+                parameter.copy_(0.3 * torch.randn(parameter.shape, generator=generator))
+    adapted.save_pretrained(tmp_path / "adapters", save_embedding_layers=False)
+    ids = torch.arange(8)[None] % base.config.vocab_size
+    with torch.no_grad():
+        expected = adapted.eval()(input_ids=ids).logits
+        merged = merge_adapters(tmp_path / "adapters", base).eval()
+        merged.save_pretrained(tmp_path / "merged")
+        again = AutoModelForCausalLM.from_pretrained(tmp_path / "merged", dtype=torch.float32).eval()
+        for model in (merged, again):
+            assert torch.allclose(model(input_ids=ids).logits, expected, atol=1e-4)
+    assert all(parameter.requires_grad for parameter in merged.parameters())
