@@ -112,7 +112,8 @@ def merge_adapters(directory: Path, base: PreTrainedModel) -> PreTrainedModel:
 
 def _untie(base: PreTrainedModel, names: Iterable[str]) -> None:
     """Give the output embedding weights of its own if adapters belong to one of two embeddings that share theirs."""
-    embedding, head = base.get_input_embeddings(), base.get_output_embeddings()
+    embedding: Any = base.get_input_embeddings()
+    head: Any = base.get_output_embeddings()  # type: ignore[no-untyped-call] # untyped in transformers
     if head is None or embedding.weight is not head.weight:
         return
     own = {name for name, module in base.named_modules() if module in (embedding, head)}

@@ -68,7 +68,7 @@ def check_saved_model(directory: Path, policy: PolicyModel) -> None:
     ids = torch.arange(_NUM_COMPARED)[None] * _STRIDE % len(policy.tokenizer)
     try:
         with torch.random.fork_rng(devices=[]), torch.no_grad():
-            saved = load_weights(str(directory), dtype=torch.float32, use_safetensors=True).eval()
+            saved = load_weights(str(directory), dtype=torch.float32, use_safetensors=True).train(mode=False)
             scores = [_next_log_probs(model, ids) for model in (policy.model, saved)]
     except Exception as error:  # the readers of models raise errors of any kind
         raise EngineError(
@@ -84,7 +84,7 @@ def check_saved_model(directory: Path, policy: PolicyModel) -> None:
 
 
 def _next_log_probs(model: PreTrainedModel, ids: torch.Tensor) -> torch.Tensor:
-    logits = model(input_ids=ids.to(model.device)).logits[:, :-1].float().cpu()
+    logits: torch.Tensor = model(input_ids=ids.to(model.device)).logits[:, :-1].float().cpu()
     return logits.log_softmax(-1).gather(-1, ids[:, 1:, None])
 
 
