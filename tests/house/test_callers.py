@@ -86,7 +86,7 @@ def test_every_task_that_offers_an_oracle_has_one():
         "ORACLE_SOURCES of jobs/specs/train.py, ORACLES of judge_loop.py, BUILT_IN_TASKS of db/queries/retirement.py"
     )
     assert set(judge_loop.ORACLES) == ORACLE_SOURCES == BUILT_IN_TASKS, places
-    assert set(TASKS) >= ORACLE_SOURCES, "TASKS of jobs/grading/rewards.py"
+    assert set(TASKS) >= ORACLE_SOURCES, "TASKS of jobs/tasks/grading/rewards.py"
 
 
 def test_every_field_of_a_specification_says_what_it_is():

@@ -20,7 +20,7 @@ from jobs.runs.supervisor_file import read_supervisor
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import TrainSpec, load_preset
 from tests.jobs.cli.invoked import exgrpo, printed_json
-from tests.jobs.supervisor.toy_bench import Bench, processes_of, wait_until
+from tests.jobs.execution.supervisor.toy_bench import Bench, processes_of, wait_until
 
 pytestmark = pytest.mark.slow
 
