@@ -272,4 +272,4 @@ def test_damaged_answers_are_named_where_answers_are_shown(open_page, scored_run
     path.write_text(path.read_text().replace('"seed"', '"seee"'))
     page = open_page("benchmarks", **shown)
     assert has_text(page, "Recorded answers are damaged")
-    assert has_text(page, "evaluation/math500-0001.jsonl: the line at byte 0 is damaged and was skipped.")
+    assert has_text(page, "evaluation/math500-0001.jsonl: what was written at byte 0 is damaged and was skipped.")
