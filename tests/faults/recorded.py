@@ -9,6 +9,7 @@ import numpy as np
 from db.connections.opening import open_database
 from db.queries import buffer, metrics
 from exgrpo_core.experience_management.replay_buffer import ReplayBuffer
+from exgrpo_core.recording.record_file import iterate_lines, list_records
 from exgrpo_core.step_report import METRICS
 from jobs.runs.checkpoints import checkpoint_path
 from jobs.runs.directory import RunDirectory
@@ -75,12 +76,15 @@ def assert_same_end(run: RunDirectory, whole: RunDirectory) -> None:
 def recorded_tokens(run: RunDirectory, last_step: float = float("inf")) -> dict[int, list[int]]:
     """Return the tokens of every trajectory that recorded steps, up to `last_step`, inserted into the buffer."""
     tokens: dict[int, list[int]] = {}
-    of_step: dict[tuple[int, int], list[dict[str, Any]]] = {}
-    for line in (line for line in iterate_events(run, "tokens") if not line["is_replayed"]):
-        of_step.setdefault((line["attempt"], line["step"]), []).append(line)
+    kept: dict[tuple[int, int], dict[int, str]] = {}
+    for attempt in run.attempts():
+        for record in list_records(run.attempt_path(attempt)):
+            for line in map(json.loads, iterate_lines(record.path, {"tokens"})):
+                if not line["is_replayed"]:
+                    kept.setdefault((attempt, line["step"]), {})[line["id"]] = line["token_ids"]
     for event in iterate_events(run, "step"):
         inserted = {change[2] for change in event["buffer_events"] if change[0] == "inserted"}
-        if event["step"] <= last_step:
-            kept = {line["id"]: line for line in of_step[event["attempt"], event["step"]]}
-            tokens |= {name: values_of(kept[name]["token_ids"], "token_ids").tolist() for name in inserted}
+        if inserted and event["step"] <= last_step:
+            of_step = kept[event["attempt"], event["step"]]
+            tokens |= {name: values_of(of_step[name], "token_ids").tolist() for name in inserted}
     return tokens
