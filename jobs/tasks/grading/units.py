@@ -58,7 +58,7 @@ _UNIT_PLAIN = (
     (r"\b[Ff]l(?:uid)?\s+(?:oz|ounces?)\b", "floz"),
 )
 _PART = re.compile(
-    r"[\s,]*(?P<value>[-+]?\s*(?:\\(?:[dt]?frac|sqrt|pi|times|cdot)(?![A-Za-z])|\d[eE][-+]?\d|[\d.,\s{}()+*/^-])*)"
+    r"[\s,]*+(?P<value>[-+]?\s*+(?:\\(?:[dt]?frac|sqrt|pi|times|cdot)(?![A-Za-z])|\d[eE][-+]?\d|[\d.,\s{}()+*/^-])*+)"
     rf"(?P<unit>(?:[^\W\d_]|[{_MARKS}])(?:[^\W\d_]|[{_MARKS}\s/*·()]|\\cdot|\^-?\d|(?<=[a-z])[23](?!\s*[\w.]))*)"
 )
 _TOKEN = re.compile(rf"([^\W\d_]+|[{_MARKS}])\^?(-?\d)?")
