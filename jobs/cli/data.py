@@ -55,7 +55,7 @@ def import_(
 ) -> None:
     """Copy a run or rollouts into the runs root.
 
-    What of it is damaged is said on stderr.
+    Damage of the run is printed on stderr.
     """
     if are_rollouts:
         _import_rollouts(source.resolve(), own_format, runs_root, name)
@@ -91,7 +91,7 @@ def export(
 ) -> None:
     """Write a run or a checkpoint's model. A run becomes a .tar.gz file or a folder.
 
-    Without OUT it is RUN_ID.tar.gz here. What of the run is damaged is said on stderr. transformers and vLLM load the
+    Without OUT it is RUN_ID.tar.gz here. Damage of the run is printed on stderr. transformers and vLLM load the
     folder of a model.
     """
     if "@" in run:

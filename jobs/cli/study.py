@@ -226,7 +226,7 @@ def results(
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print results of finished runs beside the paper's numbers: means over seeds with 95% intervals."""
+    """Print results of finished runs next to the paper's numbers: means over seeds with 95% intervals."""
     study, study_scale = _study_at(runs_root, name, scale)
     with open_fresh_index(runs_root, database_url) as database:
         measured = read_results(database, study, study_scale, [])
@@ -259,7 +259,7 @@ def report(
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     database_url: DatabaseUrl = None,
 ) -> None:
-    """Write a study's page: one HTML file with the paper's numbers beside those of the runs that are done."""
+    """Write a study's page: one HTML file with the paper's numbers next to those of the runs that are done."""
     from jobs.actions.studies.study_report import render_report  # loads Plotly, which no other command needs
 
     study, study_scale = _study_at(runs_root, name, scale)

@@ -283,7 +283,7 @@ def _find_blocks(cumulative: torch.Tensor, points: torch.Tensor) -> tuple[torch.
     """Return the block (S, ranks) that holds each of `points`, and how far through it the point is, as a share."""
     # right=True never lands on a block of probability 0, if points are below the total; tokens likewise.
     points = torch.minimum(points, _just_below(cumulative[:, -1:]))
-    # The clamps here and below catch NaN, from logits too large for float32: log-probs are NaN then, which is said.
+    # The clamps here and below catch NaN, from logits too large for float32; the log-probs, NaN too, end the run.
     blocks = torch.searchsorted(cumulative, points, right=True).clamp_(max=cumulative.shape[-1] - 1)
     begins = cumulative.gather(-1, (blocks - 1).clamp_(min=0)).where(blocks > 0, 0.0)
     return blocks, (points - begins) / (cumulative.gather(-1, blocks) - begins)
