@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 import streamlit as st
 
 ACCENT_LIGHT = "#1F5FBF"
-ACCENT_DARK = "#3472CE"
+ACCENT_DARK = "#3B7DDD"
 LINK_DARK = "#8BB8FF"
 DASHES = {"solid": "solid", "dot": "dotted", "dash": "dashed", "dashdot": "double"}
 """Dashes of curves, where colours alone are too few, each with its border of CSS in legends."""
