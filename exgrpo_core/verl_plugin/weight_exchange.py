@@ -150,6 +150,8 @@ class LimitedReceiver(BucketedWeightReceiver):
         # Where the sender awaits no answer, the socket refuses one.
         with contextlib.suppress(zmq.ZMQError):
             self.socket.send(f"{type(error).__name__}: {first_line(error)}".encode(), zmq.NOBLOCK)
+        self.socket.close()
+        self.socket = None
         # The error's frames have views of the shared memory, which cannot be closed then.
         with contextlib.suppress(BufferError):
             super()._cleanup()

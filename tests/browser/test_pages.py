@@ -53,6 +53,7 @@ def test_both_themes_have_their_ground_and_words_on_and_of_the_accent_can_be_rea
     }
     for address, parts in of_pages.items():
         page.goto(address)
+        page.locator(parts[0]).first.wait_for()  # Streamlit misses a change of the scheme while it starts
         for scheme, ground in {"light": "rgb(255, 255, 255)", "dark": "rgb(14, 20, 32)"}.items():
             page.emulate_media(color_scheme=scheme)
             page.wait_for_function(

@@ -18,7 +18,7 @@ WAITS_SECONDS = 120.0
 AND_NOW = "Resume the run: it continues from its newest checkpoint."
 CASES = ("whole", "vllm timed out", "raises", "killed", "killed vllm_failed", "no receiver", "no sender")
 EXCHANGES = """
-import asyncio, json, multiprocessing, os, sys, types
+import asyncio, json, multiprocessing, os, sys, types, zmq
 from concurrent.futures import Future
 if "without_vllm" in sys.argv:
     sys.modules["verl.third_party.vllm"] = types.SimpleNamespace(VLLM_SLEEP_LEVEL=1)  # it asks for vLLM's version
@@ -67,6 +67,8 @@ def tell(side, case, number):
             file.write("done")
         except Exception as error:
             file.write(f"{type(error).__name__}: {error}")
+    if side is receive:
+        zmq.Context.instance().term()  # vLLM's worker lives on after an error, so that what it answered is sent
 
 
 fork = multiprocessing.get_context("fork")
