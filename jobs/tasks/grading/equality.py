@@ -8,6 +8,7 @@ r"""Equality of two boxed answers by Math-Verify, and what it gets wrong in ways
 | Unicode signs, currency, `0.\overline{3}`, `1e-05`, `\varnothing` | written as LaTeX first |
 | `x<2 or x>3` is no set | written as intervals where the other answer is one |
 | units are left out: 5 m = 5 km | compared where both answers name one (`units.py`) |
+| `\lg 2` is 2 | the logarithm to base 10, as is `\log` where the other answer names this base |
 | `2 3/4`, `**73**`, `5;`, `\underline{5}` | without markup and full-width signs, and with mixed numbers as sums |
 """
 
@@ -45,6 +46,8 @@ _WRAPPED = (
     r"<(b|i|u|em|strong)>(.*)</\1>",
 )
 _LOG = re.compile(r"\\?\b(?:log|ln)(?![A-Za-z]|\s*_)")
+_LG = re.compile(r"\\lg(?![A-Za-z])")
+_COMMON_LOG = re.compile(r"\\?\blog(?![A-Za-z]|\s*_)")
 _REPEATING = re.compile(r"(\d*)\.(\d*)\\(?:overline|bar)\s*\{?(\d+)\}?")
 _POWER = re.compile(r"(?<![\w.])(\d+(?:\.\d*)?)[eE]\+?(-?)0*(\d{1,3})(?!\w)")
 """A number as programs write it: 1e-05."""
@@ -84,13 +87,13 @@ def are_equal(gold: str, answer: str, parse: Parse, verify: Verify) -> bool | No
     if lists is None:
         return _are_equal_values(gold, answer, parse, verify)
     are_same = [[are_equal(left, right, parse, verify) is True for right in lists[1]] for left in lists[0]]
-    if gold.startswith("("):
+    if re.match(r"(?:\\left\s*)?\(", gold):
         return all(row[place] for place, row in enumerate(are_same))
     return all(map(any, are_same)) and all(map(any, zip(*are_same, strict=True)))
 
 
 def _are_equal_values(gold: str, answer: str, parse: Parse, verify: Verify) -> bool | None:
-    as_given = (gold, answer)
+    gold, answer = as_given = _LG.sub(r"\\log_{10}", gold), _LG.sub(r"\\log_{10}", answer)
     gold, answer = as_latex(gold), as_latex(answer)
     by_text = _compare_texts(gold, answer)
     if by_text is not None:
@@ -100,6 +103,8 @@ def _are_equal_values(gold: str, answer: str, parse: Parse, verify: Verify) -> b
         is_equal = _compute(as_given, parse, verify)
     if not is_equal and all(map(_LOG.search, (gold, answer))):
         return _compute((_LOG.sub(r"\\ln", gold), _LOG.sub(r"\\ln", answer)), parse, verify)
+    if not is_equal and r"\log_{10}" in gold + answer and any(map(_COMMON_LOG.search, (gold, answer))):
+        return _compute((_COMMON_LOG.sub(r"\\log_{10}", gold), _COMMON_LOG.sub(r"\\log_{10}", answer)), parse, verify)
     return is_equal
 
 

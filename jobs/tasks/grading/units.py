@@ -85,7 +85,8 @@ class _Unit:
         return any(name == "unit" for name, _ in self.powers)
 
     def kind(self) -> frozenset[tuple[str, int]]:
-        return frozenset(("m" if name == "unit" else name, power) for name, power in self.powers)
+        """Return what has to agree with another unit; π alone is an angle."""
+        return frozenset(("m" if name == "unit" else name, power) for name, power in self.powers or {("rad", 1)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +120,12 @@ def _minutes(clock: re.Match[str]) -> set[int]:
 
 
 def quantity_lists(gold: str, answer: str) -> tuple[list[str], list[str]] | None:
-    """Return the items of two lists of as many quantities, None of other answers."""
+    """Return the items of two lists of the same length with a quantity among them, None of other answers."""
     left, right = (
         [item.strip() for item in _COMMA.split(_apply(_PLAIN, text).strip(" ()"))] for text in (gold, answer)
     )
-    are_lists = len(left) == len(right) > 1 and all(map(_read_quantities, [*left, *right]))
+    items = [*left, *right]
+    are_lists = len(left) == len(right) > 1 and all(items) and any(map(_read_quantities, items))
     return (left, right) if are_lists else None
 
 
@@ -137,6 +139,11 @@ def comparable_values(gold: str, answer: str) -> tuple[list[tuple[str, str]], bo
         same_kind = [pair for pair in product(left, right) if pair[0].unit.kind() == pair[1].unit.kind()]
         return [_in_one_unit(*pair) for pair in same_kind], True
     pairs = [(left[0].value, answer)] if left else [(gold, right[0].value)] if right else []
+    (radian,) = _meanings("rad")
+    # An angle without a unit is in radians; only those with pi are taken for angles.
+    if "pi" in gold + answer:
+        pairs += [(_converted(angle, radian), answer) for angle in left if angle.unit.kind() == radian.kind()]
+        pairs += [(gold, _converted(angle, radian)) for angle in right if angle.unit.kind() == radian.kind()]
     return pairs, False
 
 
@@ -172,6 +179,10 @@ def _apply(steps: Sequence[tuple[str, str]], text: str) -> str:
 def _read_quantities(text: str) -> list[_Quantity]:
     """Return the meanings of a text that is a number with a unit, or several such as 5 feet 6 inches, which add up."""
     text = _apply(_PLAIN, text).strip()
+    if text.startswith("("):
+        if _COMMA.search(text):
+            return []
+        text = re.sub(r"^\(([^()]*)\)$", r"\1", text)
     parts: list[tuple[str, list[_Unit]]] = []
     place = 0
     while place < len(text):
