@@ -37,8 +37,7 @@ VERL_TESTS := tests/exgrpo_core/verl_plugin $(addprefix tests/jobs/,runs/launche
 VLLM_VENV := .venv-verl-vllm
 GPU_PINS_VENV := .venv-verl-gpu
 # Whole runs are of test-verl: what they do beyond an engine depends on no version.
-GPU_PINS_TESTS := tests/exgrpo_core/verl_plugin tests/jobs/training/engines/verl_ray tests/jobs/evaluation/test_vllm_generator.py --ignore-glob='*_run.py' --ignore-glob='*_runs.py' \
-	--ignore-glob='*/test_reward_parts.py'
+GPU_PINS_TESTS := tests/exgrpo_core/verl_plugin tests/jobs/training/engines/verl_ray tests/jobs/evaluation/test_vllm_generator.py --ignore-glob='*_run.py' --ignore-glob='*_runs.py'
 TRL_VENV := .venv-trl
 TOOLS_VENV := .venv-tools
 TOOLS_BIN := $(TOOLS_VENV)/bin
@@ -85,10 +84,12 @@ test: $(VENV)/.installed-dev tools  ## Run every quick test and a whole run of e
 	$(if $(ARGS),true,$(MAKE) test-verl VERL_MARKED='verl and whole') || failed=1; \
 	exit $$failed
 
+# Both at the same time, because each waits for processes that start: together they keep two cores busy.
 test-all: $(VENV)/.installed-dev $(VIEWER_VENV)/.installed tools  ## Run the tests that `make test` leaves: the slow ones, and the rest of verl's
-	@failed=0; \
+	@failed=0; trap 'kill $$(jobs -p) 2>/dev/null' INT TERM; \
+	$(MAKE) test-verl VERL_MARKED='verl and not whole' >$(VENV)/test-verl.txt 2>&1 & verl=$$!; \
 	$(PYTEST) -m '$(TESTED_LATER)' --ignore=tests/exgrpo_core || failed=1; \
-	$(MAKE) test-verl VERL_MARKED='verl and not whole' || failed=1; \
+	wait $$verl || failed=1; cat $(VENV)/test-verl.txt; \
 	exit $$failed
 
 test-changed: $(VENV)/.installed-dev  ## Run the tests that your change can break, found by the import graph (BASE=HEAD: since which revision)
@@ -159,7 +160,7 @@ test-verl-gpu-pins:  ## Run verl's tests with the versions for GPUs, without one
 VERL_VERSIONS ?= $(shell { echo 0.9.0; $(VERL_BIN)/python -m pip index versions verl --pre 2>/dev/null \
 	| sed -n 's/^Available versions: //p' | tr -s ', ' '\n'; } | sort -Vu | sed -n '/^0\.9\.0$$/,$$p')
 COMPAT_TESTS := tests/exgrpo_core/verl_plugin/test_contract.py \
-	$(addprefix tests/jobs/training/engines/verl_ray/,test_config_check.py test_older_trainer.py)
+	$(addprefix tests/jobs/training/engines/verl_ray/,test_config_check.py test_adapters.py test_older_trainer.py)
 
 # An environment each, with that version before all else of verl's own. A version may be a source that pip takes.
 verl-compat: $(VERL_VENV)/.installed-dev  ## Check what is used of verl, and do steps with both of its trainers, in VERL_VERSIONS of it
@@ -189,11 +190,12 @@ test-image: $(VENV)/.installed-dev $(TOOLS_BIN)/.installed tools  ## Build the i
 
 check: $(VENV)/.installed-dev  ## Check format, lint, types, import contracts and the weight of each package
 	@failed=0; \
+	OMP_NUM_THREADS=1 $(BIN)/python -m bench.weight >$(VENV)/weight.txt 2>&1 & weight=$$!; \
 	$(BIN)/ruff format --check . || failed=1; \
 	$(BIN)/ruff check . || failed=1; \
 	$(BIN)/mypy || failed=1; \
 	$(BIN)/lint-imports --no-logo || failed=1; \
-	OMP_NUM_THREADS=1 $(BIN)/python -m bench.weight || failed=1; \
+	wait $$weight || failed=1; cat $(VENV)/weight.txt; \
 	exit $$failed
 
 # In short form a benchmark whose environment is not there is left out; no result is written.

@@ -39,6 +39,8 @@ def _register_weight_exchange(_module: Any) -> None:
 
 def _use_cpu_extension(module: Any) -> None:
     module.EXTENSION = "tests.verl_on_cpu.vllm_cpu.CpuWorkerExtension"
+    if GENERATOR == "hf-stuck":
+        module.PATIENCE_SECONDS = 2.0
 
 
 def _use_pageable_memory(module: Any) -> None:

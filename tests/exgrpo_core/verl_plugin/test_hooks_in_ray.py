@@ -137,6 +137,23 @@ def test_trainer_and_agent_loop_are_known_by_their_names_in_other_processes(comp
     assert ray.get(names.remote(), timeout=600) == ("RegisteredTrainer", True)
 
 
+@pytest.mark.verl
+def test_the_older_trainer_of_verls_command_refuses_to_replay(composed):  # noqa: ARG001 - its Ray
+    import ray
+
+    class Runner:
+        def create(self) -> None:
+            from omegaconf import OmegaConf
+            from verl.trainer.main_ppo_v0 import RayPPOTrainer
+
+            RayPPOTrainer(OmegaConf.create({"trainer": {"v1": {"trainer_mode": "exgrpo"}}}), None, {}, None)
+
+    with pytest.raises(
+        ray.exceptions.RayTaskError, match=r"trainer\.use_v1: expected True if trainer\.v1\.trainer_mode"
+    ):
+        ray.get(ray.remote(Runner).remote().create.remote(), timeout=600)
+
+
 def start_server(config):
     """Return vLLM's server as a Ray actor, as verl's replica makes it before it launches the engine."""
     from verl.utils.config import omega_conf_to_dataclass

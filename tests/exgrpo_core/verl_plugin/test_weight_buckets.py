@@ -8,7 +8,6 @@ import multiprocessing
 import os
 import subprocess
 import sys
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -59,42 +58,54 @@ def transfer():
     return module
 
 
-def receive(handle, use_shm, results):
+def receive(asked, results):
     import torch
 
-    received = []
+    buckets = transfer()
+    while True:
+        handle, use_shm = asked.get()
+        received = []
+        receiver = buckets.BucketedWeightReceiver(handle, torch.device("cpu"), use_shm)
+        receiver.receive_weights(
+            lambda named, _is_last, received=received: received.extend(
+                (name, tensor.clone().tolist()) for name, tensor in named
+            )
+        )
+        results.put(received)
 
-    def keep(named, _is_last):
-        received.extend((name, tensor.clone().tolist()) for name, tensor in named)
 
-    transfer().BucketedWeightReceiver(handle, torch.device("cpu"), use_shm).receive_weights(keep)
-    results.put(received)
-
-
-def send(folder, bucket_mib, use_shm):
-    """Return what a receiver in another process got from a sender in this one."""
+@pytest.fixture(scope="module")
+def send(tmp_path_factory):
+    """Return a function that sends from this process and returns what another one got, which serves all tests."""
     context = multiprocessing.get_context("spawn")
-    results, handle = context.Queue(), f"ipc://{folder}/weights.sock"
-    receiver = context.Process(target=receive, args=(handle, use_shm, results), daemon=True)
-    with ExitStack() as at_end:
-        at_end.callback(receiver.kill)
-        receiver.start()
+    asked, results = context.Queue(), context.Queue()
+    process = context.Process(target=receive, args=(asked, results), daemon=True)
+    process.start()
+
+    def send(bucket_mib, use_shm):
+        handle = f"ipc://{tmp_path_factory.mktemp('weights')}/socket"
+        asked.put((handle, use_shm))
         asyncio.run(transfer().BucketedWeightSender(handle, bucket_mib, use_shm).async_send_weights(iter(weights())))
         return results.get(timeout=60)
 
+    yield send
+    process.kill()
+    process.join()
+
 
 @pytest.mark.parametrize("use_shm", [False, True])
-def test_a_bucket_that_holds_the_largest_weight_takes_all(tmp_path, use_shm):
-    assert send(tmp_path, 2, use_shm) == [(name, tensor.tolist()) for name, tensor in weights()]
+def test_a_bucket_that_holds_the_largest_weight_takes_all(send, use_shm):
+    assert send(2, use_shm) == [(name, tensor.tolist()) for name, tensor in weights()]
 
 
-def test_a_weight_beyond_the_bucket_goes_by_a_handle_of_its_own(tmp_path):
-    assert send(tmp_path, 1, use_shm=False) == [(name, tensor.tolist()) for name, tensor in weights()]
+def test_a_weight_beyond_the_bucket_goes_by_a_handle_of_its_own(send):
+    assert send(1, use_shm=False) == [(name, tensor.tolist()) for name, tensor in weights()]
 
 
-def test_a_weight_beyond_the_bucket_has_no_way_through_shared_memory(tmp_path):
+def test_a_weight_beyond_the_bucket_has_no_way_through_shared_memory(send):
+    """Last: the receiver waits on."""
     with pytest.raises(AssertionError, match=r"Weight embedding.* too large to fit in the bucket"):
-        send(tmp_path, 1, use_shm=True)
+        send(1, use_shm=True)
 
 
 def test_runs_of_the_paper_get_a_bucket_that_holds_the_largest_weight():
@@ -104,31 +115,29 @@ def test_runs_of_the_paper_get_a_bucket_that_holds_the_largest_weight():
 
 
 IN_AN_ACTOR = """
-import json, warnings
+import json, sys, warnings
 warnings.simplefilter("ignore")
-import ray, verl
+import ray
 
 class Worker:
     def look(self):
+        import verl
         from verl.plugin.platform import get_platform
         from verl.plugin.platform.platform_cuda import PlatformCUDA
         from verl.utils.device import get_device_name, is_support_ipc
         platform = get_platform()
         return is_support_ipc(), get_device_name(), platform.vendor_name == PlatformCUDA().vendor_name
 
-ray.init(num_cpus=1, include_dashboard=False)
-print("FOUND", json.dumps(ray.get(ray.remote(Worker).remote().look.remote())))
+ray.init(num_cpus=2, include_dashboard=False)
+workers = [ray.remote(Worker).options(runtime_env={"env_vars": each}).remote() for each in json.loads(sys.argv[1])]
+print("FOUND", json.dumps(ray.get([worker.look.remote() for worker in workers])))
 """
 
 
 def test_a_worker_on_gpus_that_share_no_memory_sends_through_the_hosts():
     ours = (PLATFORM_VARIABLE, EXTERNAL_MODULES_VARIABLE)
     plain = {name: value for name, value in os.environ.items() if name not in ours}
-    found = []
-    for variables in (plain | {PLATFORM_VARIABLE: "nvidia"}, plain | UNSHARED_VARIABLES):
-        done = subprocess.run(
-            [sys.executable, "-c", IN_AN_ACTOR], env=variables, capture_output=True, text=True, check=True
-        )
-        (line,) = [line for line in done.stdout.splitlines() if line.startswith("FOUND")]
-        found.append(json.loads(line.removeprefix("FOUND")))
-    assert found == [[True, "cuda", True], [False, "cuda", True]]
+    command = [sys.executable, "-c", IN_AN_ACTOR, json.dumps([{PLATFORM_VARIABLE: "nvidia"}, UNSHARED_VARIABLES])]
+    done = subprocess.run(command, env=plain, capture_output=True, text=True, check=True)
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("FOUND")]
+    assert json.loads(line.removeprefix("FOUND")) == [[True, "cuda", True], [False, "cuda", True]]

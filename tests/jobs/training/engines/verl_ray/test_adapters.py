@@ -20,7 +20,7 @@ from tests.jobs.training.engines.embedded.engines import CONFIG, LORA, make_engi
 from tests.jobs.training.engines.paired_engines import PairedEngines
 from tests.jobs.training.engines.verl_ray.engines import open_engine
 
-pytestmark = [pytest.mark.verl, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.verl, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 ADAPTED = "qwen2_tied+lora"
 PENALIZED = dataclasses.replace(CONFIG, kl_coefficient=0.1)

@@ -19,7 +19,7 @@ from tests.jobs.training.engines.embedded.engines import CONFIG, SMALL, make_eng
 from tests.jobs.training.engines.paired_engines import PairedEngines, check_parity
 from tests.jobs.training.engines.verl_ray.engines import open_engine
 
-pytestmark = [pytest.mark.verl, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.verl, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 STEPS_TOLERANCE = 1e-3
 """Optimizers amplify the rounding of ten updates."""
