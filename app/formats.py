@@ -13,7 +13,7 @@ VALIDITY = {True: "valid", False: "not valid", None: NONE_SHOWN}
 """A verdict on a chain of thought, in words."""
 _SECONDS_PER_MINUTE, _SECONDS_PER_HOUR, _SECONDS_PER_DAY = 60, 3600, 86400
 _THOUSAND = 1000
-_LINK_STARTS = re.compile(r"https?(?=://)|www(?=\.)|@", re.IGNORECASE)
+_LINK_STARTS = re.compile(r"https?(?=://)|www(?=\.)|@(?=[\w-]+\.\w)", re.IGNORECASE)
 _LIST_STARTS = re.compile(r"^([^\S\n]*\d*)([-+.)])", re.MULTILINE)
 
 
@@ -114,7 +114,7 @@ def literal(text: str) -> str:
     Addresses become links even if their characters are escaped; a word joiner, which has no width, prevents it.
     """
     apart = _LINK_STARTS.sub("\\g<0>\N{WORD JOINER}", escape_control_characters(text))
-    escaped = "".join(f"\\{character}" if character in r"\`*_{}[]<>#|$:~" else character for character in apart)
+    escaped = "".join(f"\\{character}" if character in r"\`*_{}[]<>#|$:~&" else character for character in apart)
     return _LIST_STARTS.sub(r"\1\\\2", escaped)
 
 

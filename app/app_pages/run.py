@@ -76,7 +76,6 @@ def _header(seen: RunRow, was_asked: bool) -> None:
     ):
         st.rerun(scope="app")
     run_header.show_stop(row)
-    run_header.show_skipped(row)
     if row.kind == TRAIN:
         run_header.show_figures(row, ask(metrics.last_metrics, row.run_id), ask(metrics.list_evaluations, row.run_id))
     elif row.kind != UNREADABLE_KIND:
@@ -94,7 +93,7 @@ def _curves(row: RunRow) -> None:
     charts = own_charts.of_address()
     of_own = [key for chart in charts for key in (*chart.keys, chart.over) if key]
     recorded = comparison.own_charts_of(row.run_id) if row.is_recorded else []
-    of_own += [curve.key for chart in recorded for curve in chart.curves]
+    of_own += [curve.key for chart in recorded[: comparison.MAX_OWN] for curve in chart.curves]
     series = metric_series(row.run_id, list(dict.fromkeys([*run_details.KEYS, *of_own])))
     if not evaluations and not any(series.values()):
         if row.is_recorded:

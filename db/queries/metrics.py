@@ -1,5 +1,6 @@
 """Curves: metrics by step, thinned with their extremes kept, evaluations, training time, ratios, counts of rewards."""
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -81,7 +82,7 @@ def step_notices(database: Database, run_id: str, limit: int = 3) -> list[StepNo
 def clock_seconds(database: Database, run_id: str, max_points: int = 1000) -> list[MetricPoint]:
     """Return the seconds from a run's first step to about `max_points` of its steps, the last always, pauses counted.
 
-    The first step counts from its start, as far as its time was recorded.
+    The first step counts from its start, as far as its time was recorded. A clock that is set back counts as no time.
     """
     with database.read() as connection:
         run_key = find_run_key(connection, run_id)
@@ -96,8 +97,9 @@ def clock_seconds(database: Database, run_id: str, max_points: int = 1000) -> li
     values = first[STEP_SECONDS].values
     before = float(values[0]) if len(values) and np.isfinite(values[0]) else 0.0
     stride = -(-rows[-1].step // max_points)
-    wanted = [row for row in rows if row.step % stride == 0 or row is rows[-1]]
-    return [MetricPoint(row.step, before + (row.at - rows[0].at).total_seconds()) for row in wanted]
+    between = [max(0.0, (row.at - last.at).total_seconds()) for last, row in itertools.pairwise(rows)]
+    points = zip(rows, itertools.accumulate([before, *between]), strict=True)
+    return [MetricPoint(row.step, at) for row, at in points if row.step % stride == 0 or row is rows[-1]]
 
 
 def training_seconds(database: Database, run_id: str, max_points: int = 1000) -> list[MetricPoint]:

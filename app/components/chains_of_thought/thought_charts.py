@@ -80,14 +80,14 @@ def densities_of(points: Sequence[EntropyPoint], groups: Sequence[Group], signal
         return None
     low = values.min()
     edges = np.linspace(low, max(np.percentile(values, _DRAWN_PERCENT), low + max(abs(low), 1) * 1e-9), _NUM_BINS + 1)
-    middles = ((edges[:-1] + edges[1:]) / 2).astype(np.float32)
+    middles = (edges[:-1] + edges[1:]) / 2
     colours = theme.palette()
     figure = figures.new_figure()
     for group in groups:
         sample = samples[group.name]
         heights = np.histogram(sample, edges)[0] / (len(sample) * np.diff(edges)) if sample else np.zeros(0)
         if heights.any():
-            line = Line(middles, heights.astype(np.float32))
+            line = Line(middles, heights.astype(np.float64))
             figures.add_line(figure, f"{group.name} ({len(sample):,})", line, Look(group.colour(colours), group.dash))
     # Room for a second row of the legend, which plotly leaves to the curves.
     figure.update_layout(showlegend=True, margin={"t": 44 if len(figure.data) > _NARROW_LEGEND else 8})

@@ -26,8 +26,11 @@ from db.rows.spec_differences import flatten
 from db.rows.spec_fields import is_unreadable
 from db.statistics import mean_interval
 from exgrpo_core.step_report import METRIC_LABELS, METRICS, SHARES
+from jobs.runs.rollout_formats.source import natural_order
 
 SEED_FIELDS = frozenset({"seed", "algorithm.seed"})
+_RECORDED_SEED = re.compile(r"config\.(?:.*[._])?seed", re.IGNORECASE)
+"""The settings that runs recorded by loops have as seeds."""
 _NOT_SETTINGS = frozenset({"name", "tags", "preset", "kind", "is_unreadable"})
 _GRID_POINTS = 200
 
@@ -78,9 +81,25 @@ def mean_line(lines: Sequence[Line]) -> Line | None:
     positions = np.unique(np.concatenate([line.x for line in lines]))
     grid = positions[(positions >= start) & (positions <= end)]
     if grid.size > _GRID_POINTS:
-        grid = np.linspace(start, end, _GRID_POINTS, dtype=np.float32)
-    values = np.stack([np.interp(grid, line.x, line.y) for line in lines]).astype(np.float32)
-    return Line(grid.astype(np.float32), values.mean(axis=0), values.min(axis=0), values.max(axis=0))
+        grid = np.linspace(start, end, _GRID_POINTS)
+    values = np.stack([np.interp(grid, line.x, line.y) for line in lines])
+    return Line(grid, values.mean(axis=0), values.min(axis=0), values.max(axis=0))
+
+
+def describe_ends(groups: Sequence[Group], last_steps: Mapping[str, int]) -> list[str]:
+    """Return where means over seeds end before some of their runs do, a sentence a group, or that there are none."""
+    if all(len(group.run_ids) == 1 for group in groups):
+        return ["No two of these runs have the same settings but for their seeds, so each curve is one run."]
+    sentences = []
+    for group in groups:
+        ends = sorted(last_steps[run_id] for run_id in group.run_ids)
+        if ends[0] < ends[-1]:
+            steps = f"{', '.join(f'{end:,}' for end in ends[:-1])} and {ends[-1]:,}"
+            sentences.append(
+                f"{group.name}: its runs end at steps {steps}. The mean ends at {ends[0]:,}; the final figures "
+                "below are means of each run's own last values."
+            )
+    return sentences
 
 
 def mean_over(values: Sequence[float | None]) -> tuple[float | None, float | None]:
@@ -92,7 +111,7 @@ def mean_over(values: Sequence[float | None]) -> tuple[float | None, float | Non
 
 def _settings(spec: Mapping[str, object]) -> str:
     fields = {path: value for path, value in flatten(spec).items() if path not in SEED_FIELDS | _NOT_SETTINGS}
-    return repr(sorted(fields.items()))
+    return repr(sorted(item for item in fields.items() if not _RECORDED_SEED.fullmatch(item[0])))
 
 
 def _shared_name(names: Sequence[str]) -> str:
@@ -108,7 +127,7 @@ HELD_OUT = "held_out"
 MAX_RECORDED = 12
 """Charts of runs that have metrics of their own, beside each other."""
 MAX_OWN = 24
-"""Those of one run; further ones are under Own chart."""
+"""Those of one run."""
 HIDDEN = "hide"
 """The parameter of the address with the curves that the legend hides."""
 
@@ -133,14 +152,16 @@ MORE = tuple(sorted(METRICS.keys() - _BY_KEY.keys()))
 def recorded_keys(run_ids: Sequence[str]) -> list[str]:
     """Return the first metrics that runs recorded outside of the workbench have, those that are known here first."""
     found = {key for run_id in run_ids for key in ask(metrics.last_metrics, run_id)}
-    return sorted(found, key=lambda key: (key not in METRICS, key))[:MAX_RECORDED]
+    if len(found) > MAX_RECORDED:
+        st.caption(f"{MAX_RECORDED} of {len(found):,} metrics are drawn; **All steps** exports each of them.")
+    return sorted(found, key=lambda key: (key not in METRICS, natural_order(key)))[:MAX_RECORDED]
 
 
 def own_charts_of(run_id: str) -> list[Chart]:
     """Return a chart of each metric that a run recorded outside of the workbench has and Run draws nowhere else."""
     found = ask(metrics.last_metrics, run_id)
     drawn = {*curves.KEYS, *METRICS} - ({"reward/mean"} if "reward/pass_at_1" not in found else set())
-    return [chart_of(key) for key in sorted(found) if key not in drawn][:MAX_OWN]
+    return [chart_of(key) for key in sorted(found, key=natural_order) if key not in drawn]
 
 
 def chart_of(key: str) -> Chart:
@@ -187,7 +208,7 @@ def show(
         chart = chart_of(key)
         figures.show_card(
             chart.title, chart.unit, figure_of(names, lines[key], view, is_share=chart.is_share),
-            f"compare-{key.replace('/', '-')}-{view.axis}",
+            f"compare-{key}-{view.axis}",
             f"{chart.title} of every run against {TITLES[view.axis]}",
         )  # fmt: skip
 
@@ -205,7 +226,7 @@ def show(
 def with_intervals(view: CurveView, rows: Sequence[EvaluationRow]) -> Line:
     """Return one run's held-out score within its 95% interval."""
     line = view.line([MetricPoint(row.step, row.avg_at_n) for row in rows])
-    low, high = np.array([row.interval for row in rows], dtype=np.float32).reshape(-1, 2).T
+    low, high = np.array([row.interval for row in rows], dtype=np.float64).reshape(-1, 2).T
     return replace(line, low=low, high=high)
 
 
@@ -246,7 +267,7 @@ def figure_of(
         if line is not None:
             label = escape(escape_control_characters(name))
             figures.add_line(figure, label, line, theme.look_of_run(index), view, is_share=is_share)
-    figure.update_layout(showlegend=False)
+    figures.show_left_out_only(figure)
     if is_share:
         figures.show_shares(figure)
     curve_view.dress(figure, view)

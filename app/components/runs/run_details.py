@@ -85,7 +85,12 @@ def show_recorded(charts: Sequence[curves.Chart], series: Series, view: CurveVie
     """Show the metrics that the run's own loop recorded."""
     if charts:
         st.subheader("Recorded metrics", anchor=False)
-        _show_cards("recorded", [partial(curves.show, chart, series, "recorded", view) for chart in charts])
+        drawn = [chart for chart in charts if any(curve.key in series for curve in chart.curves)]
+        _show_cards(
+            "recorded", [partial(curves.show, chart, series, "recorded", view, chart.curves[0].key) for chart in drawn]
+        )
+        if len(drawn) < len(charts):
+            st.caption(f"{len(drawn)} of {len(charts):,} metrics are drawn; **All steps** exports each of them.")
 
 
 def _show_cards(name: str, cards: Sequence[Callable[[], None]]) -> None:

@@ -21,6 +21,7 @@ MAX_TOKENS = 1500
 """Tokens on one sheet; longer trajectories have several."""
 MAX_LISTED = 50_000
 """Of a longer trajectory the table lists the tokens of the sheet only."""
+_NO_TEXTS = " Ids are shown: the texts need the run's tokenizer and the package tokenizers."
 _STRONGEST = 0.62
 """Opacity behind the token of the largest value: text stays readable on it in both themes."""
 
@@ -81,7 +82,7 @@ def show(values: TokenValues, key: str) -> None:
     unit, of = _QUANTITIES[chosen]
     numbers = np.asarray(of(values), dtype=np.float64)
     span = slice(sheet * MAX_TOKENS, (sheet + 1) * MAX_TOKENS)
-    st.caption(_legend(chosen, unit, numbers))
+    st.caption(_legend(chosen, unit, numbers) + ("" if values.texts else _NO_TEXTS))
     with st.container(border=True, key=f"tokens-{key}"):
         shown_text.show_marked(parts(values, chosen, numbers, span))
     figures.show_card(
@@ -115,8 +116,8 @@ def _course(numbers: np.ndarray, name: str) -> go.Figure | None:
         return None
     figure = figures.new_figure(height=150)
     colour = theme.palette().held_out if name == "Ratio" else theme.palette().fresh
-    positions = np.arange(1, numbers.size + 1, dtype=np.float32)
-    figures.add_line(figure, "", Line(positions, numbers.astype(np.float32)), Look(colour))
+    positions = np.arange(1, numbers.size + 1, dtype=np.float64)
+    figures.add_line(figure, "", Line(positions, numbers.astype(np.float64)), Look(colour))
     figure.update_xaxes(title={"text": "position, tokens"})
     figure.update_yaxes(rangemode="normal" if name == "Ratio" else "tozero")
     return figure

@@ -10,7 +10,7 @@ import streamlit as st
 from app import address
 from app.queries.runs import Axis
 from db.rows.runs import MetricPoint
-from exgrpo_core.types import Float32Array
+from exgrpo_core.types import Float64Array
 
 MAX_SMOOTHING = 0.99
 SMOOTHINGS = (0.0, 0.6, 0.9)
@@ -22,29 +22,29 @@ LOG_AXIS = "Log"
 class Line:
     """One curve: `low` and `high` are the least and largest of its runs where it is the mean of several."""
 
-    x: Float32Array
-    y: Float32Array
-    low: Float32Array | None = None
-    high: Float32Array | None = None
+    x: Float64Array
+    y: Float64Array
+    low: Float64Array | None = None
+    high: Float64Array | None = None
 
 
 def aligned(points: Sequence[MetricPoint], axis: Sequence[MetricPoint] | None) -> Line:
     """Return a metric against steps, or against the value of `axis` at each step; nothing where `axis` is empty."""
     if axis is not None and not axis:
         points = []
-    steps = np.array([point.step for point in points], dtype=np.float32)
+    steps = np.array([point.step for point in points], dtype=np.float64)
     x = steps
     if axis is not None:
         known = np.array([(point.step, point.value) for point in axis], dtype=np.float64).reshape(-1, 2)
-        x = np.interp(steps, [0, *known[:, 0]], [0, *known[:, 1]]).astype(np.float32)
-    return Line(x, np.array([point.value for point in points], dtype=np.float32))
+        x = np.interp(steps, [0, *known[:, 0]], [0, *known[:, 1]])
+    return Line(x, np.array([point.value for point in points], dtype=np.float64))
 
 
 def paired(points: Sequence[MetricPoint], other: Sequence[MetricPoint]) -> Line:
     """Return a metric over another one, at the steps that have both, in their order."""
     by_step = dict(other)
     both = [(by_step[step], value) for step, value in points if step in by_step]
-    values = np.array(both, dtype=np.float32).reshape(-1, 2)
+    values = np.array(both, dtype=np.float64).reshape(-1, 2)
     return Line(values[:, 0], values[:, 1])
 
 
@@ -68,8 +68,8 @@ def cut(line: Line, window: tuple[float, float] | None) -> Line:
     return Line(line.x[is_kept], line.y[is_kept], low, high)
 
 
-def _average(values: Float32Array, weight: float) -> Float32Array:
-    averages, total, share = np.full(values.shape, np.nan, dtype=np.float32), 0.0, 0.0
+def _average(values: Float64Array, weight: float) -> Float64Array:
+    averages, total, share = np.full(values.shape, np.nan, dtype=np.float64), 0.0, 0.0
     for index, value in enumerate(values.tolist()):
         if np.isfinite(value):
             total = weight * total + (1 - weight) * value
@@ -90,7 +90,7 @@ TITLES = {
     Axis.ROLLOUTS: "fresh rollouts",
     Axis.TOKENS: "generated tokens",
     Axis.TIME: "minutes of training steps",
-    Axis.CLOCK: "minutes since the first step, pauses counted",
+    Axis.CLOCK: "minutes since the first step, pauses counted, a clock set back not",
 }
 _IN_MINUTES = frozenset({Axis.TIME, Axis.CLOCK})
 _SECONDS_A_MINUTE = 60.0
@@ -118,7 +118,7 @@ class CurveView:
     def line(self, points: Sequence[MetricPoint]) -> Line:
         """Return a metric against what the view asks for, in the unit that it shows."""
         line = aligned(points, self.axis_points)
-        return replace(line, x=line.x / np.float32(_SECONDS_A_MINUTE)) if self.axis in _IN_MINUTES else line
+        return replace(line, x=line.x / _SECONDS_A_MINUTE) if self.axis in _IN_MINUTES else line
 
     def spanning(self, lines: Iterable[Line | None]) -> "CurveView":
         """Return this view with the span that holds all of these curves."""
@@ -193,7 +193,7 @@ def _log_axis(figure: go.Figure) -> dict[str, str]:
     axis = {"type": "log", "rangemode": "normal"}
     if not figure.layout.yaxis.tickformat:
         axis["tickformat"] = ".2~e" if least < _TINY else ",.3~r"
-    return axis | ({"dtick": "D2"} if 0.9 < np.log10(greatest / least) < 2.0 else {})
+    return axis | ({"dtick": "D2"} if 0.9 < np.log10(greatest) - np.log10(least) < 2.0 else {})
 
 
 def _of_address() -> CurveView:

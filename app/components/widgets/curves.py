@@ -224,6 +224,7 @@ def figure_of(chart: Chart, series: Series, view: CurveView = WHOLE) -> go.Figur
         return None
     if chart.is_stacked:
         view = replace(view, smoothing=0.0, has_log_axis=False)
+    view = replace(view, has_log_axis=view.has_log_axis or chart.has_log_axis)
     figure = figures.new_figure()
     for curve in drawn:
         figures.add_line(figure, curve.name, view.line(series[curve.key]), curve.look, view, is_share=chart.is_share)
@@ -233,7 +234,7 @@ def figure_of(chart: Chart, series: Series, view: CurveView = WHOLE) -> go.Figur
         figures.show_shares(figure)
     if not chart.starts_at_zero:
         figure.update_yaxes(rangemode="normal")
-    curve_view.dress(figure, replace(view, has_log_axis=view.has_log_axis or chart.has_log_axis))
+    curve_view.dress(figure, view)
     return figure
 
 
@@ -270,14 +271,14 @@ def pass_rates(
     return figure
 
 
-def show(chart: Chart, series: Series, key: str, view: CurveView = WHOLE) -> None:
+def show(chart: Chart, series: Series, key: str, view: CurveView = WHOLE, slug: str = "") -> None:
     """Show a chart in its frame."""
-    show_figure(chart, figure_of(chart, series, view), key)
+    show_figure(chart, figure_of(chart, series, view), key, slug)
 
 
-def show_figure(chart: Chart, figure: go.Figure | None, key: str) -> None:
-    """Show a chart's figure in its frame."""
-    slug = chart.title.lower().replace(" ", "-")
+def show_figure(chart: Chart, figure: go.Figure | None, key: str, slug: str = "") -> None:
+    """Show a chart's figure in its frame; `slug` tells it from others, where its title in lower case cannot."""
+    slug = slug or chart.title.lower().replace(" ", "-")
     names = ", ".join(curve.name for curve in chart.curves)
     alt = f"{chart.title}: {names}"
     figures.show_card(chart.title, chart.unit, figure, f"{key}-{slug}", alt, chart.explanation or None)

@@ -12,6 +12,7 @@ from streamlit.delta_generator import DeltaGenerator
 from app import theme
 from app.components.widgets import chart, data_table
 from app.components.widgets.curve_view import WHOLE, CurveView, Line, cut, smoothed
+from app.formats import literal
 from app.theme import Look
 
 HEIGHT = 250
@@ -67,8 +68,8 @@ def add_line(
     """
     drawn = cut(smoothed(line, view.smoothing), view.zoom)
     style = {"color": look.colour, "dash": look.dash}
-    num_infinite = int(np.isinf(line.y).sum())
-    label = f"{name} ({num_infinite:,} infinite, not drawn)" if num_infinite else name
+    left_out = _left_out(line.y, view)
+    label = f"{name} ({left_out}, not drawn)".strip() if left_out else name
     if drawn.low is not None and drawn.high is not None:
         edge = {"mode": "lines", "line": {"width": 0}, "hoverinfo": "skip", "showlegend": False}
         figure.add_trace(go.Scatter(x=drawn.x, y=drawn.low, name=f"{name}, {bounds[0]}", **edge))
@@ -88,8 +89,25 @@ def add_line(
             hovertemplate="%{y:.3~%}" if is_share else "%{y:.4~g}", **visible(drawn.y, look.colour),
         )
     )  # fmt: skip
-    if num_infinite:
+    if left_out:
         figure.data[-1].showlegend = True
+
+
+def _left_out(values: np.ndarray, view: CurveView) -> str:
+    """Return how many points have no place on the axis, by their kind; "" of none. A gap shows one that is NaN."""
+    counts = {
+        "infinite": np.isinf(values),
+        "NaN": np.isnan(values) & np.isnan(values).all(),
+        "zero or negative": np.isfinite(values) & (values <= 0) & view.has_log_axis,
+    }
+    found = [f"{are.sum():,} {kind}" for kind, are in counts.items() if are.any()]
+    return f"of {values.size:,} points {', '.join(found)}" if found else ""
+
+
+def show_left_out_only(figure: go.Figure) -> None:
+    """Show in the legend no curves but those with points that have no place on the axis."""
+    figure.for_each_trace(lambda trace: trace.update(showlegend=bool(trace.showlegend)))
+    figure.update_layout(showlegend=any(trace.showlegend for trace in figure.data))
 
 
 def visible(values: np.ndarray, colour: str) -> dict[str, object]:
@@ -143,7 +161,7 @@ def mark_whole_steps(figure: go.Figure) -> None:
 
 def file_name(title: str) -> str:
     """Return a title as the name of a file, without its ending: lower case, words joined by hyphens."""
-    return "-".join(re.findall(r"[a-z0-9]+", title.lower()))
+    return "-".join(re.findall(r"[^\W_]+", title.lower()))
 
 
 def faded(colour: str, opacity: float) -> str:
@@ -175,7 +193,7 @@ def show_card(
     """
     with st.container(border=True, gap="xxsmall", key=f"card-{key}"):
         with st.container(horizontal=True, wrap=False, vertical_alignment="center"):
-            st.markdown(f"**{title}** &nbsp; :gray[:small[{unit}]]", width="stretch", help=explanation)
+            st.markdown(f"**{literal(title.strip())}** &nbsp; :gray[:small[{unit}]]", width="stretch", help=explanation)
             if figure is not None:
                 # `curve_view.dress` marks curves, which are thinned, and may be smoothed or cut.
                 is_curve = figure.layout.meta is not None

@@ -1,5 +1,9 @@
 """Every page opens a run that a loop recorded; facts that it lacks are absent."""
 
+import base64
+import math
+
+import numpy as np
 import pytest
 
 from app.page_list import PAGES
@@ -77,3 +81,96 @@ def test_answers_to_a_question_are_shown_without_their_lengths(recorded_shared, 
     page = open_page("trajectories", run=recorded_shared, trajectory="12", part="Question")
     assert not page.exception
     assert "1 of 1" in [*tables(page)[-1].value["Correct"]]
+
+
+NAMES = [
+    "Loss",
+    "loss",
+    "a b",
+    "a-b",
+    "a/b",
+    "Mean reward",
+    "$x^2$ **b**",
+    ":red[hi]",
+    " spaced ",
+    "<b>&lt;",
+    "漢字",
+    "字",
+]
+
+
+@pytest.fixture
+def of_metrics(tmp_path, share):
+    """`of_metrics(rows)` is the id of a run that records these metrics by step."""
+
+    def made(rows, **config):
+        run = recording.start("odd", config, tmp_path)
+        for step, metrics in rows.items():
+            run.log(step, metrics, trajectories=None)
+        run.finish()
+        assert not run.num_lost
+        ingest_all(tmp_path, None)
+        share(tmp_path)
+        return run.run_id
+
+    return made
+
+
+def curves_of(page):
+    """The values of each chart as its arrays say them, by their type: (x, y, name in the legend)."""
+    found = []
+    for figure in figures(page):
+        trace = figure["data"][-1]
+        arrays = [np.frombuffer(base64.b64decode(trace[name]["bdata"]), trace[name]["dtype"]) for name in "xy"]
+        found.append((*(array.tolist() for array in arrays), trace["name"]))
+    return found
+
+
+def test_each_metric_has_its_chart_under_its_name_as_written_and_numbers_in_names_have_their_order(
+    of_metrics, open_page
+):
+    numbered = [f"layer.{number}" for number in (1, 2, 10, 100)]
+    values = {name: float(number) for number, name in enumerate([*NAMES, *numbered[::-1]], start=1)}
+    page = open_page("run", run=of_metrics({1: values}))
+    drawn = [y[-1] for _, y, _ in curves_of(page)]
+    assert sorted(drawn) == sorted(values.values())
+    assert [value for value in drawn if value > len(NAMES)] == [values[name] for name in numbered]
+    shown = [element.value for element in page.markdown]
+    assert any(text.startswith(r"**\$x^2\$ \*\*b\*\*** ") for text in shown)
+    assert any(text.startswith(r"**\:red\[hi\]** ") for text in shown)
+    assert any(text.startswith("**spaced** ") for text in shown)
+
+
+@pytest.mark.parametrize("first", [0, 2**24 + 1, 20_000_001, 2**31 - 9])
+def test_curves_have_each_step_and_value_as_recorded(of_metrics, open_page, first):
+    values = [0.3, 1e300, -1e-300, 9007199254740991.0, 9007199254740992.0, 16777217.0, 1 / 3, 0.1]
+    rows = {first + place: {"odd": value} for place, value in enumerate(values)}
+    [(x, y, name)] = curves_of(open_page("run", run=of_metrics(rows)))
+    assert (x, y, name) == ([*rows], values, "")
+
+
+@pytest.mark.parametrize(
+    ("values", "linear", "logarithmic"),
+    [
+        ([0.0] * 20, "", "(of 20 points 20 zero or negative, not drawn)"),
+        ([(step - 10) * 0.1 for step in range(20)], "", "(of 20 points 11 zero or negative, not drawn)"),
+        ([math.nan] * 3, "(of 3 points 3 NaN, not drawn)", "(of 3 points 3 NaN, not drawn)"),
+        (
+            [1.0, math.inf, -math.inf, 0.0],
+            "(of 4 points 2 infinite, not drawn)",
+            "(of 4 points 2 infinite, 1 zero or negative, not drawn)",
+        ),
+        ([1.0, math.nan, 2.0], "", ""),
+        ([1e-300, 1e300], "", ""),
+    ],
+)  # fmt: skip
+def test_a_chart_says_how_many_values_its_scale_cannot_show(of_metrics, open_page, values, linear, logarithmic):
+    run = of_metrics({step: {"odd": value} for step, value in enumerate(values)})
+    assert [name for *_, name in curves_of(open_page("run", run=run))] == [linear]
+    assert [name for *_, name in curves_of(open_page("run", run=run, log="true"))] == [logarithmic]
+
+
+def test_of_many_metrics_the_page_says_how_many_are_drawn(of_metrics, open_page):
+    page = open_page("run", run=of_metrics({1: {f"m{number}": 1.0 for number in range(30)}}))
+    assert len(curves_of(page)) == 24
+    assert "24 of 30 metrics are drawn; **All steps** exports each of them." in [text.value for text in page.caption]

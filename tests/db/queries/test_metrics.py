@@ -1,10 +1,13 @@
 import math
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
+from sqlalchemy import update
 
 from db.queries import metrics, runs
 from db.rows.runs import RewardCountRow
+from db.tables import models
 from tests.db.recorded_runs import ingest_changed_run, ingest_run, new_run, record_attempt
 
 pytestmark = pytest.mark.slow
@@ -167,3 +170,26 @@ def test_many_different_rewards_are_counted_in_even_bins(database, tmp_path):
     assert [row.num_responses for row in rows if row.step == 1] == [3, 2, 2, 3, 2]
     assert (rows[-1].largest, sum(row.num_responses for row in rows if row.step == 7)) == (69.0, 10)
     assert len({row.least for row in rows}) <= metrics.MAX_REWARD_BINS
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        ((0, 60, 120), (0, 60, 120)),
+        ((0, 60, -3540, -3480), (0, 60, 60, 120)),
+        ((0, -60, 0, 60), (0, 0, 60, 120)),
+        ((0, 60, 30, 0, 90), (0, 60, 60, 60, 150)),
+        ((0, 0, 0), (0, 0, 0)),
+        ((0, 86400, 0, 1), (0, 86400, 86400, 86401)),
+    ],
+)
+def test_the_clock_of_a_run_never_goes_back(database, tmp_path, seconds, expected):
+    row = ingest_changed_run(
+        database, tmp_path, lambda report: report.metrics.pop("seconds/step"), range(1, 1 + len(seconds))
+    )
+    table, start = models.steps, datetime(2026, 1, 1, tzinfo=UTC)
+    with database.engine.begin() as connection:
+        for step, after in enumerate(seconds, start=1):
+            change = update(table).where(table.c.step == step).values(at=start + timedelta(seconds=after))
+            connection.execute(change)
+    assert [point.value for point in metrics.clock_seconds(database, row.run_id)] == [*expected]

@@ -75,3 +75,39 @@ def test_a_window_keeps_one_point_at_each_side_and_a_metric_over_another_the_ste
     assert cut(line, None) is line
     line = paired(points((1, 0.5), (2, 0.6), (3, 0.7)), points((2, 20.0), (3, 30.0), (4, 40.0)))
     assert (line.x.tolist(), line.y.tolist()) == ([20.0, 30.0], pytest.approx([0.6, 0.7]))
+
+
+@pytest.mark.parametrize(
+    ("configs", "expected"),
+    [
+        ([{"seed": 0, "lr": 3}, {"seed": 1, "lr": 3}], [("a", "b")]),
+        ([{"seed": 0, "lr": 3}, {"seed": 1, "lr": 4}], [("a",), ("b",)]),
+        ([{"trainer": {"seed": 0}}, {"trainer": {"seed": 1}}], [("a", "b")]),
+        ([{"random_seed": 0}, {"random_seed": 1}], [("a", "b")]),
+        ([{"Seed": 0}, {"Seed": 1}], [("a", "b")]),
+        ([{"seeds": 0}, {"seeds": 1}], [("a",), ("b",)]),
+        ([{"seedling": 0}, {"seedling": 1}], [("a",), ("b",)]),
+    ],
+)
+def test_recorded_runs_are_grouped_by_all_settings_but_their_seeds(configs, expected):
+    specs = {key: {"kind": "recorded", "config": config} for key, config in zip("ab", configs, strict=True)}
+    found = comparison.groups({"a": "one", "b": "two"}, specs)
+    assert [group.run_ids for group in found] == expected
+    sentences = comparison.describe_ends(found, {"a": 9, "b": 9})
+    assert bool(sentences) == (len(expected) == 2)
+
+
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        ({"a": 9, "b": 19, "c": 39}, "at steps 9, 19 and 39. The mean ends at 9;"),
+        ({"a": 5, "b": 5, "c": 6}, "at steps 5, 5 and 6. The mean ends at 5;"),
+        ({"a": 1000, "b": 2000, "c": 1000}, "at steps 1,000, 1,000 and 2,000. The mean ends at 1,000;"),
+        ({"a": 7, "b": 7, "c": 7}, None),
+        ({"a": 0, "b": 0, "c": 1}, "at steps 0, 0 and 1. The mean ends at 0;"),
+    ],
+)
+def test_a_mean_over_runs_of_different_length_says_where_it_ends(steps, said):
+    sentences = comparison.describe_ends([Group("g", ("a", "b", "c"))], steps)
+    assert [sentence for sentence in sentences if said and said in sentence] == sentences
+    assert len(sentences) == (said is not None)
