@@ -1,12 +1,13 @@
 """The values of a run by name, in SQL: what lists are searched by, show as columns and are sorted by.
 
 A name is a facet (`status`), a score (`score`, `pass@1`, `avg@8`, a benchmark), a metric's key
-(`replay/num_replayed`) or a field of the specification, for which the end of its path is enough (`learning_rate`).
+(`replay/num_replayed`) or a field of the specification, for which the end of its path is enough (`learning_rate`),
+as it is for each setting of a recorded run.
 """
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Float, String, Table, case, cast, func, literal, select, type_coerce
@@ -26,6 +27,10 @@ from db.tables.column_types import one_of
 
 FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*){0,7}")
 """A field at most 8 deep: SQLite cannot parse a condition on one that is much deeper."""
+_FROM_SPEC = frozenset({"model", "data", "engine", "preset"})
+"""Facets whose names settings of recorded runs may have."""
+_MAX_DEPTH = 8
+_MAX_PLACES = 50
 _SCORE = re.compile(r"(avg|pass)@([1-9][0-9]{0,5})")
 NUMBER = r"^-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?$"
 _SECTIONS = ("algorithm", "optim", "model", "data", "validation", "sft", "verl", "recording", "resume", "sampling")
@@ -74,17 +79,17 @@ def value_of(connection: Connection, name: str) -> RunValue:
     """
     runs = models.runs
     if name in (texts := facets()):
-        return RunValue(texts[name], None)
+        recorded = _texts_at(_recorded_places(connection, {name})) if name in _FROM_SPEC else []
+        return RunValue(func.coalesce(texts[name], *recorded) if recorded else texts[name], None)
     if name in {"step", "attempt"}:
         return RunValue(None, runs.c[name])
     if (score := _score(name)) is not None:
         return RunValue(None, score)
     if _has(connection, models.metrics.c.name == name):
         return RunValue(None, _newest_metric(name))
-    if FIELD.fullmatch(name):
-        text = field_text(name)
-        if connection.scalar(select(runs.c.run_key).where(text.is_not(None)).limit(1)) is not None:
-            return RunValue(text, case((text.regexp_match(NUMBER), cast(text, Float))))
+    text = field_text(connection, name)
+    if text is not None and _has(connection, select(runs.c.run_key).where(text.is_not(None)).exists()):
+        return RunValue(text, case((text.regexp_match(NUMBER), cast(text, Float))))
     if _has(connection, models.benchmark_scores.c.benchmark == name) or _has(
         connection, models.evaluations.c.question_set == name
     ):
@@ -106,32 +111,57 @@ def _near(connection: Connection, name: str) -> str:
     known = [*facets(), "tag", "step", "attempt", "score", "pass@1", "avg@8"]
     if newest is not None:
         metrics = models.metrics
-        known += _paths(newest.spec)
+        known += [".".join(path) for path in _paths(newest.spec)]
         known += connection.scalars(select(metrics.c.name).where(metrics.c.run_key == newest.run_key).distinct())
     ends = {re.split(r"[./]", known_name)[-1]: known_name for known_name in known} | {full: full for full in known}
     near = dict.fromkeys(ends[match] for match in difflib.get_close_matches(name, ends, n=3))
     return f"; like it are {', '.join(near)}" if near else f"; understood are {UNDERSTOOD}"
 
 
-def _paths(spec: Mapping[str, Any], before: str = "") -> Iterator[str]:
+def _paths(spec: Mapping[str, Any], before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     for name, value in spec.items():
         if isinstance(value, Mapping):
-            yield from _paths(value, f"{before}{name}.")
+            yield from _paths(value, (*before, name))
         else:
-            yield f"{before}{name}"
+            yield (*before, name)
 
 
-def field_text(path: str) -> ColumnElement[Any]:
-    """Return the text of a field of the specification; of a name without its section, of the first that has it."""
-    names = [_SHORT.get(name, name) for name in path.split(".")]
-    places = [names] if len(names) > 1 else [names, *([section, *names] for section in _SECTIONS)]
+def field_text(connection: Connection, path: str) -> ColumnElement[Any] | None:
+    """Return the text of a field of the specification; of a name without its section, of the first that has it.
+
+    Settings that loops record may have any names, at any depth. None: no run can have the field.
+    """
+    given = path.split(".")
+    spellings = [
+        list(names) for names in dict.fromkeys((tuple(given), tuple(_SHORT.get(name, name) for name in given)))
+    ]
+    places = [
+        place
+        for names in (spellings if FIELD.fullmatch(path) else [])
+        for place in ([names] if len(names) > 1 else [names, *([section, *names] for section in _SECTIONS)])
+    ]
+    places += _recorded_places(connection, {".".join(names) for names in spellings})
+    texts = _texts_at(places)
+    return None if not texts else texts[0] if len(texts) == 1 else func.coalesce(*texts)
+
+
+def _texts_at(places: Iterable[Sequence[str]]) -> list[ColumnElement[Any]]:
     texts = []
     for place in places:
         entry: Any = models.runs.c.spec
         for name in place:
             entry = entry[name]
         texts.append(cast(entry.as_string(), String))
-    return texts[0] if len(texts) == 1 else func.coalesce(*texts)
+    return texts
+
+
+def _recorded_places(connection: Connection, names: set[str]) -> list[list[str]]:
+    """Return where settings that loops recorded have these names, or names that end with them."""
+    spec = models.runs.c.spec
+    found = connection.scalars(select(spec["config"]).where(spec["kind"].as_string() == RECORDED_KIND))
+    paths = dict.fromkeys(path for config in found if config for path in _paths(config, ("config",)))
+    places = [path for path in paths if any(f".{'.'.join(path)}".endswith(f".{name}") for name in names)]
+    return [[*place] for place in places if len(place) <= _MAX_DEPTH and '"' not in "".join(place)][:_MAX_PLACES]
 
 
 def _newest_metric(name: str) -> ColumnElement[Any]:

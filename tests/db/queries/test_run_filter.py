@@ -269,3 +269,40 @@ def test_longest_search_is_answered_and_a_longer_one_refused(filled, words):
     for search in (lambda longer: ids(filled, RunFilter(longer)), split_words):
         with pytest.raises(SearchError):
             search(words + " w" * MAX_CHARACTERS)
+
+
+CONFIGS = {
+    "r1": {"lr": 1e-5, "seed": 2, "use_kl": True},
+    "r2": {"lr": 3, "optim": {"name": "adamw", "betas": {"first": 0.9}}},
+    "r3": {"learning_rate": 10, "data": {"n-shot": 5}, "model": "tiny"},
+    "r4": {"trainer": {"optim": {"lr": 0.5, "weight decay": 0.1}, "seed": 7}, "naïve": "x"},
+    "r5": {},
+}
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("lr>1", ["r2", "r3"]),
+        ("lr<1", ["r1", "r4", "ours"]),
+        ("config.lr=3", ["r2"]),
+        ("learning_rate=10", ["r3"]),
+        ("optim.lr=0.5", ["r4"]),
+        ("seed=2", ["r1"]),
+        ("seed>=7", ["r4"]),
+        ("trainer.seed=7", ["r4"]),
+        ("first=0.9", ["r2"]),
+        ("betas.first>0.5", ["r2"]),
+        ("n-shot=5", ["r3"]),
+        ("data.n-shot=5", ["r3"]),
+        ("naïve=x", ["r4"]),
+        ("use_kl=true", ["r1"]),
+        ("model=tiny", ["r3"]),
+        ("config.optim.name=adamw", ["r2"]),
+    ],
+)
+def test_runs_are_found_by_any_setting_that_a_loop_recorded(database, words, expected):
+    register(database, "ours", spec=load_preset("chains-exgrpo").model_dump(mode="json") | {"seed": 0})
+    for run_id, config in CONFIGS.items():
+        register(database, run_id, spec={"kind": "recorded", "name": run_id, "config": config})
+    assert sorted(ids(database, RunFilter(words))) == sorted(expected)
