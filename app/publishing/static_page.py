@@ -13,6 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from app import theme
 from app.components.replay_buffer import buffer_over_steps
+from app.components.runs import comparison
 from app.components.trajectories import conversation_view, lineage_view, token_heatmap
 from app.components.widgets import chart, curves, figures, shown_text
 from app.components.widgets.curve_view import WHOLE
@@ -135,8 +136,12 @@ def _sections(row: RunRow, spec: dict[str, Any]) -> Iterable[Section]:
             ),
         ]
         yield Section("The buffer over steps", _charts(film))
-    for title, charts in curves.GROUPS.items():
-        yield Section(title, _charts([(chart.title, chart.unit, curves.figure_of(chart, series)) for chart in charts]))
+    own = comparison.own_charts_of(row.run_id)[: comparison.MAX_OWN] if row.is_recorded else []
+    of_own = ask(metrics.metric_series, row.run_id, tuple(chart.curves[0].key for chart in own), MAX_POINTS)
+    for title, charts in {"Recorded metrics": own, **curves.GROUPS}.items():
+        yield Section(
+            title, _charts([(chart.title, chart.unit, curves.figure_of(chart, series | of_own)) for chart in charts])
+        )
 
 
 def _charts(drawn: Iterable[tuple[str, str, go.Figure | None]]) -> list[tuple[str, str, str]]:

@@ -4,6 +4,7 @@ Loads no training engine.
 """
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,14 @@ from jobs.training.pretrained.sources import ModelSourceError
 
 
 def token_texts(run: RunDirectory, token_ids: Sequence[int]) -> list[str] | None:
-    """Return the text that each token adds, or None where the run's tokenizer is not on this machine or damaged.
+    """Return the text that each token adds; None where the package tokenizers is not installed, as for `exgrpo view`.
+
+    Neither is it known where the run's tokenizer is not on this machine, or is damaged.
 
     The last token of a character has its text; together the texts are the decoded text.
     """
     path = _tokenizer_path(run)
-    if path is None:
+    if path is None or find_spec("tokenizers") is None:
         return None
     from tokenizers import decoders  # type: ignore[import-untyped]
 

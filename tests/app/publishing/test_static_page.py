@@ -1,3 +1,7 @@
+import sys
+
+import pytest
+
 from app import settings
 from app.publishing.static_page import write_page
 from exgrpo_core import recording
@@ -25,6 +29,8 @@ def test_a_page_has_no_secrets_and_no_folders_and_says_where_a_reward_is_unknown
     write_page(tmp_path / "page", [run.run_id])
     page = (tmp_path / "page" / "index.html").read_text()
     assert [word for word in ("SECRET", "alice", "nan,") if word in page] == []
+    assert "Recorded metrics" in page
+    assert ">loss" in page
     shown = ("train.parquet", "dir=one", "512", "https://example.org/a/b", "reward unknown", "reward 0.5")
     assert [word for word in shown if word not in page] == []
 
@@ -47,3 +53,11 @@ def test_a_conversation_is_published_turn_by_turn_and_all_of_its_text_is_escaped
     assert "tool call look" in page
     assert "&lt;script&gt;sun" in page
     assert "<script>sun" not in page
+
+
+@pytest.mark.parametrize("missing", ["tokenizers", "torch", "transformers"])
+def test_a_page_is_published_without_the_packages_of_training(played_runs, tmp_path, monkeypatch, missing):
+    monkeypatch.setitem(sys.modules, missing, None)
+    run_id = next(path.name for path in sorted(played_runs.iterdir()) if (path / "run.json").exists())
+    write_page(tmp_path / "page", [run_id])
+    assert (tmp_path / "page" / "index.html").stat().st_size > 1000

@@ -1,3 +1,5 @@
+import sys
+
 import pytest
 
 from jobs.actions.token_texts import token_texts
@@ -39,3 +41,11 @@ def test_before_the_first_checkpoint_the_model_that_the_run_starts_from_has_the_
     assert token_texts(waiting, ids) is None
     tokenizer.save_pretrained(waiting.path / "model" / "one" / "step-00000002")
     assert "".join(token_texts(waiting, ids)) == "Q3;"
+
+
+def test_without_the_package_tokenizers_there_are_no_texts(tmp_path, monkeypatch):
+    make_tokenizer().save_pretrained(tmp_path / "source")
+    run = RunDirectory.create(tmp_path, TrainSpec(model=ModelSpec(source=str(tmp_path / "source"))), run_id="one")
+    assert token_texts(run, [1]) is not None
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    assert token_texts(run, [1]) is None
