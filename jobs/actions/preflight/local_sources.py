@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import takewhile
 from pathlib import Path
 from typing import TypeVar
@@ -40,29 +40,36 @@ _GGUF_START = b"GGUF"
 _FILE_ENDINGS = (GGUF_SUFFIX, ".parquet", ".jsonl", ".json", ".jsonl.gz", ".json.gz", ".csv", ".safetensors", "/")
 
 
-def with_absolute_sources(spec: TrainSpec) -> TrainSpec:
+def with_absolute_sources(spec: TrainSpec, *, is_checked: bool = True) -> TrainSpec:
     """Return `spec` with local files made absolute, as seen from this process's folder; workers run in another.
+
+    With `is_checked` False they need not be on this machine, and nothing is raised.
 
     Raises:
         SpecError: A file does not exist, or a model comes with code; the sentence names the field.
     """
+    absolute = partial(resolve_source, is_checked=is_checked)
     changes: dict[str, object] = {
-        "model": spec.model.model_copy(update={"source": resolve_source("model.source", spec.model.source)}),
-        "data": spec.data.model_copy(update={"source": resolve_source("data.source", spec.data.source)}),
+        "model": spec.model.model_copy(update={"source": absolute("model.source", spec.model.source)}),
+        "data": spec.data.model_copy(update={"source": absolute("data.source", spec.data.source)}),
     }
-    refuse_remote_code("model.source", spec.model.source, spec.model.revision)
+    if is_checked:
+        refuse_remote_code("model.source", spec.model.source, spec.model.revision)
     if spec.reward_model is not None:
-        refuse_remote_code("reward_model.source", spec.reward_model.source)
-        source = resolve_source("reward_model.source", spec.reward_model.source)
+        if is_checked:
+            refuse_remote_code("reward_model.source", spec.reward_model.source)
+        source = absolute("reward_model.source", spec.reward_model.source)
         changes["reward_model"] = spec.reward_model.model_copy(update={"source": source})
     if spec.validation.benchmarks:
         benchmarks = {
-            name: _with_absolute_source(benchmark, f"validation.benchmarks.{name}")
+            name: _with_absolute_source(benchmark, f"validation.benchmarks.{name}", is_checked=is_checked)
             for name, benchmark in spec.validation.benchmarks.items()
         }
         changes["validation"] = spec.validation.model_copy(update={"benchmarks": benchmarks})
     if spec.external_experience is not None:
-        changes["external_experience"] = _resolve_file("external_experience", str(spec.external_experience))
+        changes["external_experience"] = _resolve_file(
+            "external_experience", str(spec.external_experience), is_checked=is_checked
+        )
     return spec.model_copy(update=changes)
 
 
@@ -193,14 +200,17 @@ def with_absolute_benchmarks(spec: EvalSpec) -> EvalSpec:
     return spec.model_copy(update={"benchmarks": choices})
 
 
-def _with_absolute_source(benchmark: AnyBenchmark, field: str) -> AnyBenchmark:
+def _with_absolute_source(benchmark: AnyBenchmark, field: str, *, is_checked: bool = True) -> AnyBenchmark:
     if benchmark.source is None:
         return benchmark
-    return benchmark.model_copy(update={"source": resolve_source(f"{field}.source", benchmark.source)})
+    source = resolve_source(f"{field}.source", benchmark.source, is_checked=is_checked)
+    return benchmark.model_copy(update={"source": source})
 
 
-def resolve_source(field: str, source: str) -> str:
+def resolve_source(field: str, source: str, *, is_checked: bool = True) -> str:
     """Return an existing file or folder by its absolute path, a hub name or a source made here unchanged.
+
+    With `is_checked` False it need not exist.
 
     Raises:
         SpecError: `source` is written like a path, which no hub name is, and does not exist, or is no GGUF file.
@@ -210,8 +220,8 @@ def resolve_source(field: str, source: str) -> str:
     is_path = source.startswith(_PATH_BEGINNINGS) or source.endswith(_FILE_ENDINGS) or source.count("/") > 1
     if not is_path and not os.path.exists(source):
         return source
-    path = _resolve_file(field, source)
-    if path.suffix == GGUF_SUFFIX and path.is_file():
+    path = _resolve_file(field, source, is_checked=is_checked)
+    if is_checked and path.suffix == GGUF_SUFFIX and path.is_file():
         _check_gguf(field, path)
     return str(path)
 
@@ -226,10 +236,10 @@ def _check_gguf(field: str, path: Path) -> None:
         raise SpecError(f"{path} is no GGUF file: it does not begin with GGUF; download it again.", field)
 
 
-def _resolve_file(field: str, source: str) -> Path:
+def _resolve_file(field: str, source: str, *, is_checked: bool = True) -> Path:
     # These accept any text, even one too long for a name or with an unknown user.
     path = Path(os.path.expanduser(source)).absolute()
-    if not os.path.exists(path):
+    if is_checked and not os.path.exists(path):
         raise SpecError(f"no file or folder is at {path}; correct the path, or put it there.", field)
     # A cache of the hub links to files whose names have no ending.
     return path if path.suffix == GGUF_SUFFIX else path.resolve()

@@ -182,6 +182,7 @@ def resolve(spec: TrainSpec, runs_root: Path) -> Preflight:
         preflight.spec = with_model_source(spec, str(preflight.start.policy))
     with preflight.collecting():
         preflight.spec = with_declared_benchmarks(preflight.spec, runs_root)
+    preflight.spec = with_absolute_sources(preflight.spec, is_checked=False)  # also those that another machine has
     with preflight.collecting(is_local=True):
         preflight.spec = with_absolute_sources(preflight.spec)
     if spec.engine == "verl":

@@ -1,3 +1,4 @@
+import os
 import subprocess
 
 import pytest
@@ -93,3 +94,28 @@ def test_embedded_engine_is_no_job_for_ray_and_what_no_machine_can_run_has_no_sc
         assert refused.value.fields == (field,)
     assert headers(script(load_preset("chains-exgrpo"), ScriptKind.SLURM))["nodes"] == "1"
     assert "waits_for: null" in script(apply_settings(preset(), [f"waits_for={run.run_id}"]), ScriptKind.SHELL)
+
+
+@pytest.mark.parametrize(
+    ("settings", "fields"),
+    [
+        ({"data.source": "big.jsonl", "model.source": "./model"}, {"data.source", "model.source"}),
+        ({"data.source": "big.jsonl"}, {"data.source"}),
+        ({"data.source": "../up/big.parquet", "model.source": "gone.gguf"}, {"data.source", "model.source"}),
+        ({"model.source": "~/models/tiny"}, {"model.source"}),
+        ({"data.source": "a/b/c", "model.source": "Qwen/Qwen2.5-0.5B"}, {"data.source"}),
+        ({"external_experience": "theirs.jsonl"}, {"external_experience"}),
+    ],
+)
+def test_every_path_of_a_script_is_absolute_also_of_files_that_are_not_here(
+    script, tmp_path, monkeypatch, settings, fields
+):
+    monkeypatch.chdir(tmp_path)
+    before = load_preset("qwen-0.5b")
+    text = script(apply_settings(before, [f"{name}={value}" for name, value in settings.items()]), ScriptKind.SHELL)
+    inside = yaml.safe_load(text.split("<<'END_OF_SPECIFICATION'\n")[1].split("END_OF_SPECIFICATION\n")[0])
+    for name, given in settings.items():
+        value = inside
+        for part in name.split("."):
+            value = value[part]
+        assert value == (os.path.abspath(os.path.expanduser(given)) if name in fields else given)
