@@ -23,7 +23,8 @@ class FaultKind(StrEnum):
     LOST_EXPERIENCE = "lost_experience"
     """Trajectories of the replay buffer are damaged, as its sentence in `details` says."""
     NOT_RECORDED = "not_recorded"
-    """`position[0]` lines that its writer could not write; `details` says why."""
+    """`position[0]` lines, or rows of what was read, that its writer left out, up to the byte `position[1]`; `details`
+    says why."""
     NO_TRAJECTORY = "no_trajectory"
     """`position[0]` annotations, the first one event `position[1]`, of trajectories not read by then; no `file`."""
     NOT_SHOWN = "not_shown"
@@ -57,7 +58,7 @@ _SENTENCES = {
     FaultKind.DAMAGED_LINE: "what was written at byte {0} is damaged and was skipped",
     FaultKind.MISSING_EVENTS: "bytes {0} to {1} are missing or damaged",
     FaultKind.LOST_EXPERIENCE: "{details}",
-    FaultKind.NOT_RECORDED: "{0} lines could not be written when they were recorded ({details})",
+    FaultKind.NOT_RECORDED: "{0} {lines} left out when this was recorded ({details})",
     FaultKind.NO_TRAJECTORY: "{0} annotations from event {1} on are left out: no such trajectory was recorded before",
     FaultKind.NOT_SHOWN: (
         "Not all of the run could be read into the database ({details}). Its files are kept, and the supervisor tries "
@@ -69,5 +70,6 @@ _SENTENCES = {
 def describe_fault(fault: Fault) -> str:
     """Return one sentence that begins with the file."""
     form = _SENTENCES[fault.kind]
-    what = form.format(*fault.position, details=fault.details.rstrip("."))
+    lines = "line is" if fault.position[:1] == (1,) else "lines are"
+    what = form.format(*fault.position, details=fault.details.rstrip("."), lines=lines)
     return f"{fault.file}: {what}." if fault.file else f"{what}."

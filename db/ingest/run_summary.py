@@ -205,12 +205,22 @@ def record_faults(database: Database, run_id: str, faults: Sequence[Fault]) -> N
 
 
 def add_faults(connection: Connection, run_key: int, faults: Sequence[Fault]) -> None:
-    """Keep faults, within a transaction; a new reason why the run is not shown replaces the earlier one."""
+    """Keep faults, within a transaction; a new reason why the run is not shown replaces the earlier one.
+
+    Lines that were left out of a file for one reason are counted together, those up to a byte once.
+    """
     known = _known_faults(connection, run_key)
     is_not_shown = any(fault.kind is FaultKind.NOT_SHOWN for fault in faults)
     kept = [record for record in known if not (is_not_shown and record["kind"] == FaultKind.NOT_SHOWN)]
     records = [replace(fault, details=storable_text(fault.details[:_MAX_CHARACTERS])).as_record() for fault in faults]
-    _keep(connection, run_key, [*kept, *(record for record in records if record not in kept)][:MAX_FAULTS])
+    for record in records:
+        like = [other for other in kept if other | {"position": []} == record | {"position": []}]
+        if record["kind"] == FaultKind.NOT_RECORDED and like:
+            (count, up_to), (further, place) = like[0]["position"], record["position"]
+            like[0]["position"] = [count + further, place] if place > up_to else [count, up_to]
+        elif record not in kept:
+            kept.append(record)
+    _keep(connection, run_key, kept[:MAX_FAULTS])
 
 
 def forget_not_shown(database: Database, run_id: str) -> None:

@@ -238,7 +238,10 @@ def _job_kind(spec: Mapping[str, Any]) -> str:
 
 def _health(row: RowMapping) -> tuple[Badge, ...]:
     kinds = {record["kind"] for record in row["summary"].get("faults", ())}
-    of_files: set[Badge] = {"not_shown" if kind == FaultKind.NOT_SHOWN else "damaged" for kind in kinds - _LEFT_OUT}
+    of_files: set[Badge] = {
+        "not_shown" if kind == FaultKind.NOT_SHOWN else "not_recorded" if kind in _LEFT_OUT else "damaged"
+        for kind in kinds
+    }
     badges: tuple[Badge, ...] = (*row["summary"].get("health", ()), *sorted(of_files))
     last = row["last_event_at"]
     is_training = _job_kind(row["spec"]) == "train"

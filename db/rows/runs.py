@@ -15,9 +15,9 @@ BROKEN_STATES = ("failed", "lost", "stopped")
 
 Badge = Literal[
     "no_reward", "no_gradient", "empty_buffer", "entropy_collapse", "not_finite", "all_retired",
-    "stalled", "damaged", "not_shown",
+    "stalled", "damaged", "not_shown", "not_recorded",
 ]  # fmt: skip
-"""What is wrong with a run, in one word; the last three are no matter of its metrics."""
+"""What is wrong with a run, in one word; the last four are no matter of its metrics."""
 
 
 class UnknownRunError(UserError, LookupError):

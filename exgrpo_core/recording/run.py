@@ -77,7 +77,7 @@ class Run:
         self,
         first: int | Mapping[str, Any] | None = None,
         metrics: Mapping[str, Any] | None = None,
-        trajectories: Iterable[object] = (),
+        trajectories: Iterable[object] | None = None,
         *,
         step: int | None = None,
     ) -> list[str]:
@@ -94,7 +94,7 @@ class Run:
         try:
             given = first if isinstance(first, Mapping) else metrics
             number = first if step is None and not isinstance(first, Mapping) else step
-            return self._log(number, given or {}, trajectories)
+            return self._log(number, given or {}, () if trajectories is None else trajectories)
         except Exception as error:  # noqa: BLE001 - whatever a loop hands over must not end it
             self._lose(1, 0, error)
             return []
@@ -108,6 +108,11 @@ class Run:
             self._append([self._line("annotation", int(step), {"id": trajectory_id, "facts": known})])
         except Exception as error:  # noqa: BLE001 - likewise
             self._lose(1, 0, error)
+
+    def note_left_out(self, num_lines: int, reason: str) -> None:
+        """Record that so many lines of what is recorded here are left out, and why."""
+        counts = {"num_lines": num_lines, "num_trajectories": num_lines, "reason": reason}
+        self._append([self._line("lost", self._step, counts)])
 
     def flush(self) -> None:
         """Return once everything that could be written is on disk."""

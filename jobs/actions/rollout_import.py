@@ -4,7 +4,7 @@ import json
 import math
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from zlib import crc32
@@ -17,14 +17,11 @@ from exgrpo_core.recording.record_file import FILE_PATTERN
 from exgrpo_core.recording.rows import RecordedStep
 from exgrpo_core.recording.run_attempt import MAX_NAME
 from jobs.actions.archive import staging_folder
-from jobs.runs.directory import WORKBENCH_FOLDER, RunDirectory
+from jobs.runs.directory import WORKBENCH_FOLDER
 from jobs.runs.journal import Journal, JournalKind
-from jobs.runs.people import Role, needs
 from jobs.runs.rollout_formats.formats import RolloutFormat, UnknownRolloutsError
-from jobs.runs.rollout_formats.source import BadRows, RolloutSource, SourceChangedError, is_evaluation
+from jobs.runs.rollout_formats.source import WHOLE, BadRows, Part, RolloutSource, SourceChangedError
 
-SKIPPED_FILE = "skipped.json"
-"""In the run folder: how many rows could not be read, and sentences on the first ones."""
 _RETRY_SECONDS = 10.0
 _QUIET_SECONDS = 30.0
 """A path that got nothing for so long is shown as finished until it gets more."""
@@ -37,24 +34,25 @@ class RolloutImport:
     A later import into the same root shows the same run, unless the path's content is another than it was.
     """
 
-    def __init__(
-        self, path: Path, reads: RolloutFormat, root: Path, name: str, are_evaluations: bool | None = None
-    ) -> None:
-        """Continue an earlier import; `are_evaluations` leaves out all files but those of evaluations, or these."""
-        self.path, self._reads, self._root, self._name = path, reads, root, name
+    def __init__(self, path: Path, reads: RolloutFormat, root: Path, name: str, part: Part = WHOLE) -> None:
+        """Continue an earlier import."""
+        self.path, self._reads, self._root, self.part = path, reads, root, part
+        self._name = (
+            f"{name[: max(0, MAX_NAME - len(part.name) - 1)]} {part.name}"[-MAX_NAME:].strip() if part.name else name
+        )
         self.origin = str(path)
         state = root / WORKBENCH_FOLDER / "imports"
         state.mkdir(parents=True, exist_ok=True)
-        split = "" if are_evaluations is None else f"-{are_evaluations:d}"
-        self._state_path = state / f"{crc32(str(path).encode()):08x}{split}.json"
-        self._accepts = lambda file: are_evaluations in (None, is_evaluation(file))
-        self._source = RolloutSource(path, accepts=self._accepts)
+        self._state_path = state / f"{crc32(f'{path}{part.key}'.encode('utf-8', 'surrogateescape')):08x}.json"
+        self._source = RolloutSource(path, part=part)
         self._run: recording.Run | None = None
         self.run_id = ""
         self.num_rollouts = 0
         self._unread: Iterator[RecordedStep] | None = None
         self._num_parts = 0
         self._num_saved = (0, 0)
+        self._num_noted = 0
+        self._last_id = ""
         self.steps: set[int] = set()
         self._grew_at = time.monotonic()
         self._retry_at = 0.0
@@ -94,6 +92,7 @@ class RolloutImport:
                 return True
         self._unread = None
         if (self._num_parts, self.bad.num) != self._num_saved:
+            self._note_bad()
             self._save()
             self._num_saved = (self._num_parts, self.bad.num)
             self._grew_at = time.monotonic()
@@ -102,22 +101,39 @@ class RolloutImport:
         return False
 
     def _write(self, step: RecordedStep) -> None:
+        run = self._opened()
+        recorded_ids = run.log(step.step, step.metrics, step.trajectories)
+        if run.num_lost:
+            raise recording.CannotRecordError(f"{run.path}: not all can be recorded: {run.why_lost}.")
+        for _ in range(recorded_ids.count("")):  # of which the run has noted itself that they are left out
+            self.bad.add(self.path, 0, run.why_lost)
+            self._num_noted += 1
+        self._num_parts += 1
+        self.num_rollouts += sum(map(bool, recorded_ids))
+        self.steps.add(step.step)
+
+    def _opened(self) -> recording.Run:
+        """Return the run, begun where there is none; what is read again has the id that links have."""
         if self._run is None and self.run_id:
             self._run = recording.reopen(self._root / self.run_id)
         elif self._run is None:
             settings = {"source": self.origin, "format": self._reads.title}
-            self._run = recording.start(self._name, settings, self._root)
-            self.run_id = self._run.run_id
+            self._run = recording.start(self._name, settings, self._root, run_id=self._last_id or None)
+            self.run_id = self._last_id = self._run.run_id
             self._save(is_whole=False)
-        recorded_ids = self._run.log(step.step, step.metrics, step.trajectories)
-        if self._run.num_lost:
-            raise recording.CannotRecordError(f"{self._run.path}: not all can be recorded: {self._run.why_lost}.")
-        for recorded_id in recorded_ids:
-            if not recorded_id:
-                self.bad.add(self.path, 0, self._run.why_lost)
-        self._num_parts += 1
-        self.num_rollouts += sum(map(bool, recorded_ids))
-        self.steps.add(step.step)
+        return self._run
+
+    def _note_bad(self) -> None:
+        """Record of new rows that could not be read that they are left out, as every page and query of the run says."""
+        num_new = self.bad.num - self._num_noted
+        if not self.run_id or not num_new:
+            return
+        sentences = self.bad.sentences[self._num_noted :]
+        for sentence in sentences:
+            self._opened().note_left_out(1, sentence)
+        if num_new > len(sentences):
+            self._opened().note_left_out(num_new - len(sentences), "further rows; the first ones are named")
+        self._num_noted = self.bad.num
 
     def close(self) -> None:
         """End the run; what comes later is added to it."""
@@ -130,8 +146,6 @@ class RolloutImport:
         if self._run is not None:
             self._run.flush()
         folder = self._root / self.run_id
-        if self.bad.num and self.run_id:
-            write_whole(folder / SKIPPED_FILE, json.dumps(asdict(self.bad)), is_durable=False)
         state = {"run_id": self.run_id, "positions": self._source.positions, "bad": asdict(self.bad)}
         write_whole(
             self._state_path,
@@ -143,14 +157,15 @@ class RolloutImport:
         """Continue with the run of an earlier import whose files are as it left them; any other is forgotten."""
         try:
             state = read_json(self._state_path, _MAX_STATE_BYTES)
-            self.run_id = state["run_id"]
+            self.run_id = self._last_id = state["run_id"]
             is_whole = bool(self.run_id) and _num_bytes(self._root / self.run_id) == state["num_bytes"]
-            source = RolloutSource(self.path, state["positions"], BadRows(**state["bad"]), self._accepts)
+            source = RolloutSource(self.path, state["positions"], BadRows(**state["bad"]), self.part)
         except (OSError, ValueError, KeyError, TypeError):
             return
         if is_whole:
             self._source = source
             self._num_saved = (0, source.bad.num)
+            self._num_noted = source.bad.num if self.run_id else 0
         else:
             self._forget()
 
@@ -161,29 +176,25 @@ class RolloutImport:
             shutil.rmtree(self._root / self.run_id, ignore_errors=True)
             Journal(self._root).append(JournalKind.DELETED, self.run_id)
         self.run_id = ""
-        self._source, self._unread = RolloutSource(self.path, accepts=self._accepts), None
-        self.num_rollouts, self.steps = 0, set()
+        self._source, self._unread = RolloutSource(self.path, part=self.part), None
+        self.num_rollouts, self.steps, self._num_noted = 0, set(), 0
 
 
-def open_imports(path: Path, reads: RolloutFormat, root: Path, name: str) -> list[RolloutImport]:
-    """Return the imports of a path: evaluations are a run of their own, so that a step's metrics are of training."""
-    if not reads.has_evaluations:
-        return [RolloutImport(path, reads, root, name)]
-    kinds = {False: name, True: f"{name[: MAX_NAME - 11]} evaluation"}
-    return [RolloutImport(path, reads, root, called, kind) for kind, called in kinds.items()]
+def open_imports(
+    formats: Mapping[Path, RolloutFormat], names: Mapping[Path, str], root: Path, known: Iterable[RolloutImport] = ()
+) -> list[RolloutImport]:
+    """Return the imports of paths, one for each part of a path; none for those that are known."""
+    of_known = {(source.path, source.part.key) for source in known}
+    return [
+        RolloutImport(path, reads, root, names[path], part)
+        for path, reads in formats.items()
+        for part in reads.parts(path)
+        if (path, part.key) not in of_known
+    ]
 
 
 def _num_bytes(folder: Path) -> int:
     return sum(file.stat().st_size for file in (folder / "attempts").rglob(FILE_PATTERN))
-
-
-@needs(Role.VIEWER)
-def skipped_rows(runs_root: Path, run_id: str) -> BadRows:
-    """Return the rows that could not be read when a run was imported, none of other runs."""
-    try:
-        return BadRows(**read_json(RunDirectory.open(runs_root, run_id).path / SKIPPED_FILE))
-    except (OSError, ValueError, TypeError):
-        return BadRows()
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,12 +218,12 @@ def import_rollouts(path: Path, reads: RolloutFormat, runs_root: Path, name: str
     """
     runs_root.mkdir(parents=True, exist_ok=True)
     with staging_folder(runs_root, "adopting") as staging:
-        sources = open_imports(path, reads, staging, name)
+        sources = open_imports({path: reads}, {path: name}, staging)
         for source in sources:
             source.origin = origin or source.origin
             source.advance()
             source.close()
-        sentences = [sentence for source in sources for sentence in source.bad.sentences]
+        sentences = [*dict.fromkeys(sentence for source in sources for sentence in source.bad.sentences)]
         num_bad = sum(source.bad.num for source in sources)
         found = [source for source in sources if source.steps]
         if not found:
@@ -222,6 +233,6 @@ def import_rollouts(path: Path, reads: RolloutFormat, runs_root: Path, name: str
             (staging / source.run_id).rename(runs_root / source.run_id)
     for source in found:
         Journal(runs_root).append(JournalKind.IMPORTED, source.run_id, source=source.origin)
-    steps = {*found[0].steps, *found[-1].steps}
+    steps = set().union(*(source.steps for source in found))
     num_rollouts = sum(source.num_rollouts for source in found)
     return Imported(found[0].run_id, len(steps), num_rollouts, BadRows(num_bad, sentences))

@@ -11,6 +11,7 @@ from typing import Annotated, Any, get_args, get_origin
 import typer
 from pydantic.fields import FieldInfo
 
+from db.queries.runs import get_run
 from db.rows.trajectories import extra_names, spread_extra
 from jobs.cli.options import (
     DEFAULT_RUNS_ROOT,
@@ -26,7 +27,7 @@ from jobs.cli.options import (
 )
 from jobs.queries import calls
 from jobs.queries.table import QUERIES
-from jobs.runs.lookup import CommandError
+from jobs.runs.lookup import CommandError, find_run_id
 
 _ANNOTATIONS = {
     "run_id": RunName,
@@ -75,6 +76,10 @@ def _command(function: Callable[..., object]) -> Callable[..., None]:
         with calls.open_for(function, runs_root, database_url) as database:
             answer = calls.run(function, values, database, runs_root)
             _print(answer, asked[0] if asked else Shape.TEXT)
+            if database is not None and (run_id := values.get("run_id")):
+                row = get_run(database, find_run_id(runs_root, run_id))
+                for sentence in row.left_out if row else ():
+                    print_status(sentence)
             if isinstance(answer, list) and len(answer) == values.get("limit"):
                 print_status(f"{len(answer)} rows, as --limit says; there may be more.")
 

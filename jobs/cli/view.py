@@ -2,6 +2,7 @@
 
 import glob
 import logging
+import math
 import os
 import time
 from collections.abc import Generator, Mapping, Sequence
@@ -26,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 READ_SECONDS = 0.1
 """What is read in this time is in the database a second later."""
+LOOK_SECONDS = 5.0
+"""Between two looks for further parts of a path that are a run of their own."""
 _LAST_COMPONENTS = 2
 
 
@@ -100,10 +103,15 @@ def read_sources(
     """
     from jobs.actions.rollout_import import open_imports  # after the pages' start, which takes longer
 
-    imports = [entry for path, reads in formats.items() for entry in open_imports(path, reads, root, names[path])]
-    unread = imports
+    imports: list[RolloutImport] = []
+    unread: list[RolloutImport] = []
+    look_at = 0.0
     try:
         while True:
+            if time.monotonic() >= look_at:
+                new = open_imports(formats, names, root, imports)
+                imports, unread = imports + new, unread + new
+                look_at = time.monotonic() + LOOK_SECONDS if follows else math.inf
             read = [source for source in unread if not _advance(source)]
             yield len(read) < len(unread)
             if not follows:
@@ -116,8 +124,14 @@ def read_sources(
 
 
 def _advance(source: "RolloutImport") -> bool:
+    num_bad = source.bad.num
     try:
-        return source.advance(time.monotonic() + READ_SECONDS)
+        has_more = source.advance(time.monotonic() + READ_SECONDS)
+        if source.bad.num > num_bad:
+            print_status(
+                f"{source.path}: {source.bad.num:,} rows are left out, the last named one: {source.bad.sentences[-1]}"
+            )
+        return has_more
     except Exception as error:  # noqa: BLE001 - the other paths are still read
         why = error if isinstance(error, UserError | OSError) else f"{type(error).__name__}: {error}"
         logger.warning("%s: %s", source.path, why)

@@ -18,6 +18,7 @@ HEALTH_SENTENCES: dict[Badge, str] = {
     "not_finite": "a step had numbers that are not finite",
     "all_retired": "every question is retired, so none is left to replay",
     "not_shown": "not all of it is shown; its page says why",
+    "not_recorded": "rows are left out; its page says which",
     "damaged": "files of the run are damaged; `exgrpo verify` says what can be recovered",
     "stalled": "nothing was recorded for much longer than a step takes",
 }

@@ -25,7 +25,6 @@ from db.queries import metrics
 from db.rows.display_names import BATCH_PASS_RATE, held_out_score, model_name
 from db.rows.runs import EvaluationRow, RunRow, StepNotice
 from jobs.actions.progress import describe_stop
-from jobs.actions.rollout_import import skipped_rows
 
 
 def show_identity(row: RunRow) -> None:
@@ -80,18 +79,10 @@ def show_faults(row: RunRow) -> None:
     """Show which files of the run are damaged, and why not all of it is shown."""
     if row.not_shown:
         notice.show("warning", "Not all of this run is shown", row.not_shown)
-    if row.left_out:
-        notice.show("info", "Not all was recorded", "\n".join(row.left_out))
+    notice.show_left_out(row)
     if row.faults:
         advice = f"exgrpo verify {row.run_id} checks every file and says what can be recovered."
         notice.show("warning", "Files of this run are damaged", "\n".join([*row.faults, advice]))
-
-
-def show_skipped(row: RunRow) -> None:
-    """Show how many rows of imported rollouts could not be read, and the first ones."""
-    skipped = skipped_rows(runs_root(), row.run_id) if row.is_recorded else None
-    if skipped is not None and skipped.num:
-        notice.show("warning", f"Skipped: {counted(skipped.num, 'row')}", "\n".join(skipped.sentences))
 
 
 def show_stop(row: RunRow) -> None:

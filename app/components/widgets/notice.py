@@ -14,6 +14,7 @@ from db.rows.spec_fields import UNREADABLE_KIND
 from exgrpo_core.errors import UserError
 from jobs.actions import run_bin
 
+_MAX_SENTENCES = 5
 Kind = Literal["error", "warning", "info"]
 
 _ICONS = {"error": ":red[:material/error:]", "warning": ":orange[:material/warning:]", "info": ":blue[:material/info:]"}
@@ -59,6 +60,14 @@ def show_unreadable_settings(row: RunRow) -> None:
         "Copy spec.json from a backup, or from a run with the same name and settings. Then end `exgrpo up`, run "
         "`exgrpo db rebuild` and start `exgrpo up` again.",
     )
+
+
+def show_left_out(row: RunRow) -> None:
+    """Show which rows or lines are left out of what the run should have."""
+    if row.left_out:
+        more = len(row.left_out) - _MAX_SENTENCES
+        further = [f"{more} more sentences are printed by exgrpo query run {row.run_id}."] if more > 0 else []
+        show("info", "Not all was recorded", "\n".join([*row.left_out[:_MAX_SENTENCES], *further]))
 
 
 def show_empty(icon: str, title: str, text: str, command: str | None = None) -> None:

@@ -75,6 +75,7 @@ def show_header(page: str, about: str = "", *, replays: bool = False) -> tuple[R
         st.caption(about)
     if run is not None:
         notice.show_unreadable_settings(run)
+        notice.show_left_out(run)
     if training is None:
         _show_why_none(run, rows)
     return training, beside

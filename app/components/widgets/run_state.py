@@ -60,6 +60,7 @@ HEALTH: dict[Badge, tuple[str, Colour, str]] = {
     "not_finite": ("not finite", "red", "A loss or gradient is not a finite number."),
     "damaged": ("damaged", "red", "Files of the run differ from what was written; its page says which."),
     "not_shown": ("not shown", "orange", "The program could not show all of the run; its page says why."),
+    "not_recorded": ("rows left out", "orange", "Not all that was to be recorded is in the run; its page says why."),
     "all_retired": (
         "all retired",
         "violet",

@@ -21,7 +21,7 @@ from db.connections.session import (
 from db.connections.sqlite_files import set_aside
 from db.ingest import annotations
 from db.ingest.events import read_position, unannounced_runs
-from db.queries.runs import list_ends
+from db.queries.runs import get_run, list_ends
 from db.rows.chains_of_thought import SavedCase
 from db.rows.runs import UnknownRunError
 from db.rows.trajectories import MarkedTrajectory
@@ -189,7 +189,9 @@ class Indexer:
                 self._ends[run_id] = run.key
         for run_id in apply_journal(database, self._journal):
             self._ends.pop(run_id, None)  # it may have been deleted, and be restored later
-            if run_id in self._runs:
+            if run_id in self._runs and get_run(database, run_id) is None:
+                self._runs[run_id] = RunIndexing(self._runs[run_id].directory)  # it was removed and begun again
+            elif run_id in self._runs:
                 self._runs[run_id].is_due = True
 
 
@@ -207,7 +209,8 @@ def apply_journal(database: Database, journal: Journal) -> set[str]:
         entries = [entry for entry in journal.entries() if entry.run_id in new_run_ids] + others
     for entry in entries:
         try:
-            if entry.kind is JournalKind.DELETED and not (journal.runs_root / entry.run_id).exists():
+            is_repeated = entry.run_id in new_run_ids and (journal.runs_root / entry.run_id).exists()
+            if entry.kind is JournalKind.DELETED and not is_repeated:
                 annotations.forget_run(database, entry.run_id)
             if entry.kind in _CHANGES:
                 _CHANGES[entry.kind](database, entry)

@@ -146,14 +146,14 @@ class _Reading:
         if lines is None or not is_whole:
             self.faults.append(Fault(FaultKind.DAMAGED_LINE, file, (member.begin,)))
         for event in events:
-            self._take(event, file)
+            self._take(event, file, member.begin)
         if not any(event.get("trajectories") for event in events):  # those of steps are counted by steps
             self._num_bytes += len(member.content or b"")
 
-    def _take(self, event: Event, file: str) -> None:
+    def _take(self, event: Event, file: str, place: int) -> None:
         kind = event["kind"]
         if kind == "lost":
-            self.faults.append(Fault(FaultKind.NOT_RECORDED, file, (event["num_lines"],), event["reason"]))
+            self.faults.append(Fault(FaultKind.NOT_RECORDED, file, (event["num_lines"], place), event["reason"]))
             return
         self.events.append(event)
         if kind == "trajectory":

@@ -1,7 +1,7 @@
 """The formats that can be opened, and which of them a path holds."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,7 +20,7 @@ from jobs.runs.rollout_formats import (
     verifiers_results,
     verl_dumps,
 )
-from jobs.runs.rollout_formats.source import RolloutSource, Sample
+from jobs.runs.rollout_formats.source import WHOLE, Part, RolloutSource, Sample, training_and_evaluation
 
 
 class UnknownRolloutsError(InputError):
@@ -41,25 +41,32 @@ class RolloutFormat:
     """Yields what the source has not handed out before; rows that cannot be read are given to `source.bad`."""
     package: str = ""
     """The import name of a package that reads it, which the workbench does not bring."""
-    has_evaluations: bool = False
-    """Whether files of evaluations lie beside those of training."""
+    parts: Callable[[Path], Sequence[Part]] = lambda _: (WHOLE,)
+    """What of a path is a run of its own; a later call may return more."""
 
 
 FORMATS = (
     RolloutFormat("verl's rollout or validation dumps", verl_dumps.recognises, verl_dumps.read),
     RolloutFormat("TRL's completions", trl.recognises, trl.read),
-    RolloutFormat("traces of prime-rl or verifiers", traces.recognises, traces.read, has_evaluations=True),
+    RolloutFormat("traces of prime-rl or verifiers", traces.recognises, traces.read, parts=training_and_evaluation),
     RolloutFormat("results of verifiers", verifiers_results.recognises, verifiers_results.read),
-    RolloutFormat("rollout dumps of Miles or slime", torch_dumps.recognises, torch_dumps.read, has_evaluations=True),
-    RolloutFormat("step files of NeMo-RL", nemo_rl.recognises, nemo_rl.read, has_evaluations=True),
-    RolloutFormat("samples of lm-eval", lm_eval.recognises, lm_eval.read),
-    RolloutFormat("logs of Inspect", inspect_logs.recognises, inspect_logs.read, "inspect_ai"),
+    RolloutFormat(
+        "rollout dumps of Miles or slime", torch_dumps.recognises, torch_dumps.read, parts=training_and_evaluation
+    ),
+    RolloutFormat("step files of NeMo-RL", nemo_rl.recognises, nemo_rl.read, parts=training_and_evaluation),
+    RolloutFormat("samples of lm-eval", lm_eval.recognises, lm_eval.read, parts=lm_eval.parts),
+    RolloutFormat("logs of Inspect", inspect_logs.recognises, inspect_logs.read, "inspect_ai", inspect_logs.parts),
     RolloutFormat("messages, or JSON lines of OpenRLHF, ms-swift or Miles", json_lines.recognises, json_lines.read),
     RolloutFormat("metrics of W&B, MLflow or JSON lines", metric_exports.recognises, metric_exports.read),
 )
 """The first that recognises a path reads it."""
 
 _MAX_NAMED = 5
+_PACKED = {
+    b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"PK": "zip",
+    b"\x04\x22\x4d\x18": "lz4",
+}  # fmt: skip
+"""How compressed files begin."""
 _DIGITS = re.compile(r"\d+")
 
 
@@ -73,11 +80,14 @@ def find_format(path: Path) -> RolloutFormat:
     try:
         sample = Sample(path)
         if not sample.head:
-            what = "the folder has no files with content" if path.is_dir() else "the file is empty"
-            raise UnknownRolloutsError(f"{path}: {what}; name the folder or file that has the rollouts.")
+            raise UnknownRolloutsError(f"{path}: {_why_empty(path)}; name the folder or file that has the rollouts.")
         found = next((entry for entry in FORMATS if entry.recognises(sample)), None)
     except OSError as error:
         raise UnknownRolloutsError(f"{path}: cannot be read ({error.strerror or error}); name another path.") from None
+    if found is None and (
+        packed := next((kind for start, kind in _PACKED.items() if sample.head.startswith(start)), "")
+    ):
+        raise UnknownRolloutsError(f"{path}: is compressed ({packed}); unpack it and name what is in it.")
     if found is None:
         titles = "; ".join(entry.title for entry in FORMATS)
         raise UnknownRolloutsError(
@@ -87,6 +97,14 @@ def find_format(path: Path) -> RolloutFormat:
         name = found.package.replace("_", "-")
         raise MissingPackageError(f"{path}: {found.title} are read by their own package; run `pip install {name}`.")
     return found
+
+
+def _why_empty(path: Path) -> str:
+    if not path.is_dir():
+        return "the file is empty"
+    if any(entry.is_symlink() and entry.is_dir() for entry in path.rglob("*")):
+        return "the folder has no files with content, only links to folders, which are not followed"
+    return "the folder has no files with content"
 
 
 def formats_in(folder: Path) -> dict[Path, RolloutFormat]:

@@ -3,18 +3,31 @@
 Source: `EvalSample` and `Score` of inspect_ai 0.3.285.
 """
 
+import operator
 import zipfile
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from exgrpo_core.recording.openai_messages import as_text, messages_of
 from exgrpo_core.recording.rows import Message, RecordedStep, RecordedTrajectory
-from jobs.runs.rollout_formats.source import RolloutSource, Row, Sample
+from jobs.runs.rollout_formats.source import (
+    Part,
+    RolloutSource,
+    Row,
+    Sample,
+    extra_of,
+    list_files,
+    with_rewards,
+    with_short_names,
+)
 
 _FIELDS = {"id", "epoch", "input", "target", "messages", "scores", "model_usage", "error", "limit"}
 _VERDICTS = {"C": "correct", "I": "wrong", "P": "partly correct", "N": "no answer"}
 """What scorers of Inspect mean by a letter."""
+_VALUES = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0, "yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
+"""What a text counts in Inspect's own accuracy (`value_to_float`)."""
 
 
 def recognises(sample: Sample) -> bool:
@@ -27,9 +40,24 @@ def recognises(sample: Sample) -> bool:
 
 
 def read(source: RolloutSource) -> Iterator[RecordedStep]:
-    """Yield the samples of each log; the step is the epoch."""
+    """Yield the samples of each log, all of step 0; the epochs of a sample are the rollouts of its group."""
     files = source.files(".eval", ".json")
-    yield from source.rollouts(files, lambda row, _: [(int(row["epoch"]), _trajectory(row))], partial(_samples, source))
+    yield from source.rollouts(files, lambda row, _: [(0, _trajectory(row))], partial(_samples, source))
+
+
+def parts(path: Path) -> list[Part]:
+    """Return a part for each log, since Inspect has an accuracy for each."""
+    return with_short_names(
+        (_task(file), place, Part(place, has_file=partial(operator.eq, file)))
+        for file in list_files(path)
+        if file.suffix in {".eval", ".json"}
+        for place in [file.relative_to(path).with_suffix("").as_posix()]
+    )
+
+
+def _task(file: Path) -> str:
+    """Return the task of a log's name, which is `TIME_TASK_ID`."""
+    return "_".join(file.stem.split("_")[1:-1]) or file.stem
 
 
 def _samples(source: RolloutSource, file: Path) -> Iterator[tuple[int, Row]]:
@@ -53,17 +81,30 @@ def _parts(message: Row) -> tuple[Message, ...]:
 
 
 def _trajectory(row: Row) -> RecordedTrajectory:
-    scores = {name: (score or {}).get("value") for name, score in (row.get("scores") or {}).items()}
-    first = next(iter(scores.values()), None)
+    scores = dict(_scores(row))
+    only = next(iter(scores.values())) if len(scores) == 1 else None
+    numbers = {name: _VALUES.get(value, value) if isinstance(value, str) else value for name, value in scores.items()}
+    reward, columns = with_rewards(extra_of(numbers, ()), [*scores])
+    if error := row.get("error"):
+        columns["error"] = error.get("message")
     num_tokens = sum(usage.get("output_tokens") or 0 for usage in (row.get("model_usage") or {}).values())
     return RecordedTrajectory(
         messages=tuple(part for message in row["messages"] for part in _parts(message)),
-        reward=float(first) if isinstance(first, int | float) and not isinstance(first, bool) else None,
+        reward=reward,
         question_id=str(row["id"]),
         answer=as_text(row.get("target")) or None,
-        verdict=_VERDICTS.get(first) if isinstance(first, str) else None,
+        verdict=_VERDICTS.get(only) if isinstance(only, str) else None,
         is_truncated=True if (row.get("limit") or {}).get("type") in {"token", "message", "context"} else None,
         num_tokens=num_tokens or None,
-        extra={**{name: value if isinstance(value, str | int | float) else as_text(value) for name, value in
-                  scores.items()}, "error": (row.get("error") or {}).get("message")},
-    )  # fmt: skip
+        extra=columns,
+    )
+
+
+def _scores(row: Row) -> Iterator[tuple[str, Any]]:
+    """Yield the value of each scorer, and of one with several values each."""
+    for name, score in (row.get("scores") or {}).items():
+        value = (score or {}).get("value")
+        if isinstance(value, dict):
+            yield from ((f"{name}/{key}", part) for key, part in value.items())
+        else:
+            yield name, value

@@ -10,7 +10,16 @@ from pathlib import Path
 
 from exgrpo_core.recording.openai_messages import messages_of
 from exgrpo_core.recording.rows import RecordedStep, RecordedTrajectory
-from jobs.runs.rollout_formats.source import RolloutSource, Row, Sample, extra_of, number_of, step_of
+from jobs.runs.rollout_formats.source import (
+    NO_REWARDS,
+    RolloutSource,
+    Row,
+    Sample,
+    extra_of,
+    number_of,
+    step_of,
+    with_rewards,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +80,7 @@ def _entries(row: Row, names: _Names) -> list[Row]:
 
 
 def _step(row: Row, names: _Names, file: Path) -> int:
-    step = row.get(names.step, int(file.stem) if file.stem.isdecimal() else 0)
-    return step_of({names.step: int(step) if isinstance(step, str) and step.isdecimal() else step}, names.step)
+    return step_of({names.step: file.stem if file.stem.isdecimal() else 0} | row, names.step)
 
 
 def _trajectory(row: Row, names: _Names) -> RecordedTrajectory:
@@ -81,15 +89,21 @@ def _trajectory(row: Row, names: _Names) -> RecordedTrajectory:
     messages = messages_of(row, names.prompt, is_generated=names.response is None)
     if names.response is not None:
         messages += messages_of(row, names.response, "assistant")
-    reward = next((name for name in _REWARDS if name in row), None)
+    known = next((name for name in _REWARDS if name in row), None)
+    extra = extra_of(row, {*_KNOWN_FACTS, names.prompt, names.response or "", names.step})
+    if known is not None or "advantages" not in names.has:
+        reward = number_of(row, known) if known else None
+    else:  # ms-swift has a column for each reward function; null means that it does not apply to the row
+        columns = {name for name, value in row.items() if value is None or isinstance(value, int | float)}
+        reward, extra = with_rewards(extra, [*columns - NO_REWARDS - {*_KNOWN_FACTS, names.step}])
     answer = next((row[name] for name in _ANSWERS if isinstance(row.get(name), str)), None)
     group = row.get("group_index", row.get("group"))
     return RecordedTrajectory(
         messages=messages,
-        reward=number_of(row, reward) if reward else None,
+        reward=reward,
         group=None if group is None else str(group),
         answer=answer,
         is_truncated=_ENDS.get(str(row.get("status"))),
         advantage=number_of(row, "advantages") if "advantages" in row else number_of(row, "advantage"),
-        extra=extra_of(row, {*_KNOWN_FACTS, names.prompt, names.response or "", names.step}),
+        extra=extra,
     )

@@ -5,14 +5,27 @@ likely one.
 """
 
 import json
+import operator
 from collections.abc import Iterator
+from functools import lru_cache, partial
 from pathlib import Path
 
 from exgrpo_core.recording.openai_messages import messages_of
 from exgrpo_core.recording.rows import Message, RecordedStep, RecordedTrajectory
-from jobs.runs.rollout_formats.source import RolloutSource, Row, Sample, number_of
+from exgrpo_core.types import PART_PREFIX
+from jobs.runs.rollout_formats.source import (
+    Part,
+    RolloutSource,
+    Row,
+    Sample,
+    list_files,
+    number_of,
+    with_short_names,
+)
 
 _FACTS = ("correct", "wrong")
+_NO_FILTER = "none"
+"""What lm-eval calls a task's only filter, which takes the response as it is."""
 _VERDICTS = ("exact_match", "acc")
 """Metrics that say whether the answer is right: 1 or 0."""
 
@@ -27,8 +40,40 @@ def read(source: RolloutSource) -> Iterator[RecordedStep]:
     yield from source.rollouts(source.files(".jsonl"), _of_question)
 
 
+def parts(path: Path) -> list[Part]:
+    """Return a part for each file, which is a task's, and filter of answers, as lm-eval has a score for each."""
+    return with_short_names(
+        found for file in list_files(path) if file.suffix == ".jsonl" for found in _parts(path, file)
+    )
+
+
+def _parts(path: Path, file: Path) -> Iterator[tuple[str, str, Part]]:
+    place, stat = file.relative_to(path).as_posix(), file.stat()
+    filters = _filters(file, stat.st_size, stat.st_mtime_ns)
+    for name in filters:
+        shown = "" if name == _NO_FILTER else f" {name}"
+        part = Part(f"{place} {name}", "", partial(operator.eq, file), partial(_is_of, name, name == filters[0]))
+        yield f"{_task(file)}{shown}", f"{place}{shown}", part
+
+
+def _is_of(name: str, is_first: bool, row: Row) -> bool:
+    """Return whether a row is of a filter; the first one has what is of none, such as rows that are not of lm-eval."""
+    given = row.get("filter")
+    return given == name or (is_first and not isinstance(given, str))
+
+
+@lru_cache(maxsize=1000)
+def _filters(file: Path, _size: int, _changed_at: int) -> tuple[str, ...]:
+    found = dict.fromkeys(row.get("filter") for _, row in RolloutSource(file).json_rows(file))
+    return tuple(name for name in found if isinstance(name, str)) or (_NO_FILTER,)
+
+
+def _task(file: Path) -> str:
+    return file.stem.removeprefix("samples_").rpartition("_")[0]
+
+
 def _of_question(row: Row, file: Path) -> Iterator[tuple[int, RecordedTrajectory]]:
-    task = file.stem.removeprefix("samples_").rpartition("_")[0]
+    task = _task(file)
     prompts = [list(given.values()) for given in row["arguments"].values()]
     responses = [response for responses in row["resps"] for response in responses]
     is_choice, target = isinstance(responses[0], list), row.get("target")
@@ -46,9 +91,13 @@ def _of_question(row: Row, file: Path) -> Iterator[tuple[int, RecordedTrajectory
             question_id=f"{task}/{row['doc_id']}",
             answer=None if target is None else str(target).strip(),
             verdict=verdict if is_only else None,
-            extra={**metrics, "task": task, "filter": row.get("filter"), "is_choice": is_choice},
+            extra={**_columns(metrics), "task": task, "filter": row.get("filter"), "is_choice": is_choice},
         )
         yield 0, trajectory
+
+
+def _columns(metrics: dict[str, float]) -> dict[str, float]:
+    return metrics if len(metrics) == 1 else {f"{PART_PREFIX}{name}": value for name, value in metrics.items()}
 
 
 def _prompt(given: str) -> tuple[Message, ...]:

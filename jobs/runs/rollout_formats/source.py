@@ -5,7 +5,7 @@ import os
 import re
 import reprlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from functools import cached_property
@@ -21,6 +21,7 @@ from exgrpo_core.bounded_json import UnreadableFileError, open_plain, parse_json
 from exgrpo_core.errors import UserError, first_line
 from exgrpo_core.recording.rows import RecordedStep, RecordedTrajectory
 from exgrpo_core.recording.run import MAX_STEP
+from exgrpo_core.types import PART_PREFIX
 
 Row = dict[str, Any]
 Rows = Iterable[tuple[int, Row]]
@@ -35,8 +36,14 @@ _HEAD_BYTES = 64 << 10
 _KNOWN_BYTES = 4096
 """By the checksum of so many first bytes a file is known again."""
 _NUM_SAMPLE_ROWS = 8
-_MAX_KEPT = 20
+_MAX_KEPT = 15
 _NUMBER = re.compile(r"(\d+)")
+
+
+NO_REWARDS = {
+    "temperature", "kl", "entropy", "length", "completion_length", "num_tokens", "index", "seed", "epoch", "step",
+}  # fmt: skip
+"""Numbers that people record beside rewards."""
 
 
 class SourceChangedError(UserError):
@@ -146,6 +153,39 @@ def is_evaluation(file: Path) -> bool:
     return file.name.startswith(("val_data_step", "eval_")) or "eval" in file.parts[-3:-1]
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What of a path is a run of its own, since its numbers and those of others have no common mean."""
+
+    key: str = ""
+    """Stays the same while the path grows."""
+    name: str = ""
+    """What the run is called, behind the name of the path."""
+    has_file: Callable[[Path], bool] = lambda _: True
+    has_row: Callable[[Row], bool] = lambda _: True
+
+
+WHOLE = Part()
+
+
+def training_and_evaluation(_: Path) -> list[Part]:
+    """Return two parts: evaluations are a run of their own, so that a step's metrics are of training."""
+    return [
+        Part("-0", has_file=lambda file: not is_evaluation(file)),
+        Part("-1", "evaluation", has_file=is_evaluation),
+    ]
+
+
+def with_short_names(parts: Iterable[tuple[str, str, Part]]) -> list[Part]:
+    """Return parts, each given with a short name and one that no other has, with the short one where it is alone."""
+    given = [*parts]
+    counts = Counter(short for short, _, _ in given)
+    return [
+        replace(part, name="" if len(given) == 1 else short if counts[short] == 1 else long)
+        for short, long, part in given
+    ]
+
+
 class RolloutSource:
     """The files of one path; each row is handed out once, also over several calls while the files grow.
 
@@ -159,19 +199,19 @@ class RolloutSource:
         path: Path,
         positions: dict[str, list[int]] | None = None,
         bad: BadRows | None = None,
-        accepts: Callable[[Path], bool] = lambda _: True,
+        part: Part = WHOLE,
     ) -> None:
         self.path = path
         self.bad = bad or BadRows()
         self.positions = positions or {}
-        self._accepts = accepts
+        self._part = part
         self._stamps: dict[Path, list[tuple[int, int]]] = {}
 
     def files(self, *suffixes: str) -> list[Path]:
         """Return the files that changed since the last call, in a folder those with these endings, in natural order."""
         all_files = islice(_walk(self.path), _MAX_FILES)
         files = (file for file in all_files if not suffixes or file.suffix in suffixes or file == self.path)
-        return _in_order(self.path, [file for file in files if self._accepts(file) and self._has_changed(file)])
+        return _in_order(self.path, [file for file in files if self._part.has_file(file) and self._has_changed(file)])
 
     def _has_changed(self, file: Path) -> bool:
         paths = [file]
@@ -219,6 +259,8 @@ class RolloutSource:
         )
 
     def _made(self, file: Path, number: int, row: Row, make: Callable[[Row, Path], Rollouts]) -> Rollouts:
+        if not self._part.has_row(row):
+            return []
         try:
             made = [(step, _with_unique_question(trajectory)) for step, trajectory in make(row, file)]
             if any(not 0 <= step <= MAX_STEP for step, _ in made):
@@ -326,7 +368,7 @@ def text_of(row: Row, name: str) -> str:
     return value
 
 
-def number_of(row: Row, name: str) -> float | None:
+def number_of(row: Mapping[str, Any], name: str) -> float | None:
     """Return a field that must be a number, None where it is absent.
 
     Raises:
@@ -340,21 +382,35 @@ def number_of(row: Row, name: str) -> float | None:
 
 
 def step_of(row: Row, name: str) -> int:
-    """Return a field that must be the number of a step.
+    """Return a field that must be the number of a step, which other programs also write as `3.0` and as a text.
 
     Raises:
-        ValueError: It is no whole number of at least 0.
+        ValueError: It is no whole number of 0 to `MAX_STEP`.
     """
     value = row.get(name)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ValueError(f"{name}: expected a whole number of at least 0, got {reprlib.repr(value)}.")
-    return value
+    try:
+        number = math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not 0 <= number <= MAX_STEP or not number.is_integer():
+        raise ValueError(f"{name}: expected a whole number of 0 to {MAX_STEP:,}, got {reprlib.repr(value)}.")
+    return int(number)
 
 
 def extra_of(row: Row, known: Iterable[str]) -> dict[str, str | float | bool | None]:
     """Return the fields with one value each that are not among the known ones; a number that is not finite is none."""
     left_out = {*known}
     return {name: value for name, value in row.items() if name not in left_out and _is_plain(value)}
+
+
+def with_rewards(extra: Mapping[str, Any], names: Sequence[str]) -> tuple[float | None, dict[str, Any]]:
+    """Return the reward of a row whose reward functions have the columns `names`, and its columns.
+
+    The weights of several functions are unknown, so that they have no total; each is a part of the reward.
+    """
+    if len(names) == 1:
+        return _finite(extra.get(names[0])), {**extra}
+    return None, {PART_PREFIX * (name in names) + name: value for name, value in extra.items()}
 
 
 def _is_plain(value: object) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 
 from exgrpo_core.recording.openai_messages import messages_of
 from exgrpo_core.recording.rows import Message, RecordedStep, RecordedTrajectory
+from exgrpo_core.types import PART_PREFIX
 from jobs.runs.rollout_formats.source import RolloutSource, Row, Sample, step_of
 from jobs.runs.rollout_formats.tokens import of_mask, only_value
 
@@ -114,11 +115,12 @@ def _of_tokens(nodes: list[Row], name: str) -> list[float] | None:
 
 
 def _extra(episode: Row, trace: Row) -> dict[str, Any]:
-    scores = {name: reward["score"] for name, reward in (trace.get("rewards") or {}).items() if reward}
+    rewards = trace.get("rewards") or {}
+    scores = {f"{PART_PREFIX}{name}": reward["score"] for name, reward in rewards.items() if reward}
     return {
         "env": (episode.get("env") or {}).get("id"),
         "agent": (trace.get("agent") or {}).get("name"),
         "stop_condition": trace.get("stop_condition"),
-        **(scores if len(scores) > 1 else {}),
+        **(scores if len(rewards) > 1 else {}),
         **(trace.get("metrics") or {}),
     }

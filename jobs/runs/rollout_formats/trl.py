@@ -13,11 +13,18 @@ import pyarrow.parquet as pq
 
 from exgrpo_core.recording.openai_messages import messages_of
 from exgrpo_core.recording.rows import RecordedStep, RecordedTrajectory
-from jobs.runs.rollout_formats.source import RolloutSource, Row, Sample, extra_of, number_of, step_of
+from jobs.runs.rollout_formats.source import (
+    NO_REWARDS,
+    RolloutSource,
+    Row,
+    Sample,
+    extra_of,
+    number_of,
+    step_of,
+    with_rewards,
+)
 
 _OWN = ("step", "prompt", "completion", "advantage")
-_NO_REWARDS = {"temperature", "kl", "entropy", "length", "completion_length", "num_tokens", "index", "seed", "epoch"}
-"""Numbers that people record with `log_extra`."""
 
 
 def recognises(sample: Sample) -> bool:
@@ -28,29 +35,28 @@ def recognises(sample: Sample) -> bool:
 def read(source: RolloutSource) -> Iterator[RecordedStep]:
     """Yield the completions of each file."""
     for file in source.files(".parquet"):
-        yield from source.rollouts([file], partial(_made, _reward_column(file)), source.parquet_rows)
+        yield from source.rollouts([file], partial(_made, _reward_columns(file)), source.parquet_rows)
 
 
-def _made(reward: str, row: Row, _: Path) -> list[tuple[int, RecordedTrajectory]]:
-    return [(step_of(row, "step"), _trajectory(row, reward))]
+def _made(rewards: list[str], row: Row, _: Path) -> list[tuple[int, RecordedTrajectory]]:
+    return [(step_of(row, "step"), _trajectory(row, rewards))]
 
 
-def _reward_column(file: Path) -> str:
-    """Return the only column of numbers that may be a reward function's, "" where there are more or none."""
+def _reward_columns(file: Path) -> list[str]:
+    """Return the columns of numbers that may be a reward function's."""
     try:
         schema = pq.read_schema(file)
     except (OSError, pa.ArrowException):
-        return ""
+        return []
     numbers = [field.name for field in schema if pa.types.is_floating(field.type) or pa.types.is_integer(field.type)]
-    rewards = [name for name in numbers if name not in _OWN and name not in _NO_REWARDS]
-    return rewards[0] if len(rewards) == 1 else ""
+    return [name for name in numbers if name not in _OWN and name not in NO_REWARDS]
 
 
-def _trajectory(row: Row, reward: str) -> RecordedTrajectory:
-    extra = extra_of(row, _OWN)  # NaN means that a function does not apply to the row
+def _trajectory(row: Row, rewards: list[str]) -> RecordedTrajectory:
+    reward, extra = with_rewards(extra_of(row, _OWN), rewards)  # NaN means that a function does not apply to the row
     return RecordedTrajectory(
         messages=messages_of(row, "prompt", is_generated=False) + messages_of(row, "completion", "assistant"),
-        reward=number_of(extra, reward),
+        reward=reward,
         advantage=number_of(row, "advantage"),
         extra=extra,
     )

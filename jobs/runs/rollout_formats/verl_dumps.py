@@ -23,7 +23,7 @@ def read(source: RolloutSource) -> Iterator[RecordedStep]:
 
 
 def _step_of(row: Row, file: Path) -> int:
-    return step_of({"step": int(file.stem), **row} if file.stem.isdecimal() else row, "step")
+    return step_of({"step": file.stem, **row} if file.stem.isdecimal() else row, "step")
 
 
 def _trajectory(row: Row) -> RecordedTrajectory:

@@ -333,7 +333,7 @@ def test_damage_and_losses_are_faults_and_the_other_lines_are_shown(database, ru
     ingest(database, run)
     assert [row.text for row in rows(database, run)] == ["one", "two", "four"]
     row = runs.get_run(database, run.run_id)
-    assert (len(row.faults), len(row.left_out), row.health) == (2, 1, ("damaged",))
+    assert (len(row.faults), len(row.left_out), row.health) == (2, 1, ("damaged", "not_recorded"))
 
 
 def test_a_row_that_was_refused_leaves_the_run_whole(database, run):

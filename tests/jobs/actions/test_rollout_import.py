@@ -1,16 +1,28 @@
+import bz2
+import gzip
 import json
+import lzma
+import re
 import time
 from dataclasses import replace
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+from db.queries.metrics import last_metrics
+from db.queries.runs import get_run
+from db.queries.trajectory_list import list_snippets
+from db.rows.trajectories import TrajectoryFacets
 from exgrpo_core.bounded_json import read_json
 from exgrpo_core.recording import CannotRecordError, RecordedStep, RecordedTrajectory
 from jobs.actions import rollout_import
 from jobs.actions.import_process import import_in_process
-from jobs.actions.rollout_import import SKIPPED_FILE, RolloutImport, import_rollouts
+from jobs.actions.rollout_import import RolloutImport, import_rollouts, open_imports
 from jobs.cli.main import app
+from jobs.execution.supervisor.indexing import Indexer
+from jobs.execution.supervisor.open_index import open_fresh_index
 from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal, JournalKind
 from jobs.runs.lookup import CommandError
@@ -65,19 +77,18 @@ def test_what_a_path_gets_is_added_once_also_by_a_later_view(dump, opened, tmp_p
         file.write(line(0, 1, 1.0, 2) + "bad\n")
     second.advance()
     assert recorded(folder) == [1, 1, 2, 2]
-    assert read_json(folder / SKIPPED_FILE)["num"] == second.bad.num == 1
+    assert [line["num_lines"] for line in lines_of(folder, "lost")] == [second.bad.num] == [1]
 
 
-def test_another_content_under_the_path_is_another_run(dump, opened, tmp_path):
+def test_another_content_under_the_path_is_the_same_run_read_again(dump, opened, tmp_path):
     first = opened()
     first.advance()
     first.close()
     (dump / "1.jsonl").write_text(line(5, 0, 1.0))
     second = opened()
     second.advance()
-    assert second.run_id != first.run_id
+    assert second.run_id == first.run_id, "links to it stay"
     assert recorded(tmp_path / "root" / second.run_id) == [1]
-    assert not (tmp_path / "root" / first.run_id).exists()
     [entry] = Journal(tmp_path / "root").entries()
     assert (entry.kind, entry.run_id) == (JournalKind.DELETED, first.run_id)
 
@@ -91,7 +102,7 @@ def test_an_import_that_was_killed_begins_again(dump, opened, tmp_path):
     first.close()
     second = opened()
     second.advance()
-    assert second.run_id != first.run_id
+    assert second.run_id == first.run_id
     assert recorded(tmp_path / "root" / second.run_id) == [1, 1, 2]
 
 
@@ -102,7 +113,6 @@ def test_an_import_that_was_killed_before_its_first_end_is_not_shown_beside_the_
     first.close()
     second = opened()
     second.advance()
-    assert first.run_id != second.run_id
     assert [path.parent.name for path in (tmp_path / "root").glob("*/run.json")] == [second.run_id]
 
 
@@ -189,3 +199,198 @@ def test_pages_import_by_a_process_with_a_mapping_of_the_users(tmp_path):
     with pytest.raises(CommandError) as refused:
         import_in_process(tmp_path / "runs", str(rows))
     assert str(refused.value).startswith(str(rows))
+
+
+TWO_FILTERS = {"strict-match": [0.0, 0.0, 1.0], "flexible-extract": [1.0, 1.0, 1.0]}
+
+
+def lm_eval_rows(scores, filter_name, metric="exact_match"):
+    return [
+        {
+            "doc_id": number, "doc": {"q": str(number)}, "target": "1", "filter": filter_name, "metrics": [metric],
+            "arguments": {"gen_args_0": {"arg_0": f"{number}?", "arg_1": {}}}, "resps": [["1"]], metric: score,
+        }
+        for number, score in enumerate(scores)
+    ]  # fmt: skip
+
+
+def runs_of(path, root):
+    """The names of the runs that a path becomes, each with its rewards."""
+    import_rollouts(path, find_format(path), root, "mine")
+    return {
+        read_json(run.parent / "run.json")["name"]: [line["reward"] for line in lines_of(run.parent, "trajectory")]
+        for run in root.glob("*/run.json")
+    }
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"samples_sums_1.jsonl": TWO_FILTERS}, {f"mine sums {name}": score for name, score in TWO_FILTERS.items()}),
+        ({"samples_sums_1.jsonl": {"none": [1.0, 0.0]}}, {"mine": [1.0, 0.0]}),
+        ({"samples_sums_1.jsonl": {None: [1.0, 0.0]}}, {"mine": [1.0, 0.0]}),
+        (
+            {"samples_sums_1.jsonl": {"none": [1.0]}, "samples_words_1.jsonl": {"none": [0.0]}},
+            {"mine sums": [1.0], "mine words": [0.0]},
+        ),
+        (
+            {"a/samples_sums_1.jsonl": {"none": [1.0]}, "b/samples_sums_1.jsonl": {"none": [0.0]}},
+            {"mine a/samples_sums_1.jsonl": [1.0], "mine b/samples_sums_1.jsonl": [0.0]},
+        ),
+        (
+            {"samples_sums_1.jsonl": {"x": [1.0], None: [0.5], "y": [0.0]}},
+            {"mine sums x": [1.0, 0.5], "mine sums y": [0.0]},
+        ),
+    ],
+)
+def test_each_task_and_filter_of_lm_eval_is_a_run(tmp_path, files, expected):
+    for name, of_filters in files.items():
+        rows = [row for filter_name, scores in of_filters.items() for row in lm_eval_rows(scores, filter_name)]
+        write(tmp_path / "logs", name, rows)
+    assert runs_of(tmp_path / "logs", tmp_path / "runs") == expected
+
+
+def test_a_task_and_a_filter_that_come_later_are_shown_too(tmp_path):
+    write(tmp_path / "logs", "samples_sums_1.jsonl", lm_eval_rows([1.0], "x"))
+    path = tmp_path / "logs"
+    given = {path: find_format(path)}, {path: "mine"}, tmp_path / "root"
+    known = open_imports(*given)
+    assert [one.part.name for one in known] == [""]
+    assert open_imports(*given, known) == []
+    write(path, "samples_sums_1.jsonl", lm_eval_rows([1.0], "x") + lm_eval_rows([0.0], "y"))
+    write(path, "samples_words_1.jsonl", lm_eval_rows([0.5], "none"))
+    new = open_imports(*given, known)
+    assert [one.part.name for one in new] == ["sums y", "words"]
+    for one in [*known, *new]:
+        one.advance()
+        one.close()
+    rewards = [[line["reward"] for line in lines_of(given[2] / one.run_id, "trajectory")] for one in [*known, *new]]
+    assert rewards == [[1.0], [0.0], [0.5]]
+
+
+STEPS = [3, 3.0, "3", "3.0", " 3 ", "3e0"]
+NO_STEPS = [-1, 2.5, "x", None, True, 10**12, "-1", float("inf"), "", [3]]
+
+
+def test_a_step_as_text_or_float_is_a_step_and_others_are_named_wherever_the_run_is_shown(tmp_path):
+    rows = [{"input": f"{n}?", "output": "2", "score": 1.0, "step": step} for n, step in enumerate(STEPS + NO_STEPS)]
+    path = write(tmp_path / "dump", "verl.jsonl", rows)
+    imported = import_rollouts(path, find_format(path), tmp_path / "runs", "mine")
+    assert recorded(tmp_path / "runs" / imported.run_id) == [3] * len(STEPS)
+    assert imported.bad.num == len(NO_STEPS)
+    named = [f"verl.jsonl, line {number}:" for number in range(len(STEPS) + 1, len(rows) + 1)]
+    with open_fresh_index(tmp_path / "runs", None) as database:
+        row = get_run(database, imported.run_id)
+    assert row.health == ("not_recorded",)
+    assert all(any(name in sentence for sentence in row.left_out) for name in named)
+    words = [imported.run_id, "--runs-root", str(tmp_path / "runs")]
+    for query in ("trajectories", "curves", "run"):
+        result = CliRunner().invoke(app, ["query", query, *words])
+        assert result.exit_code == 0, result.output
+        assert all(name in result.stderr for name in named)
+
+
+def test_rows_beyond_those_that_are_named_are_counted(tmp_path):
+    path = write(
+        tmp_path / "dump", "verl.jsonl", [{"input": "1?", "output": "2", "score": 1.0, "step": 1}] * 9 + [{}] * 40
+    )
+    imported = import_rollouts(path, find_format(path), tmp_path / "runs", "mine")
+    counts = [line["num_lines"] for line in lines_of(tmp_path / "runs" / imported.run_id, "lost")]
+    assert (sum(counts), imported.bad.num) == (40, 40)
+    with open_fresh_index(tmp_path / "runs", None) as database:
+        left_out = get_run(database, imported.run_id).left_out
+    assert sum(int(sentence.split(": ", 1)[1].split()[0]) for sentence in left_out) == 40
+
+
+@pytest.mark.parametrize(
+    ("columns", "parts", "reward"),
+    [
+        ({"acc": [1.0, 0.0], "fmt": [0.5, 0.25]}, {"reward/acc": [1.0, 0.0], "reward/fmt": [0.5, 0.25]}, None),
+        ({"acc": [1.0, 0.0]}, {"acc": [1.0, 0.0]}, [1.0, 0.0]),
+        ({"acc": [1.0, 0.0], "kl": [0.1, 0.2]}, {"acc": [1.0, 0.0], "kl": [0.1, 0.2]}, [1.0, 0.0]),
+        (
+            {"acc": [1, 0], "b": [2, 3], "c": [4, 5]},
+            {"reward/acc": [1, 0], "reward/b": [2, 3], "reward/c": [4, 5]},
+            None,
+        ),
+        (
+            {"acc": [1.0, float("nan")], "b": [float("nan"), 1.0]},
+            {"reward/acc": [1.0, None], "reward/b": [None, 1.0]},
+            None,
+        ),
+    ],
+)
+@pytest.mark.parametrize("writer", ["trl", "swift"])
+def test_reward_functions_are_a_curve_each_and_a_total_is_that_of_the_only_one(
+    tmp_path, writer, columns, parts, reward
+):
+    own = {"step": [1, 1], "prompt": ["2?", "3?"], "completion": ["2", "3"]}
+    if writer == "trl":
+        path = tmp_path / "dump" / "completions_00001.parquet"
+        path.parent.mkdir()
+        pq.write_table(pa.table(own | {"advantage": [0.5, -0.5]} | columns), path)
+    else:
+        plain = {name: [value if value == value else None for value in values] for name, values in columns.items()}
+        path = write(tmp_path / "dump", "completions.jsonl", [own | {"advantages": [0.5, -0.5]} | plain])
+    imported = import_rollouts(path, find_format(path), tmp_path / "runs", "mine")
+    lines = [*lines_of(tmp_path / "runs" / imported.run_id, "trajectory")]
+    assert [line.get("reward") for line in lines] == (reward or [None, None])
+    assert {name: [line["extra"].get(name) for line in lines] for name in parts} == parts
+    with open_fresh_index(tmp_path / "runs", None) as database:
+        found = last_metrics(database, imported.run_id)
+    expected = {name: [value for value in values if value is not None] for name, values in parts.items()}
+    means = {name: sum(values) / len(values) for name, values in expected.items() if name.startswith("reward/")}
+    assert {name: value for name, value in found.items() if name in parts} == means
+    assert ("reward/mean" in found) == (reward is not None)
+
+
+def test_a_run_that_is_rewritten_while_it_is_followed_keeps_its_address_in_the_index_too(dump, opened, tmp_path):
+    root = tmp_path / "root"
+    one = opened()
+    one.advance()
+    index = Indexer(None, root)
+    index.catch_up()
+    contents = [
+        line(5, 0, 1.0),
+        line(0, 0, 0.0) + line(0, 1, 0.0),
+        line(1, 0, 0.5, 7),
+        line(1, 0, 0.5, 7) + line(2, 0, 1.0, 8),
+    ]
+    for content in contents:
+        (dump / "1.jsonl").write_text(content)
+        one.advance()
+        expected = [json.loads(row)["score"] for row in content.splitlines()]
+        index.catch_up()
+        index.catch_up()
+        with open_fresh_index(root, None) as database:
+            found = [row.reward for row in list_snippets(database, TrajectoryFacets(run_id=one.run_id), limit=10)]
+        assert sorted(found) == sorted(expected)
+    index.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "why"),
+    [
+        ("a.jsonl.gz", gzip.compress(b"{}"), "is compressed (gzip)"),
+        ("a.jsonl.bz2", bz2.compress(b"{}"), "is compressed (bzip2)"),
+        ("a.jsonl.xz", lzma.compress(b"{}"), "is compressed (xz)"),
+        ("a.jsonl.zst", b"\x28\xb5\x2f\xfd\x04\x00", "is compressed (zstd)"),
+        ("a.zip", b"PK\x03\x04\x00", "is compressed (zip)"),
+        ("a.txt", b"no rollouts", "holds no rollouts of a known format"),
+    ],
+)
+def test_a_compressed_file_is_called_so(tmp_path, name, content, why):
+    (tmp_path / name).write_bytes(content)
+    for path in (tmp_path / name, tmp_path):
+        with pytest.raises(UnknownRolloutsError, match=re.escape(why)):
+            find_format(path)
+
+
+def test_a_folder_of_links_to_folders_is_not_called_empty(dump, tmp_path):
+    (tmp_path / "links").mkdir()
+    with pytest.raises(UnknownRolloutsError, match="has no files with content;"):
+        find_format(tmp_path / "links")
+    (tmp_path / "links" / "run").symlink_to(dump)
+    with pytest.raises(UnknownRolloutsError, match="only links to folders, which are not followed"):
+        find_format(tmp_path / "links")
+    assert find_format(tmp_path / "links" / "run").title.startswith("verl")

@@ -147,7 +147,7 @@ def test_json_lines_differ_in_names_alone(tmp_path):
     step, [judged] = only(tmp_path, "openrlhf.jsonl")
     assert (step, judged.reward, judged.messages[1]) == (0, 0.75, Message("assistant", "5", is_generated=True))
     step, [first, second] = only(tmp_path, "completions.jsonl")
-    assert (step, first.reward, first.extra["Accuracy"], second.advantage) == (4, None, 1.0, -0.5)
+    assert (step, first.reward, first.extra["Accuracy"], second.advantage) == (4, 1.0, 1.0, -0.5)
     step, [row] = only(tmp_path, "ray/completions.jsonl")
     assert (step, row.reward, row.messages[0].text) == (4, 1.0, "2 + 3?")
     step, [chat] = only(tmp_path, "chats.jsonl")

@@ -73,7 +73,7 @@ def test_trl_has_messages_and_the_reward_of_its_only_function():
 def test_trl_with_two_reward_functions_has_no_total():
     for trajectory in trajectories("trl/texts"):
         assert trajectory.reward is None
-        assert {*trajectory.extra} == {"is_right", "is_short", "first_letter"}
+        assert {*trajectory.extra} == {"reward/is_right", "reward/is_short", "first_letter"}
         assert trajectory.messages[0].text.startswith("What is")
 
 
@@ -147,7 +147,7 @@ def test_inspect_has_tools_thinking_and_letters_as_verdicts(monkeypatch):
     assert (right.verdict, wrong.verdict, right.reward, right.answer, right.question_id) == (
         "correct",
         "wrong",
-        None,
+        1.0,
         "5",
         "0 a6959895",
     )
