@@ -1,9 +1,7 @@
 """The attempt of a run folder into which a loop records: one a start, several ranks in one, locked while it lives."""
 
 import contextlib
-import fcntl
 import json
-import os
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from exgrpo_core.bounded_json import parse_json, read_json, seal
-from exgrpo_core.durable_files import reserve, sync, write_whole
+from exgrpo_core.durable_files import write_whole
 from exgrpo_core.errors import InputError
-from exgrpo_core.recording.attempt_gate import LOCK_FILE, OUTCOME_BYTES, OUTCOME_FILE
+from exgrpo_core.recording.attempt_gate import LOCK_FILE, OUTCOME_FILE, FileLock, is_locked, reserve_outcome, this_boot
 from exgrpo_core.recording.record_file import record_path
 from exgrpo_core.recording.run_folder import RUN_ID, RunFolder, create_run_folder, make_run_id
 
@@ -21,19 +19,6 @@ MAX_NAME = 80
 _WAIT_SECONDS = 60.0
 """So long the first rank may take to make the folder."""
 _POLL_SECONDS = 0.05
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-
-
-def this_boot() -> str:
-    """Return the id of this machine's boot, "" if the system does not say.
-
-    A lock on a file holds in all containers of the machine, so this names none; a worker's `boot_id`, by whose pids
-    processes are ended, does.
-    """
-    try:
-        return _BOOT_ID.read_text(encoding="ascii").strip()
-    except OSError:
-        return ""
 
 
 @dataclass(slots=True)
@@ -43,7 +28,7 @@ class Attempt:
     path: Path
     rank: int
     num_ranks: int
-    _lock: int | None = None
+    _lock: FileLock | None = None
 
     def take(self) -> "Attempt":
         """Take the lock and reserve the space of the outcome, as the first rank.
@@ -54,18 +39,12 @@ class Attempt:
         """
         if self.rank:
             return self
-        self._lock = os.open(self.path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self.release()
-            raise _recorded_elsewhere(self.path) from None
-        except OSError:
-            pass  # a file system without locks: a reader goes by the growth of the files
-        os.ftruncate(self._lock, 0)
-        os.write(self._lock, this_boot().encode())
-        with contextlib.suppress(OSError):
-            reserve(self.path / OUTCOME_FILE, OUTCOME_BYTES)
+        self._lock = FileLock(self.path / LOCK_FILE)
+        with contextlib.suppress(OSError):  # a file system without locks: a reader goes by the growth of the files
+            if not self._lock.acquire():
+                raise _recorded_elsewhere(self.path)
+        (self.path / LOCK_FILE).write_text(this_boot(), encoding="ascii")
+        reserve_outcome(self.path)
         return self
 
     def end(self, status: str, reason: str) -> None:
@@ -85,8 +64,7 @@ class Attempt:
     def release(self) -> None:
         """Release the lock of this process."""
         if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+            self._lock.release()
 
 
 def open_attempt(folder: Path, spec: dict[str, object], run_id: str | None, rank: int, num_ranks: int) -> Attempt:
@@ -111,12 +89,12 @@ def open_attempt(folder: Path, spec: dict[str, object], run_id: str | None, rank
         create_run_folder(folder, path.name, name, content)
     else:
         _refuse_other_settings(path, parse_json(content))
-    number = max(RunFolder(path).attempts(), default=0) + 1
-    _refuse_while_recorded(path / "attempts" / f"{number - 1:04d}")
-    attempt = path / "attempts" / f"{number:04d}"
-    attempt.mkdir(parents=True)
-    sync(attempt.parent)
-    return Attempt(attempt, rank, num_ranks).take()
+    run = RunFolder(path)
+    newest = run.newest_attempt()
+    with contextlib.suppress(OSError):  # a file system without locks
+        if is_locked(run.attempt_path(newest) / LOCK_FILE):
+            raise _recorded_elsewhere(run.attempt_path(newest))
+    return Attempt(run.attempt_path(run.claim_attempt(newest + 1)), rank, num_ranks).take()
 
 
 def _refuse_other_settings(path: Path, spec: dict[str, Any]) -> None:
@@ -132,16 +110,6 @@ def _refuse_other_settings(path: Path, spec: dict[str, Any]) -> None:
         )
 
 
-def _refuse_while_recorded(attempt_path: Path) -> None:
-    with contextlib.suppress(FileNotFoundError), (attempt_path / LOCK_FILE).open("rb") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise _recorded_elsewhere(attempt_path) from None
-        except OSError:
-            pass  # a file system without locks
-
-
 def _recorded_elsewhere(attempt_path: Path) -> InputError:
     return InputError(f"{attempt_path}: another process records here; end it, or start another run.")
 
@@ -153,8 +121,8 @@ def newest_attempt(path: Path) -> Attempt:
         InputError: There is none, or another process records.
         OSError: It cannot be written.
     """
-    number = max(RunFolder(path).attempts(), default=0)
-    attempt_path = path / "attempts" / f"{number:04d}"
+    run = RunFolder(path)
+    attempt_path = run.attempt_path(run.newest_attempt())
     if not record_path(attempt_path, 0, 1).exists():
         raise InputError(f"{path}: expected the folder of a recorded run.")
     attempt = Attempt(attempt_path, 0, 1).take()
@@ -164,9 +132,9 @@ def newest_attempt(path: Path) -> Attempt:
 
 def _joined(path: Path, rank: int, num_ranks: int) -> Attempt:
     """Return the newest attempt that this rank did not record in, once it is there."""
-    give_up_at = time.monotonic() + _WAIT_SECONDS
+    run, give_up_at = RunFolder(path), time.monotonic() + _WAIT_SECONDS
     while time.monotonic() < give_up_at:
-        newest = path / "attempts" / f"{max(RunFolder(path).attempts(), default=0):04d}"
+        newest = run.attempt_path(run.newest_attempt())
         if newest.is_dir() and not record_path(newest, rank, num_ranks).exists():
             return Attempt(newest, rank, num_ranks)
         time.sleep(_POLL_SECONDS)

@@ -1,5 +1,6 @@
 """The folder of a new run: it appears whole, with its specification and its description."""
 
+import contextlib
 import json
 import os
 import re
@@ -11,9 +12,18 @@ from zlib import crc32
 
 from exgrpo_core.bounded_json import seal
 from exgrpo_core.durable_files import sync, write_whole
+from exgrpo_core.errors import InputError
 
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,79}")
 _ATTEMPT = re.compile(r"[0-9]{4,9}")
+_MAX_ATTEMPT = 99_999
+"""A larger number in a file, which may be another user's, is none: attempts up to it are looked for one by one."""
+_STARTUP_BYTES = 1 << 16
+"""Space for the log, the heartbeat, the outcome and the first events of an attempt."""
+
+
+class AttemptClaimedError(InputError, ValueError):
+    """Another process has claimed this attempt."""
 
 
 class RunFolder:
@@ -33,6 +43,54 @@ class RunFolder:
         except FileNotFoundError:
             return []
         return sorted(int(name) for name in names if _ATTEMPT.fullmatch(name))
+
+    def newest_attempt(self) -> int:
+        """Return the number of the newest attempt, 0 before the first; its folder may have been lost since."""
+        return max([*self.attempts(), read_attempt_number(self._claimed_path)])
+
+    def claim_attempt(self, attempt: int | None = None) -> int:
+        """Make the folder of a new attempt and return its number; no two callers get the same number.
+
+        Raises:
+            AttemptClaimedError: The given `attempt` is claimed already.
+            OSError: There is no space for the first files of a worker; nothing is claimed.
+        """
+        self._try_disk_space()
+        number = self.newest_attempt() + 1 if attempt is None else attempt
+        while True:
+            try:
+                self.attempt_path(number).mkdir(parents=True)
+            except FileExistsError:
+                if attempt is not None:
+                    raise AttemptClaimedError(f"{self.attempt_path(number)}: is claimed already.") from None
+                number += 1
+            else:
+                sync(self.path / "attempts")
+                # A run whose attempts are lost later is not taken for one that never began.
+                with contextlib.suppress(OSError):
+                    write_whole(self._claimed_path, str(number))
+                return number
+
+    def _try_disk_space(self) -> None:
+        """Try to write `_STARTUP_BYTES`: a full disk may have space for a folder, but not for the first files."""
+        path = self.path / "space.tmp"
+        try:
+            path.write_bytes(b"\xff" * _STARTUP_BYTES)
+        finally:
+            path.unlink(missing_ok=True)
+
+    @property
+    def _claimed_path(self) -> Path:
+        return self.path / "control" / "claimed"
+
+
+def read_attempt_number(path: Path) -> int:
+    """Return the number of an attempt in a file, 0 where there is none."""
+    try:
+        number = int(path.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return 0
+    return number if number <= _MAX_ATTEMPT else 0
 
 
 def make_run_id(now: datetime) -> str:

@@ -14,12 +14,12 @@ import yaml
 
 from exgrpo_core.bounded_json import read_json
 from exgrpo_core.durable_files import explain, write_whole
+from exgrpo_core.recording.attempt_gate import FileLock
 from jobs.runs.directory import WORKBENCH_FOLDER
 from jobs.runs.journal import Journal, JournalKind
 from jobs.runs.launchers.ray_jobs_api import RayClusterState, read_cluster
 from jobs.runs.lookup import CommandError
 from jobs.runs.people import Role, needs
-from jobs.runs.processes import FileLock
 from jobs.specs.mistakes import checked
 from jobs.specs.presets import read_mapping
 from jobs.specs.train import SpecError, TrainSpec, clean_name, merge_settings

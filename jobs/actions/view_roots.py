@@ -11,8 +11,8 @@ from pathlib import Path
 
 from exgrpo_core.durable_files import explain
 from exgrpo_core.errors import UserError
+from exgrpo_core.recording.attempt_gate import is_locked
 from jobs.runs.directory import LINKS_FILE, WORKBENCH_FOLDER
-from jobs.runs.processes import is_locked
 
 MAX_CACHE_BYTES = 10 << 30
 """Views that are not open are removed, those opened longest ago first, until the others need less."""

@@ -27,6 +27,7 @@ from db.rows.display_names import utc_time
 from exgrpo_core.bounded_json import read_json
 from exgrpo_core.durable_files import explain, write_whole
 from exgrpo_core.errors import UserError
+from exgrpo_core.recording.attempt_gate import FileLock, is_locked
 from jobs.cli.options import DEFAULT_PORT, DEFAULT_RUNS_ROOT, DatabaseUrl, RunsRoot, print_status
 from jobs.execution.supervisor.instance import LOG_FILE, supervisor_command
 from jobs.machine.engine_environments import PROJECT_ROOT
@@ -34,7 +35,7 @@ from jobs.runs.control import DEFAULT_GRACE_SECONDS
 from jobs.runs.directory import WORKBENCH_FOLDER
 from jobs.runs.launchers.end_with_starter import STARTER_VARIABLE
 from jobs.runs.launchers.local import TOKEN_VARIABLE, start_detached
-from jobs.runs.processes import FileLock, is_locked, signal_name
+from jobs.runs.processes import signal_name
 from jobs.runs.supervisor_file import read_supervisor
 
 LOCK_FILE = "workbench.lock"

@@ -19,7 +19,6 @@ A write that has passed the gate before step 3 may still land after it. So each 
 folder of its own and passes the gate again before the rename, and events are in the folder of their attempt.
 """
 
-import contextlib
 import json
 import logging
 from collections.abc import Mapping, Sequence
@@ -29,9 +28,9 @@ from pathlib import Path
 from typing import Any
 
 from exgrpo_core.bounded_json import UnreadableFileError, read_json, read_plain, seal, unseal
-from exgrpo_core.durable_files import reserve, write_whole
+from exgrpo_core.durable_files import write_whole
 from exgrpo_core.faults import Fault, FaultKind, describe_fault
-from exgrpo_core.recording.attempt_gate import OUTCOME_BYTES, OUTCOME_FILE
+from exgrpo_core.recording.attempt_gate import OUTCOME_FILE
 from exgrpo_core.recording.record_file import end_of_members, list_records
 from jobs.runs.control import ENDED, Phase, RunStatus
 from jobs.runs.processes import ProcessIdentity
@@ -98,12 +97,6 @@ def read_heartbeat(attempt_path: Path) -> Heartbeat | None:
         return Heartbeat(worker, status, step, at, None if phase is None else Phase(phase), seconds, peak_memory)
     except (KeyError, ValueError, TypeError, AttributeError, OverflowError):
         return None
-
-
-def reserve_outcome(attempt_path: Path) -> None:
-    """Reserve the space that the outcome needs, so that it can be written even if the disk is full by then."""
-    with contextlib.suppress(OSError):
-        reserve(attempt_path / OUTCOME_FILE, OUTCOME_BYTES)
 
 
 def write_outcome(

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from exgrpo_core.bounded_json import UnreadableFileError, read_plain, unseal
-from exgrpo_core.durable_files import sync, write_whole
+from exgrpo_core.durable_files import write_whole
 from exgrpo_core.errors import InputError
-from exgrpo_core.recording.run_folder import RUN_ID, RunFolder, create_run_folder, make_run_id
+from exgrpo_core.recording.run_folder import RUN_ID, RunFolder, create_run_folder, make_run_id, read_attempt_number
 from jobs.specs.any_job import JobSpec, load_any_spec
 from jobs.specs.train import SpecError, TrainSpec, dump_spec
 
@@ -24,21 +24,13 @@ LINKS_FILE = "links"
 """In the workbench's folder of a root made by `exgrpo view`, whose links are run folders elsewhere."""
 _LOST_FOUND = "lost+found"  # a file system's own
 _NO_RUNS = frozenset({WORKBENCH_FOLDER, _LOST_FOUND})
-_STARTUP_BYTES = 1 << 16
-"""Space for the log, the heartbeat, the outcome and the first events of an attempt."""
 _MAX_STEP = 2**31 - 1
-_MAX_ATTEMPT = 99_999
-"""A larger number in a file, which may be another user's, is none: attempts up to it are looked for one by one."""
 _SHUTDOWN = b"shutdown"
 """What the file of a stop's request holds if no user asked for it."""
 
 
 class RunDirectoryError(InputError, ValueError):
     """A run folder that is missing, damaged or badly named; one sentence names it and what to do."""
-
-
-class AttemptClaimedError(RunDirectoryError):
-    """Another process has claimed this attempt."""
 
 
 def check_run_id(run_id: str) -> str:
@@ -229,44 +221,9 @@ class RunDirectory(RunFolder):
         except (OSError, UnreadableFileError):
             raise RunDirectoryError(f"{self.info_path}: missing or damaged, so this is no run folder.") from None
 
-    def newest_attempt(self) -> int:
-        """Return the number of the newest attempt, 0 before the first; its folder may have been lost since."""
-        return max([*self.attempts(), _read_number(self._claimed_path)])
-
-    def claim_attempt(self, attempt: int | None = None) -> int:
-        """Make the folder of a new attempt and return its number; no two callers get the same number.
-
-        Raises:
-            AttemptClaimedError: The given `attempt` is claimed already.
-            OSError: There is no space for the first files of a worker; nothing is claimed.
-        """
-        self._try_disk_space()
-        number = self.newest_attempt() + 1 if attempt is None else attempt
-        while True:
-            try:
-                self.attempt_path(number).mkdir(parents=True)
-            except FileExistsError:
-                if attempt is not None:
-                    raise AttemptClaimedError(f"{self.attempt_path(number)}: is claimed already.") from None
-                number += 1
-            else:
-                sync(self.path / "attempts")
-                # A run whose attempts are lost later is not taken for one that never began.
-                with contextlib.suppress(OSError):
-                    write_whole(self._claimed_path, str(number))
-                return number
-
-    def _try_disk_space(self) -> None:
-        """Try to write `_STARTUP_BYTES`: a full disk may have space for a folder, but not for the first files."""
-        path = self.path / "space.tmp"
-        try:
-            path.write_bytes(b"\xff" * _STARTUP_BYTES)
-        finally:
-            path.unlink(missing_ok=True)
-
     def requested_attempt(self) -> int:
         """Return the newest attempt that a user asked for, 0 for none; the journal has the order of requests."""
-        return _read_number(self._requested_path)
+        return read_attempt_number(self._requested_path)
 
     def request_attempt(self, attempt: int) -> None:
         """Record that a user asked for an attempt."""
@@ -276,10 +233,6 @@ class RunDirectory(RunFolder):
     @property
     def _requested_path(self) -> Path:
         return self.path / "control" / "requested"
-
-    @property
-    def _claimed_path(self) -> Path:
-        return self.path / "control" / "claimed"
 
     def stop_requested(self) -> bool:
         """Return whether a stop is requested."""
@@ -309,14 +262,6 @@ class RunDirectory(RunFolder):
     def clear_stop(self) -> None:
         """Withdraw the request to stop."""
         self.stop_path.unlink(missing_ok=True)
-
-
-def _read_number(path: Path) -> int:
-    try:
-        number = int(path.read_text(encoding="ascii"))
-    except (OSError, ValueError):
-        return 0
-    return number if number <= _MAX_ATTEMPT else 0
 
 
 def list_run_directories(runs_root: Path) -> list[RunDirectory]:

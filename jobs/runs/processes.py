@@ -1,23 +1,19 @@
 """Recognizing a process after its starter restarted, and ending it with its children."""
 
 import contextlib
-import fcntl
 import os
 import signal
-import time
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import IO
 
 import psutil
 
-from exgrpo_core.bounded_json import open_plain
+from exgrpo_core.recording.attempt_gate import this_boot
 
 ATTEMPT_VARIABLE = "EXGRPO_ATTEMPT_PATH"
 """Environment variable of a worker and its children: the folder of its attempt."""
 
-_BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
 _TOLERANCE_SECONDS = 0.5
 
 
@@ -34,15 +30,13 @@ class ProcessIdentity:
 def boot_id() -> str:
     """Return an id of the current boot of this machine and, of containers on it, of the one whose pids this sees.
 
-    A pid says which process is meant only within one container, unlike a lock on a file (`run_attempt.this_boot`).
+    A pid says which process is meant only within one container, unlike a lock on a file (`this_boot`).
     """
     pids = ""
     with contextlib.suppress(OSError):
         pids = f" {os.readlink('/proc/self/ns/pid')}"
-    try:
-        return _BOOT_ID_FILE.read_text(encoding="ascii").strip() + pids
-    except OSError:
-        return str(int(psutil.boot_time()))
+    boot = this_boot()
+    return boot + pids if boot else str(int(psutil.boot_time()))
 
 
 def identify(pid: int) -> ProcessIdentity | None:
@@ -156,52 +150,3 @@ def _is_zombie(pid: int) -> bool:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
-
-
-_WAIT_SECONDS = 0.02
-
-
-class FileLock:
-    """An exclusive lock on a file; child processes do not inherit it."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._file: IO[bytes] | None = None
-
-    def acquire(self, timeout_seconds: float = 0.0) -> bool:
-        """Take the lock and return whether that succeeded within the timeout.
-
-        `is_locked` of another process holds the lock for a moment; a short timeout is enough to wait for that.
-        """
-        file = self._path.open("ab")
-        give_up_at = time.monotonic() + timeout_seconds
-        while not _try(file, fcntl.LOCK_EX):
-            if time.monotonic() >= give_up_at:
-                file.close()
-                return False
-            time.sleep(_WAIT_SECONDS)
-        self._file = file
-        return True
-
-    def release(self) -> None:
-        """Release the lock; a second call changes nothing."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-
-def is_locked(path: Path) -> bool:
-    """Whether a living process holds the lock."""
-    try:
-        with open_plain(path) as file:
-            return not _try(file, fcntl.LOCK_SH)
-    except FileNotFoundError:
-        return False
-
-
-def _try(file: IO[bytes], mode: int) -> bool:
-    try:
-        fcntl.flock(file, mode | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

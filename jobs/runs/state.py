@@ -15,14 +15,13 @@ from exgrpo_core.bounded_json import UnreadableFileError, parse_json, read_json,
 from exgrpo_core.durable_files import write_whole
 from exgrpo_core.errors import InputError
 from exgrpo_core.faults import Fault, FaultKind
-from exgrpo_core.recording.attempt_gate import LOCK_FILE
+from exgrpo_core.recording.attempt_gate import LOCK_FILE, is_locked, this_boot
 from exgrpo_core.recording.record_file import FILE_PATTERN
 from exgrpo_core.recording.run import NOT_FINISHED
-from exgrpo_core.recording.run_attempt import this_boot
 from jobs.runs.attempts import Heartbeat, read_heartbeat, read_outcome
 from jobs.runs.control import ENDED, RunStatus
 from jobs.runs.directory import RunDirectory, RunDirectoryError
-from jobs.runs.processes import ProcessIdentity, boot_id, is_alive, is_locked, signal_name, works_on
+from jobs.runs.processes import ProcessIdentity, boot_id, is_alive, signal_name, works_on
 from jobs.specs.any_job import from_folder, shape_mistakes
 
 CONTACT_FILE = "ray.json"

@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from exgrpo_core.bounded_json import read_json
+from exgrpo_core.recording.attempt_gate import is_locked
 from jobs.runs.control import DEFAULT_GRACE_SECONDS
 from jobs.runs.directory import SUPERVISOR_FILE, SUPERVISOR_LOCK, WORKBENCH_FOLDER
-from jobs.runs.processes import is_locked
 
 
 @dataclass(frozen=True, slots=True)

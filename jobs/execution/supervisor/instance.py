@@ -10,10 +10,10 @@ from pathlib import Path
 from db import DATABASE_URL_VARIABLE
 from exgrpo_core.durable_files import write_whole
 from exgrpo_core.errors import UserError
+from exgrpo_core.recording.attempt_gate import FileLock
 from jobs.runs.control import DEFAULT_GRACE_SECONDS
 from jobs.runs.directory import SUPERVISOR_FILE, SUPERVISOR_LOCK, WORKBENCH_FOLDER
 from jobs.runs.launchers.local import start_detached
-from jobs.runs.processes import FileLock
 
 _TIMEOUT_SECONDS = 0.2
 

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from exgrpo_core.durable_files import is_disk_full
+from exgrpo_core.recording.run_folder import AttemptClaimedError
 from jobs.execution.supervisor.instance import SingleInstance
 from jobs.execution.supervisor.ray_watch import RayWatch
 from jobs.execution.supervisor.watch import AttemptWatch, StopPolicy
@@ -16,7 +17,6 @@ from jobs.machine.hardware import Gpu, list_gpus
 from jobs.runs.attempts import read_outcome, write_outcome_of_lost
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import (
-    AttemptClaimedError,
     RunDirectory,
     RunDirectoryError,
     is_run_folder,

@@ -19,7 +19,14 @@ from exgrpo_core.errors import UserError
 from exgrpo_core.faults import describe_fault
 from exgrpo_core.process_memory import gc_paused, keep_freed_memory
 from exgrpo_core.process_setup import keep_private, log_in_utc, settle_user
-from exgrpo_core.recording.attempt_gate import EXIT_NOT_MINE, LOCK_FILE, clear_attempt, set_attempt
+from exgrpo_core.recording.attempt_gate import (
+    EXIT_NOT_MINE,
+    LOCK_FILE,
+    FileLock,
+    clear_attempt,
+    reserve_outcome,
+    set_attempt,
+)
 from exgrpo_core.recording.recorder import RunRecorder
 from jobs.actions.preflight.local_sources import with_model_source
 from jobs.actions.preflight.looks import look_at
@@ -27,11 +34,11 @@ from jobs.actions.preflight.machine_fit import check_machine
 from jobs.evaluation.model_folder import find_shards, keep_model, link_model, merge_shards
 from jobs.execution.worker.control import WorkerControl
 from jobs.execution.worker.system_metrics import SystemSampler
-from jobs.runs.attempts import read_outcome, reserve_outcome, write_outcome
+from jobs.runs.attempts import read_outcome, write_outcome
 from jobs.runs.checkpoints import checkpoint_path, find_fault, kept_start, list_steps, remove_unfinished
 from jobs.runs.control import INTERRUPTED, Control, RunStatus, StoppedBeforeStartError, TrainingError
 from jobs.runs.directory import RunDirectory, RunDirectoryError
-from jobs.runs.processes import FileLock, peak_memory
+from jobs.runs.processes import peak_memory
 from jobs.runs.recording.event_reader import refusal_of_new_start
 from jobs.runs.recording.loggers import open_recorder
 from jobs.specs.any_job import JobSpec, loop_name

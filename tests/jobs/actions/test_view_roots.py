@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
+from exgrpo_core.recording.attempt_gate import FileLock
 from jobs.actions.view_roots import CacheError, cache_folder, link_runs, open_view_root, prune
 from jobs.runs.directory import RunDirectory, RunDirectoryError, list_run_directories
-from jobs.runs.processes import FileLock
 from jobs.specs.train import TrainSpec
 
 

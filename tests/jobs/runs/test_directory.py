@@ -4,9 +4,8 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from exgrpo_core.recording.run_folder import make_run_id
+from exgrpo_core.recording.run_folder import AttemptClaimedError, make_run_id
 from jobs.runs.directory import (
-    AttemptClaimedError,
     RunDirectory,
     RunDirectoryError,
     list_run_directories,

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from exgrpo_core.recording.attempt_gate import is_over
+from exgrpo_core.recording.attempt_gate import FileLock, is_over
 from jobs.actions.run_actions import resume
 from jobs.execution.supervisor import loop, watch
 from jobs.execution.supervisor.loop import Supervisor, SupervisorSettings
@@ -20,7 +20,7 @@ from jobs.runs.attempts import Heartbeat, write_heartbeat, write_outcome
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.runs.launchers.local import LocalLauncher
-from jobs.runs.processes import FileLock, ProcessIdentity, boot_id
+from jobs.runs.processes import ProcessIdentity, boot_id
 from tests.jobs.execution.supervisor.toy_bench import TOY_WORKER, toy_spec, wait_until
 
 pytestmark = pytest.mark.slow
