@@ -19,7 +19,7 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from exgrpo_core.verl_plugin.settings import version_notice
+from exgrpo_core.verl_plugin.settings import server_mistake, version_notice
 
 CONFIG_NAME = "ppo_trainer"
 
@@ -40,8 +40,9 @@ def check(overrides: list[str], name: str = CONFIG_NAME) -> dict[str, Any]:
     """Return the configuration that the settings give, or what is wrong with one of them."""
     with initialize_config_dir(str(config_folder()), version_base=None):
         try:
-            config = OmegaConf.to_container(compose(name, overrides=overrides), resolve=True)
-            return {"problem": "", "config": config}
+            config: Any = OmegaConf.to_container(compose(name, overrides=overrides), resolve=True)
+            mistake = server_mistake(config, importlib.metadata.version("verl")) if name == CONFIG_NAME else ""
+            return {"problem": mistake, "config": config}
         except (HydraException, OmegaConfBaseException) as error:
             first_line = next(iter(str(error).splitlines()), type(error).__name__).rstrip(".")
             return {"problem": f"verl's configuration: {first_line}.", "config": None}

@@ -28,6 +28,7 @@ from exgrpo_core.verl_plugin.settings import (
     EXTERNAL_MODULES_VARIABLE,
     NO_STATISTICS,
     PLATFORM_VARIABLE,
+    server_mistake,
     version_notice,
 )
 from exgrpo_core.verl_plugin.trainer import ExperienceTrainer
@@ -69,10 +70,12 @@ def open_trainer(config: DictConfig, variables: Mapping[str, str] | None = None)
     verl's processes get `variables`.
 
     Raises:
-        EngineError: verl did not load the plug-in.
+        EngineError: verl did not load the plug-in, or this trainer's servers cannot have GPUs of their own.
     """
     check_verl()
     OmegaConf.resolve(config)
+    if mistake := server_mistake(config, verl.__version__):
+        raise EngineError(mistake)
     with ray_session(config, variables or {}), open_queue(config):
         if config.trainer.use_v1:
             from exgrpo_core.verl_plugin.trainer_v1 import RunTrainerV1 as RunTrainer

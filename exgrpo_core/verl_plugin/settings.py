@@ -152,6 +152,18 @@ def _unfit_servers(config: Mapping[str, Any], section: Mapping[str, Any]) -> Ite
         yield f"{_ROLLOUT}.checkpoint_engine.backend: expected nccl or another that sends weights {where}, got naive."
 
 
+def server_mistake(config: Mapping[str, Any], installed: str) -> str:
+    """Return why this trainer, of this version of verl, has no servers on GPUs of their own; "" if none are wanted."""
+    num_nodes = config["actor_rollout_ref"]["rollout"]["nnodes"]
+    if not num_nodes or (config["trainer"]["use_v1"] and installed not in _SERVERS_SHARE_GPUS):
+        return ""
+    remedy = "install verl 0.9.1" if config["trainer"]["use_v1"] else "set trainer.use_v1=True"
+    return (
+        f"{_ROLLOUT}.nnodes: expected 0 with this trainer of verl, got {num_nodes}, since its servers are on the GPUs "
+        f"of training; {remedy}."
+    )
+
+
 def _unknown_fields(section: Mapping[str, Any]) -> Iterator[str]:
     known = {field.name for field in dataclasses.fields(ExGRPOConfig)} - DECIDED.keys() - NOT_HERE | {SHARE, RECORD_TO}
     for name in section:
@@ -228,6 +240,10 @@ def _in_verls_words(mistake: str) -> str:
 
 TRIED_VERSIONS = ("0.9.1",)
 """The versions of verl whose methods the trainers are known to replace and whose registries to enter."""
+
+
+_SERVERS_SHARE_GPUS = ("0.9.0",)
+"""The versions that have no trainer without servers on its GPUs."""
 
 
 def version_notice(installed: str) -> str:

@@ -11,7 +11,6 @@ from verl.trainer.main_ppo_v0 import BaseTaskRunner
 from verl.trainer.ppo.ray_trainer import RayPPOTrainer
 from verl.utils.config import omega_conf_to_dataclass
 
-from exgrpo_core.errors import EngineError
 from exgrpo_core.verl_plugin.blocks import BlockWorker
 from exgrpo_core.verl_plugin.own_exchange import use_own_exchange
 from exgrpo_core.verl_plugin.trainer import ExperienceTrainer
@@ -25,11 +24,6 @@ class RunTrainerV0(ExperienceTrainer, RayPPOTrainer):
 
     def __init__(self, config: DictConfig) -> None:
         rollout = config.actor_rollout_ref.rollout
-        if rollout.nnodes:
-            raise EngineError(
-                "actor_rollout_ref.rollout.nnodes: expected 0 if trainer.use_v1 is false, got "
-                f"{rollout.nnodes}, since that trainer's servers are on the GPUs of training; set trainer.use_v1=True."
-            )
         with open_dict(config):
             rollout.agent.agent_loop_manager_class = rollout.agent.get("agent_loop_manager_class") or AGENT_LOOPS
         use_own_exchange(config)

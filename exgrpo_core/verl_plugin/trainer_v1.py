@@ -29,7 +29,7 @@ from exgrpo_core.verl_plugin.own_exchange import use_own_exchange
 from exgrpo_core.verl_plugin.questions import find_end_tokens, read_questions
 from exgrpo_core.verl_plugin.rollout_queue import HEALTH_CHECK_SECONDS, put_mark
 from exgrpo_core.verl_plugin.run_record import RunRecord
-from exgrpo_core.verl_plugin.settings import read_settings, version_notice
+from exgrpo_core.verl_plugin.settings import read_settings, server_mistake, version_notice
 from exgrpo_core.verl_plugin.stock_logs import dumped_rows, named_as_in_verl
 from exgrpo_core.verl_plugin.trainer import ExperienceTrainer
 
@@ -53,11 +53,6 @@ class TrainerV1(ExperienceTrainer, PPOTrainerSync):
 
     def __init__(self, config: DictConfig) -> None:
         self.shares_gpus = self._enable_hybrid_replicas = config.actor_rollout_ref.rollout.nnodes == 0
-        if not (self.shares_gpus or hasattr(LLMServerManager, "create_empty")):
-            raise InputError(
-                "actor_rollout_ref.rollout.nnodes: expected 0, since this verl has no trainer without servers on its "
-                f"GPUs, got {config.actor_rollout_ref.rollout.nnodes}; install verl 0.9.1."
-            )
         use_own_exchange(config)
         super().__init__(config)
 
@@ -109,6 +104,8 @@ class ReplayTrainer(TrainerV1):
         if notice := version_notice(verl.__version__):
             logger.warning(notice)
         settings = read_settings(OmegaConf.to_container(config, resolve=True))
+        if mistake := server_mistake(config, verl.__version__):
+            raise InputError(mistake)
         with open_dict(config):
             # verl treats every mode but this one as asynchronous.
             config.trainer.v1.trainer_mode = "sync"
