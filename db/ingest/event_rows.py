@@ -13,7 +13,7 @@ from db.ingest import conversations
 from db.statistics import standard_error
 from db.tables import models
 from db.tables.column_types import storable_text
-from exgrpo_core.recording.rows import Message
+from exgrpo_core.recording.rows import Message, VoteOutcome
 from exgrpo_core.sums import is_correct
 
 INSERTED = "inserted"
@@ -102,8 +102,8 @@ class RowCollector:
         for selection in event["selections"]:
             self._add_selection(selection)
         messages = [conversations.messages_of(trajectory) for trajectory in event["trajectories"]]
-        stored = [change for change in event["buffer_events"] if change[0] == INSERTED]
-        buckets = {trajectory_id: bucket for _, _, trajectory_id, _, bucket in stored}
+        stored = [change for change in event["buffer_events"] if change["kind"] == INSERTED]
+        buckets = {change["trajectory_id"]: change["bucket_to"] for change in stored}
         rates = _group_rates(event["trajectories"])
         for trajectory, of_one in zip(event["trajectories"], messages, strict=True):
             file = trajectory.get("file", event["file"])
@@ -114,18 +114,12 @@ class RowCollector:
             self._add_replay(replay, event["file"])
 
     def _add_buffer(self, event: Mapping[str, Any]) -> None:
-        for bucket, num_questions, probability, num_drawn, overflow in event["buckets"]:
-            row = {
-                "bucket": bucket,
-                "num_questions": num_questions,
-                "probability": float(probability),
-                "num_drawn": num_drawn,
-                "overflow": overflow,
-            }
-            self._put(models.bucket_counts, self._step_key | row)
+        names = ("bucket", "num_questions", "probability", "num_drawn", "overflow")
+        for bucket in event["buckets"]:
+            self._put(models.bucket_counts, self._step_key | {name: bucket[name] for name in names})
         names = ("kind", "question_index", "trajectory_id", "bucket_from", "bucket_to")
         for position, change in enumerate(event["buffer_events"]):
-            row = dict(zip(names, change, strict=True))
+            row = {name: change[name] for name in names}
             self._put(models.buffer_changes, self._step_key | row | {"position": position})
 
     def _add_selection(self, selection: Mapping[str, Any]) -> None:
@@ -236,7 +230,7 @@ def judge_vote_row(run_key: int, vote: Mapping[str, Any]) -> dict[str, Any]:
         "source": str(vote["source"])[:_MAX_SOURCE_CHARS],
         "source_attempt": vote["source_attempt"],
         "trajectory_id": None if trajectory_id is None else int(trajectory_id),
-        "outcome": str(vote["outcome"]),
+        "outcome": VoteOutcome(vote["outcome"]),
         "reason": str(vote["reason"]),
         "issues": _texts(vote["issues"]),
         "label": None if label is None else bool(label),

@@ -27,10 +27,11 @@ from db.tables import models
 from db.tables.column_types import one_of
 from db.tables.correctness import is_correct_column
 from db.tables.shared_reads import require_run_key
+from exgrpo_core.recording.rows import VoteOutcome
 
 MAX_COUNT = 10_000
 """Counts are exact up to here; one more means "more than that"."""
-LabelledVote = tuple[str, bool, str]
+LabelledVote = tuple[str, bool, VoteOutcome]
 """Item, the human's label, the judge's outcome."""
 
 
@@ -84,7 +85,7 @@ def count_reasons(database: Database, judge_run_id: str) -> dict[str, int]:
     query = (
         select(votes.c.reason, func.count())
         .join(models.runs)
-        .where(models.runs.c.run_id == judge_run_id, votes.c.outcome == "unjudged")
+        .where(models.runs.c.run_id == judge_run_id, votes.c.outcome == VoteOutcome.UNJUDGED)
         .group_by(votes.c.reason)
         .order_by(votes.c.reason)
     )
@@ -110,7 +111,7 @@ def labelled_votes(database: Database, judge_run_id: str) -> list[LabelledVote]:
         .order_by(votes.c.item_id, votes.c.vote)
     )
     with database.read() as connection:
-        return [(item_id, label, outcome) for item_id, label, outcome in connection.execute(query)]
+        return [(item_id, label, VoteOutcome(outcome)) for item_id, label, outcome in connection.execute(query)]
 
 
 def question_texts(database: Database, run_id: str, question_indices: Sequence[int]) -> dict[int, tuple[str, str]]:
@@ -133,7 +134,7 @@ def question_texts(database: Database, run_id: str, question_indices: Sequence[i
 def _verdicts() -> Subquery:
     """Votes summed by response: `balance` is valid minus invalid ones."""
     votes = models.judge_votes
-    num_valid, num_invalid = (func.count().filter(votes.c.outcome == outcome) for outcome in ("valid", "invalid"))
+    num_valid, num_invalid, num_unjudged = (func.count().filter(votes.c.outcome == outcome) for outcome in VoteOutcome)
     keys = (votes.c.run_key, votes.c.item_id, votes.c.source, votes.c.judge, votes.c.prompt,
             votes.c.source_attempt, votes.c.trajectory_id)  # fmt: skip
     return (
@@ -141,7 +142,7 @@ def _verdicts() -> Subquery:
             *keys,
             (num_valid - num_invalid).label("balance"),
             func.count().label("num_votes"),
-            func.count().filter(votes.c.outcome == "unjudged").label("num_unjudged_votes"),
+            num_unjudged.label("num_unjudged_votes"),
             *(func.sum(votes.c[name]).label(name) for name in ("num_requests", "num_tokens")),
         )
         .group_by(*keys)
@@ -151,7 +152,9 @@ def _verdicts() -> Subquery:
 
 def _vote_row(row: RowMapping) -> VoteRow:
     values = {name: row[name] for name in VoteRow.__dataclass_fields__ if name != "judge_run_id"}
-    return VoteRow(judge_run_id=row["run_id"], **values | {"issues": tuple(row["issues"])})
+    return VoteRow(
+        judge_run_id=row["run_id"], **values | {"outcome": VoteOutcome(row["outcome"]), "issues": tuple(row["issues"])}
+    )
 
 
 def calibration_votes(database: Database, judge: str, prompt: str) -> list[LabelledVote]:
@@ -272,7 +275,7 @@ def _disputes(
             judged.by_judge != trajectories.c.is_valid,
         ]
     mine = None if judge_run_id is None else require_run_key(connection, judge_run_id)
-    opposite = case((judged.by_judge.is_(True), "invalid"), else_="valid")
+    opposite = case((judged.by_judge.is_(True), VoteOutcome.INVALID), else_=VoteOutcome.VALID)
     contradicted = select(literal(1)).where(
         votes.c.source == run_id,
         votes.c.trajectory_id == trajectories.c.trajectory_id,

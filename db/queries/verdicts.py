@@ -26,6 +26,7 @@ from db.statistics import deviation_of_sums
 from db.tables import models
 from db.tables.correctness import is_correct_column
 from db.tables.shared_reads import require_run_key
+from exgrpo_core.recording.rows import VoteOutcome
 
 MAX_WRONG_ANSWERS = 400
 
@@ -63,8 +64,8 @@ def judged_by_oracle(run_key: int) -> JudgedTrajectories:
 def votes_by_trajectory(judge_key: int, run_id: str) -> Subquery:
     """Return one judge's votes on a run, summed by trajectory; `balance` is valid minus invalid ones."""
     votes = models.judge_votes
-    num_valid = func.count().filter(votes.c.outcome == "valid")
-    num_invalid = func.count().filter(votes.c.outcome == "invalid")
+    num_valid = func.count().filter(votes.c.outcome == VoteOutcome.VALID)
+    num_invalid = func.count().filter(votes.c.outcome == VoteOutcome.INVALID)
     return (
         select(
             votes.c.source_attempt.label("attempt"),

@@ -5,6 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from db.rows.sort_order import SortOrder
+from exgrpo_core.recording.rows import VoteOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +38,12 @@ class JudgeRow:
 
 @dataclass(frozen=True, slots=True)
 class VoteRow:
-    """One vote with the judge's text; `outcome` is valid, invalid or unjudged, `reason` says why unjudged."""
+    """One vote with the judge's text; `reason` says why it is unjudged."""
 
     judge_run_id: str
     item_id: str
     vote: int
-    outcome: str
+    outcome: VoteOutcome
     reason: str
     issues: tuple[str, ...]
     judge: str

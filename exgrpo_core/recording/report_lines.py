@@ -106,38 +106,15 @@ def _step_fields(report: StepReport) -> Mapping[str, Any]:
     return {
         "is_replay_open": report.is_replay_open,
         "metrics": {key: float(value) for key, value in report.metrics.items()},
-        "buckets": [_bucket_fields(bucket) for bucket in report.buckets],
-        "selections": [_selection_fields(selection) for selection in report.selections],
-        "buffer_events": [_change_fields(event) for event in report.buffer_events],
+        "buckets": list(map(_plain, report.buckets)),
+        "selections": list(map(_plain, report.selections)),
+        "buffer_events": list(map(_plain, report.buffer_events)),
         "notices": report.notices,
     }
 
 
-def _bucket_fields(bucket: BucketCount) -> list[float]:
-    return [
-        int(bucket.bucket),
-        int(bucket.num_questions),
-        float(bucket.probability),
-        int(bucket.num_drawn),
-        int(bucket.overflow),
-    ]
-
-
-def _change_fields(event: BufferEvent) -> list[Any]:
-    trajectory_id = None if event.trajectory_id is None else int(event.trajectory_id)
-    buckets = [None if bucket is None else int(bucket) for bucket in (event.bucket_from, event.bucket_to)]
-    return [event.kind.value, int(event.question_index), trajectory_id, *buckets]
-
-
-def _selection_fields(selection: Selection) -> dict[str, Any]:
-    return {
-        "question_index": int(selection.question_index),
-        "bucket": int(selection.bucket),
-        "trajectory_ids": selection.trajectory_ids.tolist(),
-        "rollout_steps": selection.rollout_steps.tolist(),
-        "num_tokens": selection.num_tokens.tolist(),
-        "entropies": selection.entropies.tolist(),
-        "nlls": selection.nlls.tolist(),
-        "scores": selection.scores.tolist(),
-        "chosen": list(selection.chosen),
-    }
+def _plain(record: BucketCount | BufferEvent | Selection) -> dict[str, Any]:
+    """Return a record's fields by their names, with NumPy's numbers and arrays as Python's."""
+    names = record._fields if isinstance(record, BufferEvent) else record.__dataclass_fields__
+    values = ((name, getattr(record, name)) for name in names)
+    return {name: value.tolist() if isinstance(value, np.generic | np.ndarray) else value for name, value in values}

@@ -2,10 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Literal
 
 MessageKind = Literal["text", "thinking", "tool_call", "tool_result", "image"]
 """Of an image the text is a placeholder."""
+
+
+class VoteOutcome(StrEnum):
+    """One vote on one chain of thought."""
+
+    VALID = "valid"
+    INVALID = "invalid"
+    UNJUDGED = "unjudged"
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,10 +26,9 @@ from jobs.runs.lookup import CommandError, find_checkpoint, find_run_id, open_ru
 from jobs.runs.people import Role, needs
 from jobs.runs.recording.event_reader import best_checkpoint
 from jobs.specs.any_job import loop_name
-from jobs.specs.base import ANSWER_ALONE, code_parts
+from jobs.specs.base import ANSWER_ALONE, DeclaredKind, code_parts
 from jobs.specs.evaluation import API_KEY_VARIABLE, EvalModelSpec, EvalSpec, parse_eval_spec
 from jobs.specs.train import CHAINS_SOURCE, SpecError, TrainSpec
-from jobs.training.data_rows import DeclaredKind
 from jobs.training.pretrained.model_shapes import check_split
 from jobs.training.pretrained.sources import is_converted
 from jobs.training.templates import TemplateName, render_prompt

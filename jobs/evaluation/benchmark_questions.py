@@ -16,6 +16,7 @@ from exgrpo_core.errors import first_line, shown
 from exgrpo_core.types import Question
 from jobs.evaluation.layouts import GoldReading, PlainRow, RawRow, decide_reading, gold_text, read_row
 from jobs.evaluation.protocols import HubDataSet, Protocol, protocol_of
+from jobs.specs.base import AnswerKind
 from jobs.specs.evaluation import BenchmarkChoice, EvalSpec
 from jobs.specs.train import TrainSpec
 from jobs.tasks.grading.gold_answers import gold_notices
@@ -52,7 +53,7 @@ class BenchmarkQuestion:
     question_id: str
     messages: tuple[Message, ...]
     answer: str
-    answer_kind: Literal["math", "choice"]
+    answer_kind: AnswerKind
     num_rows: int = 1
 
     @property

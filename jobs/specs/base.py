@@ -71,6 +71,9 @@ def map_files(content: Any, change: Callable[[str], str], field: str = "") -> An
     return content
 
 
+AnswerKind = Literal["math", "choice"]
+"""How an answer is graded: as mathematics, or as a choice's label."""
+DeclaredKind = Literal["auto", AnswerKind]
 TemplateChoice = Literal["paper", "paper_llama_base", "compact", "none", "chat"]
 
 
@@ -89,7 +92,7 @@ class BenchmarkFields(Spec):
     """Prompt template; None takes the evaluation's, and during training that of `data`."""
     temperature: float | None = Field(None, ge=0)
     """Sampling temperature; None takes the evaluation's, and during training that of `validation`."""
-    answer_kind: Literal["auto", "math", "choice"] | None = None
+    answer_kind: DeclaredKind | None = None
     """How data of one's own is graded; None takes what a run's `data` says, and `auto`, as for models of no run, choice
     where rows have options, else math."""
     index_from: Literal[0, 1] | None = None

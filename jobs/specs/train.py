@@ -15,6 +15,7 @@ from exgrpo_core.errors import Mistake
 from exgrpo_core.methods.loading import find_mistakes
 from jobs.specs.base import (
     ANSWER_ALONE,
+    DeclaredKind,
     LoraSpec,
     OptimSpec,
     Positive,
@@ -117,7 +118,7 @@ class DataSpec(Spec):
     """Questions to train on, the first ones of the file; None takes all."""
     num_held_out: int = Field(96, ge=0)
     """Questions kept out of training, drawn after those trained on, for evaluation."""
-    answer_kind: Literal["auto", "math", "choice"] = "auto"
+    answer_kind: DeclaredKind = "auto"
     """How answers are graded; `auto` decides by the rows."""
     requires_think_end: bool = False
     """Reward only responses that close their thought with </think> (the authors' condition)."""

@@ -9,13 +9,14 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from exgrpo_core.bounded_json import UnreadableFileError, parse_json
 from exgrpo_core.errors import FieldsNamedError, InputError, first_line, shown
+from jobs.specs.base import AnswerKind, DeclaredKind
 from jobs.tasks.questions import hash_question
 from jobs.training.templates import Message
 
@@ -74,7 +75,6 @@ NO_NUMBERS = frozenset({"nan", "inf", "-inf"})
 OPTION_LABEL = re.compile(r"[A-J1-9]")
 
 RawRow = Mapping[str, Any]
-DeclaredKind = Literal["auto", "math", "choice"]
 
 
 class DataError(FieldsNamedError, InputError, ValueError):
@@ -106,7 +106,7 @@ class DataRow:
     ability: str
     messages: tuple[Message, ...]
     answer: str
-    answer_kind: Literal["math", "choice"]
+    answer_kind: AnswerKind
     num_rows: int = 1
 
     @property
@@ -292,7 +292,7 @@ def _answer(reward_model: object, label: str) -> str:
     return check_text(answer, f"{label}, reward_model.ground_truth")
 
 
-def _answer_kind(declared: DeclaredKind, data_source: str) -> Literal["math", "choice"]:
+def _answer_kind(declared: DeclaredKind, data_source: str) -> AnswerKind:
     if declared != "auto":
         return declared
     return "choice" if data_source.lower().replace("-", "_") in CHOICE_SOURCES else "math"

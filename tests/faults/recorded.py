@@ -83,7 +83,7 @@ def recorded_tokens(run: RunDirectory, last_step: float = float("inf")) -> dict[
                 if not line["is_replayed"]:
                     kept.setdefault((attempt, line["step"]), {})[line["id"]] = line["token_ids"]
     for event in iterate_events(run, "step"):
-        inserted = {change[2] for change in event["buffer_events"] if change[0] == "inserted"}
+        inserted = {change["trajectory_id"] for change in event["buffer_events"] if change["kind"] == "inserted"}
         if inserted and event["step"] <= last_step:
             of_step = kept[event["attempt"], event["step"]]
             tokens |= {name: values_of(of_step[name], "token_ids").tolist() for name in inserted}

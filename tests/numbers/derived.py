@@ -124,9 +124,9 @@ class Recorded:
 
     @cached_property
     def changes(self) -> pd.DataFrame:
-        columns = ["step", "kind", "question", "trajectory", "was", "now"]
-        rows = [[event["step"], *change] for event in self.of_kind("step") for change in event["buffer_events"]]
-        return pd.DataFrame(rows, columns=columns)
+        names = {"question_index": "question", "trajectory_id": "trajectory", "bucket_from": "was", "bucket_to": "now"}
+        rows = [{"step": event["step"], **row} for event in self.of_kind("step") for row in event["buffer_events"]]
+        return pd.DataFrame(rows, columns=["step", "kind", *names]).rename(columns=names)
 
     @cached_property
     def selections(self) -> pd.DataFrame:
@@ -153,9 +153,8 @@ class Recorded:
 
     @cached_property
     def buckets(self) -> pd.DataFrame:
-        names = ["bucket", "num_questions", "probability", "num_drawn", "overflow"]
-        rows = [[event["step"], *row] for event in self.of_kind("step") for row in event["buckets"]]
-        return pd.DataFrame(rows, columns=["step", *names])
+        rows = [{"step": event["step"], **row} for event in self.of_kind("step") for row in event["buckets"]]
+        return pd.DataFrame(rows, columns=["step", "bucket", "num_questions", "probability", "num_drawn", "overflow"])
 
     def state(self, step: int) -> tuple[dict[int, int], set[int]]:
         """Return the bucket of each stored question, and the retired ones, after a step."""

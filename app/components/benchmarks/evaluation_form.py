@@ -1,6 +1,7 @@
 """Starts an evaluation of a run's checkpoint or of any model."""
 
 from pathlib import Path
+from typing import get_args
 
 import streamlit as st
 
@@ -19,10 +20,8 @@ from jobs.actions.preflight.benchmark_look import BenchmarkLook
 from jobs.actions.queueing import queue_job
 from jobs.evaluation.protocols import benchmarks_folder, load_protocols, load_user_benchmarks
 from jobs.machine.engine_environments import VLLM_LOOP, EngineEnvironmentError, engine_python
-from jobs.specs.base import PARTS
-from jobs.training.data_rows import DeclaredKind
+from jobs.specs.base import PARTS, AnswerKind, DeclaredKind
 
-KINDS: tuple[DeclaredKind, ...] = ("math", "choice")
 GENERATORS = ("embedded", "vllm", "server")
 _LOOK = "evaluate-look"
 TEMPLATES = ("paper", "paper_llama_base", "compact", "none", "chat")
@@ -75,7 +74,7 @@ def _own_data(target: str, template: str | None) -> tuple[BenchmarkLook | None, 
         st.session_state.pop(_LOOK, None)
         return None, None
     answer_kind = st.selectbox(
-        "Graded as", KINDS, index=None, placeholder="the run's, else by the rows", key="evaluate-kind",
+        "Graded as", get_args(AnswerKind), index=None, placeholder="the run's, else by the rows", key="evaluate-kind",
     )  # fmt: skip
     looked_at = (source.strip() if dropped is None else dropped.file_id), target, template, answer_kind
     kept: tuple[object, object, BenchmarkLook] | None = st.session_state.get(_LOOK)

@@ -17,6 +17,7 @@ from db.rows.display_names import id_end
 from db.rows.judging import JudgedRow, JudgedSortKey, JudgeRow, VerdictFilter, VoteRow
 from db.rows.runs import RunRow
 from db.statistics import wilson
+from exgrpo_core.recording.rows import VoteOutcome
 from jobs.actions import annotations
 from jobs.evaluation.judging.calibration import Calibration, correct_rate
 from jobs.specs.train import ORACLE_SOURCES
@@ -246,7 +247,7 @@ def _vote(vote: VoteRow) -> None:
     with st.container(border=True, gap="xsmall", key=f"vote-{vote.judge_run_id}-{vote.item_id}-{vote.vote}"):
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             st.text(escape_control_characters(f"{vote.judge}, vote {vote.vote + 1}"), width="content")
-            case_view.verdict_badge({"valid": True, "invalid": False}.get(vote.outcome))
+            case_view.verdict_badge({VoteOutcome.VALID: True, VoteOutcome.INVALID: False}.get(vote.outcome))
         facts = [f"prompt {vote.prompt}", counted(vote.num_tokens, "token"), *vote.issues]
         st.text(escape_control_characters(" \N{MIDDLE DOT} ".join([*facts, vote.reason] if vote.reason else facts)))
         if vote.answer:

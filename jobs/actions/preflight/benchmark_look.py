@@ -10,8 +10,9 @@ from jobs.actions.preflight.local_sources import resolve_source
 from jobs.evaluation.benchmark_questions import iterate_rows, load_benchmark
 from jobs.evaluation.protocols import benchmarks_folder, graded_as, load_protocols, protocol_of
 from jobs.runs.people import Role, needs
+from jobs.specs.base import DeclaredKind
 from jobs.specs.evaluation import BENCHMARK_NAME, BenchmarkChoice
-from jobs.training.data_rows import FILE_SUFFIXES, DataError, DeclaredKind, wrong_suffix
+from jobs.training.data_rows import FILE_SUFFIXES, DataError, wrong_suffix
 from jobs.training.templates import TemplateName, render_prompt
 
 _MAX_NAME = 28

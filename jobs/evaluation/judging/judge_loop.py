@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from exgrpo_core.recording.recorder import RunRecorder
+from exgrpo_core.recording.rows import VoteOutcome
 from jobs.evaluation.judging.client import JudgeAnswer, JudgeClient, SpendCapError, Spending, guess_tokens
 from jobs.evaluation.judging.items import Items, JudgedItem, open_items
 from jobs.evaluation.judging.verdicts import (
@@ -17,7 +18,6 @@ from jobs.evaluation.judging.verdicts import (
     IssueClass,
     JudgePrompt,
     JudgeVerdict,
-    VoteOutcome,
     load_judge_prompt,
     read_verdict,
 )

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import yaml
 
+from exgrpo_core.recording.rows import VoteOutcome
+
 MAX_ANSWER_CHARS = 400_000
 """Longer answers are not read."""
 _THOUGHT_ENDS = "</think>"
@@ -29,14 +31,6 @@ _TURN_MARK = re.compile(r"<(?=[|\uff5c]|/?(?:s|think|bos|eos|start_of_turn|end_o
 # A verdict in the judged text: a judge that only repeats it gives no verdict.
 _VERDICT_MARK = re.compile(r"\\boxed(?=[ \t]*\{[^}\n]{0,40}\b(?:yes|no)\b)", re.IGNORECASE)
 _WORD_JOINER = "\N{WORD JOINER}"
-
-
-class VoteOutcome(StrEnum):
-    """One vote on one chain of thought."""
-
-    VALID = "valid"
-    INVALID = "invalid"
-    UNJUDGED = "unjudged"
 
 
 class IssueClass(StrEnum):

@@ -20,8 +20,9 @@ from enum import StrEnum
 from functools import cache
 from importlib.metadata import version
 from queue import SimpleQueue
-from typing import Literal, Self
+from typing import Self
 
+from jobs.specs.base import AnswerKind
 from jobs.tasks.grading.boxed_answers import (
     closes_thought,
     grade_choice,
@@ -35,7 +36,6 @@ from jobs.tasks.grading.worker_process import Comparison, GradingProcess
 
 GRADING_RULES = 5
 """Version of the rules: raise it when an answer is decided otherwise. Scores of different versions are not compared."""
-AnswerKind = Literal["math", "choice"]
 _LIBRARIES = ("math-verify", "latex2sympy2_extended", "sympy", "pylatexenc")
 CHUNK_SIZE = 64
 MAX_REMEMBERED = 200_000

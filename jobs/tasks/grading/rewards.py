@@ -6,11 +6,12 @@ from zlib import crc32
 
 from exgrpo_core.config import RewardKind
 from exgrpo_core.types import Question
+from jobs.specs.base import AnswerKind
 from jobs.specs.train import CHAINS_SOURCE, WORD_PROBLEMS_SOURCE, DataSpec
 from jobs.tasks.chains import question_set
 from jobs.tasks.chains.oracle import judge_response, prints_answer
 from jobs.tasks.chains.question_set import read_problem
-from jobs.tasks.grading.answer_grader import AnswerGrader, AnswerKind, GradeItem
+from jobs.tasks.grading.answer_grader import AnswerGrader, GradeItem
 from jobs.tasks.grading.reward_function import Grade, Response, RewardFunction, Verdict
 from jobs.tasks.questions import TextEncoder
 from jobs.tasks.word_problems import oracle as word_problems_oracle

@@ -46,7 +46,7 @@ class Files:
         return self.steps[step]["metrics"][name]
 
     def retired(self):
-        return {change[1] for change in self.changes if change[0] == "retired"}
+        return {change["question_index"] for change in self.changes if change["kind"] == "retired"}
 
     def chosen(self, step):
         return {

@@ -42,8 +42,8 @@ def events_of(run: RunDirectory, attempt: int) -> list[dict[str, Any]]:
     return [event for event in iterate_events(run, "step") if event["attempt"] == attempt]
 
 
-def changes(events, kind) -> list[list[Any]]:
-    return [change for event in events for change in event["buffer_events"] if change[0] == kind]
+def changes(events, kind) -> list[dict[str, Any]]:
+    return [change for event in events for change in event["buffer_events"] if change["kind"] == kind]
 
 
 def test_a_killed_run_says_where_it_resumes_and_ends_as_if_never_killed(tmp_path):
@@ -71,5 +71,5 @@ def test_ages_are_the_steps_since_a_trajectory_was_collected_also_after_a_resume
             assert event["metrics"]["replay/age_max"] == max(ages)
             num_chosen += event["step"] > 4
         for change in changes([event], "inserted"):
-            inserted.setdefault(change[2], event["step"])
+            inserted.setdefault(change["trajectory_id"], event["step"])
     assert num_chosen

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from exgrpo_core.recording.rows import VoteOutcome
 from jobs.evaluation.judging.items import JudgedItem
 from jobs.evaluation.judging.judge_loop import judge_chain
-from jobs.evaluation.judging.verdicts import VoteOutcome
 
 NONCE_LINE = re.compile(r"^<<<([0-9a-f]{24})>>>$", re.MULTILINE)
 

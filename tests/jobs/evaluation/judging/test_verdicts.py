@@ -2,10 +2,10 @@ import re
 
 import pytest
 
+from exgrpo_core.recording.rows import VoteOutcome
 from jobs.evaluation.judging.verdicts import (
     PROMPT_FILE,
     IssueClass,
-    VoteOutcome,
     disarm,
     find_issues,
     load_judge_prompt,
