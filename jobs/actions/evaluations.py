@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from exgrpo_core.errors import InputError
-from jobs.actions.preflight.local_sources import resolve_source, with_absolute_benchmarks
+from jobs.actions.preflight.local_sources import look_at_benchmarks, resolve_source, with_absolute_benchmarks
 from jobs.actions.preflight.looks import (
     ModelLook,
     lack_of_chat_template,
@@ -15,7 +15,6 @@ from jobs.actions.preflight.looks import (
     read_tokenizer,
 )
 from jobs.actions.preflight.resolution import check_awaited_job
-from jobs.evaluation.benchmark_questions import load_benchmark
 from jobs.evaluation.model_folder import find_shards
 from jobs.evaluation.protocols import choose_benchmark, graded_as, load_user_benchmarks, protocol_of
 from jobs.machine.engine_environments import engine_python
@@ -212,10 +211,7 @@ def _check_chat_templates(spec: EvalSpec, model: ModelLook) -> None:
 def _prompts_at_hand(spec: EvalSpec) -> list[str]:
     """Return the prompts of all benchmarks in local files, whose every row is checked by reading them."""
     prompts = []
-    for choice in spec.benchmarks:
-        if choice.source is None or not Path(choice.source).is_file():
-            continue
-        benchmark = load_benchmark(choice, protocol_of(choice))
+    for benchmark in look_at_benchmarks(spec.benchmarks):
         template = TemplateName(benchmark.template(spec))
         # The model's own chat template adds some tokens to its messages.
         is_chat = template is TemplateName.CHAT

@@ -9,7 +9,7 @@ import typer
 
 from db.queries.benchmarks import list_scores
 from jobs.actions.evaluations import plan_evaluation
-from jobs.actions.preflight.local_sources import benchmark_notices
+from jobs.actions.preflight.local_sources import look_at_benchmarks, with_absolute_benchmarks
 from jobs.actions.queueing import queue_job
 from jobs.cli.following import exit_as, follow, leave_to_supervisor
 from jobs.cli.options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunsRoot, print_json, print_result, print_status
@@ -53,10 +53,13 @@ def evaluate(  # noqa: PLR0913, PLR0917 - typer reads a command's options from i
     as_json: AsJson = False,
 ) -> None:
     """Score a model on benchmarks. Ctrl-C stops the scoring and `exgrpo resume` continues it."""
-    spec = _make_spec(runs_root, target, benchmarks, (num_questions, num_samples), settings or [])
+    spec = with_absolute_benchmarks(
+        _make_spec(runs_root, target, benchmarks, (num_questions, num_samples), settings or [])
+    )
     run_id = queue_job(runs_root, spec)
-    for notice in benchmark_notices(spec.benchmarks):
-        print_status(notice)
+    for benchmark in look_at_benchmarks(spec.benchmarks):
+        for notice in benchmark.notices:
+            print_status(notice)
     if detach:
         leave_to_supervisor(runs_root, database_url)
         print_json({"run_id": run_id}) if as_json else print_result(run_id)

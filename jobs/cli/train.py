@@ -1,13 +1,12 @@
 """The command that trains."""
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from jobs.actions.preflight.disk_estimate import estimate_resources
-from jobs.actions.preflight.dry_run import describe_plan, plan_run
+from jobs.actions.preflight.dry_run import describe_plan, plan_record, plan_run
 from jobs.actions.preflight.launch_scripts import ScriptKind, write_script
 from jobs.actions.queueing import queue_job
 from jobs.actions.studies.running import estimate_step_seconds
@@ -74,7 +73,7 @@ def train(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its 
         return
     if dry_run:
         plan = plan_run(chosen, runs_root)
-        print_json(asdict(plan)) if as_json else print_result(describe_plan(plan))
+        print_json(plan_record(plan)) if as_json else print_result(describe_plan(plan))
         return
     run_id = queue_job(runs_root, chosen)
     if detach:

@@ -1,7 +1,7 @@
 """The plan of a run before it starts: settings, command, memory of each GPU and disk."""
 
 import shlex
-from dataclasses import dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from jobs.actions.preflight.data_preview import preview_data
 from jobs.actions.preflight.machine_fit import UNNAMED_RUN
 from jobs.actions.preflight.memory_estimate import MemoryEstimate
 from jobs.actions.preflight.model_look import first_look
-from jobs.actions.preflight.resolution import complete, resolve
+from jobs.actions.preflight.resolution import Preflight, complete, resolve
 from jobs.machine.engine_environments import EngineEnvironmentError, engine_python
 from jobs.machine.hardware import GB, GIB, list_gpus, uses_bfloat16
 from jobs.runs.launchers.local import WORKER_MODULE
@@ -33,70 +33,50 @@ _SAMPLING_SETTINGS = {"temperature": 1.0, "top_p": 1.0, "top_k": 50, "min_p": No
 """Settings of generation_config.json that `do_sample` turns on, with the values that change nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunPlan:
-    """A dry run's findings; fields of the verl engine are empty for the embedded one."""
-
-    spec: dict[str, Any]
-    settings: list[str]
-    """verl's settings that the engine and the specification decide."""
-    config: dict[str, Any] | None
-    """verl's whole configuration; None where it could not be composed on this machine."""
-    command: list[str]
-    memory: MemoryEstimate | None
-    """Of each GPU; None where the model's shape is not known."""
-    num_gpus: int
-    trajectory_bytes: int
-    checkpoint_bytes: int | None
-    parameters: int | None
-    """Of the model; None where its shape is not known."""
-    trained_parameters: int | None
-    """Fewer than the model's where low-rank adapters are trained."""
-    peak_memory: int | None
-    """Of the embedded engine on the CPU, bytes."""
-    notices: list[str]
-    prompt: str | None
-    """The first question as the model gets it; None where the data is not on this machine."""
-
-
-def plan_run(spec: TrainSpec, runs_root: Path) -> RunPlan:
-    """Return the plan of a run, without writing anything.
+def plan_run(spec: TrainSpec, runs_root: Path) -> Preflight:
+    """Return what is known of a run, with its command, its first prompt and every notice, without writing anything.
 
     Refusals of verl that concern this machine only, such as a missing file or too few GPUs, are among the notices.
 
     Raises:
         RunRefusedError: It cannot run on any machine, or not on this one with the embedded engine.
     """
-    preflight = complete(resolve(spec, runs_root), runs_root)
-    preflight.raise_refusals(ignores_local=spec.engine == "verl")
-    spec = preflight.spec
-    notices = [*(refusal.mistake for refusal in preflight.refusals), *preflight.notices]
-    notices += [preflight.disk_shortage] if preflight.disk_shortage else []
-    is_verl = spec.engine == "verl"
-    if is_verl and preflight.refusals:
+    plan = complete(resolve(spec, runs_root), runs_root)
+    plan.raise_refusals(ignores_local=spec.engine == "verl")
+    spec, shape = plan.spec, plan.look.model.shape
+    notices = [*(refusal.mistake for refusal in plan.refusals), *plan.notices]
+    notices += [plan.disk_shortage] if plan.disk_shortage else []
+    if spec.engine == "verl" and plan.refusals:
         notices.append(ELSEWHERE)
-    shape, needs = preflight.look.model.shape, preflight.needs
-    if shape is not None and not is_verl:
+    if shape is not None and spec.engine != "verl":
         notices.append(_describe_precision(spec, shape.parameters))
     if shape is None:
         notices.append(f"{spec.model.source}: its config.json is not on this machine, so memory is not estimated.")
     notices += [*_generation_notices(spec), *_look_notices(spec)]
-    prompt = _first_prompt(spec, notices)
-    return RunPlan(
-        spec=spec.model_dump(mode="json"),
-        settings=preflight.settings,
-        config=preflight.config,
-        command=_command(spec, runs_root.absolute() / UNNAMED_RUN, notices),
-        memory=needs.gpu_memory,
-        num_gpus=spec.num_gpus if is_verl else 1,
-        trajectory_bytes=needs.recordings,
-        checkpoint_bytes=needs.checkpoints,
-        parameters=None if shape is None else shape.parameters,
-        trained_parameters=None if shape is None else shape.trained_parameters(spec.model),
-        peak_memory=None if is_verl else needs.memory,
-        notices=notices,
-        prompt=prompt,
-    )
+    plan.prompt = _first_prompt(spec, notices)
+    plan.command = _command(spec, runs_root.absolute() / UNNAMED_RUN, notices)
+    plan.notices = notices
+    return plan
+
+
+def plan_record(plan: Preflight) -> dict[str, Any]:
+    """Return the plan as a program gets it; numbers that depend on the model's shape are None where it is not known."""
+    spec, needs, shape = plan.spec, plan.needs, plan.look.model.shape
+    return {
+        "spec": spec.model_dump(mode="json"),
+        "settings": plan.settings,
+        "config": plan.config,
+        "command": plan.command,
+        "memory": None if needs.gpu_memory is None else asdict(needs.gpu_memory),
+        "num_gpus": needs.num_gpus or 1,
+        "trajectory_bytes": needs.recordings,
+        "checkpoint_bytes": needs.checkpoints,
+        "parameters": None if shape is None else shape.parameters,
+        "trained_parameters": None if shape is None else shape.trained_parameters(spec.model),
+        "peak_memory": None if spec.engine == "verl" else needs.memory,
+        "notices": plan.notices,
+        "prompt": plan.prompt,
+    }
 
 
 def _describe_precision(spec: TrainSpec, num_parameters: int) -> str:
@@ -136,27 +116,26 @@ def dry_run_text(spec: TrainSpec, runs_root: Path) -> str:
         return str(error)
 
 
-def describe_plan(plan: RunPlan) -> str:
+def describe_plan(plan: Preflight) -> str:
     """Return the plan as text for a terminal."""
-    parts = ["# Specification", yaml.safe_dump(plan.spec, sort_keys=False, allow_unicode=True).rstrip()]
+    record, needs = plan_record(plan), plan.needs
+    parts = ["# Specification", yaml.safe_dump(record["spec"], sort_keys=False, allow_unicode=True).rstrip()]
     if plan.settings:
         parts += ["", "# verl's settings", *plan.settings]
     parts += ["", "# Command", shlex.join(plan.command)]
     if plan.prompt is not None:
         parts += ["", "# The first prompt, as the model gets it", plan.prompt]
     parts += ["", "# Estimates"]
-    if plan.memory is not None:
-        parts += _describe_memory(plan.memory, plan.num_gpus)
-    if plan.parameters is not None and plan.trained_parameters is not None:
-        share = 100 * plan.trained_parameters / plan.parameters
-        parts.append(
-            f"trained parameters     {plan.trained_parameters / 1e6:10.2f} million ({share:.3g}% of the model's)"
-        )
-    if plan.peak_memory is not None:
-        parts.append(f"peak memory on a CPU   {plan.peak_memory / GB:10.1f} GB with the longest responses")
-    parts.append(f"trajectories on disk   {plan.trajectory_bytes / GB:10.1f} GB over all steps")
-    if plan.checkpoint_bytes is not None:
-        parts.append(f"checkpoints on disk    {plan.checkpoint_bytes / GB:10.1f} GB")
+    if needs.gpu_memory is not None:
+        parts += _describe_memory(needs.gpu_memory, record["num_gpus"])
+    if (trained := record["trained_parameters"]) is not None:
+        share = 100 * trained / record["parameters"]
+        parts.append(f"trained parameters     {trained / 1e6:10.2f} million ({share:.3g}% of the model's)")
+    if (peak := record["peak_memory"]) is not None:
+        parts.append(f"peak memory on a CPU   {peak / GB:10.1f} GB with the longest responses")
+    parts.append(f"trajectories on disk   {needs.recordings / GB:10.1f} GB over all steps")
+    if needs.checkpoints is not None:
+        parts.append(f"checkpoints on disk    {needs.checkpoints / GB:10.1f} GB")
     return "\n".join([*parts, *(f"Note: {notice}" for notice in plan.notices)])
 
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from exgrpo_core.bounded_json import UnreadableFileError, read_json
 from jobs.actions.preflight.looks import Look
-from jobs.evaluation.benchmark_questions import load_benchmark
+from jobs.evaluation.benchmark_questions import LoadedBenchmark, load_benchmark
 from jobs.evaluation.protocols import protocol_of
 from jobs.specs.base import BenchmarkFields
 from jobs.specs.evaluation import BenchmarkChoice, EvalSpec
@@ -154,28 +154,25 @@ def check_benchmarks(look: Look) -> list[str]:
     """
     choices = [BenchmarkChoice(name=name, **dict(fields)) for name, fields in look.spec.validation.benchmarks.items()]
     try:
-        return benchmark_notices(choices)
+        return [notice for loaded in look_at_benchmarks(choices) for notice in loaded.notices]
     except DataError as error:
         raise SpecError(str(error), "validation.benchmarks") from None
 
 
-def benchmark_notices(choices: Iterable[BenchmarkChoice]) -> list[str]:
-    """Return how the rows of benchmarks' local files are read, and what a user should know about them.
+def look_at_benchmarks(choices: Iterable[BenchmarkChoice]) -> list[LoadedBenchmark]:
+    """Return the benchmarks in local files, each of which is read once while it stays as it is.
 
     Raises:
         DataError: One has a bad row, or too few questions.
     """
-    found = []
-    for choice in choices:
-        if choice.source is not None and os.path.isfile(choice.source):
-            file = os.stat(choice.source)
-            found += _load_once(choice, file.st_mtime_ns, file.st_size)
-    return found
+    sources = ((choice, Path(choice.source)) for choice in choices if choice.source is not None)
+    files = [(choice, path.stat()) for choice, path in sources if path.is_file()]
+    return [_load_once(choice, file.st_mtime_ns, file.st_size) for choice, file in files]
 
 
 @lru_cache(maxsize=8)
-def _load_once(choice: BenchmarkChoice, _modified_at: int, _size: int) -> list[str]:
-    return load_benchmark(choice, protocol_of(choice)).notices
+def _load_once(choice: BenchmarkChoice, _modified_at: int, _size: int) -> LoadedBenchmark:
+    return load_benchmark(choice, protocol_of(choice))
 
 
 @lru_cache(maxsize=1)

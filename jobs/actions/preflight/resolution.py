@@ -72,6 +72,10 @@ class Preflight:
     notices: list[str] = field(default_factory=list)
     disk_shortage: str = ""
     """Why the disk may become full, "" where it has enough space; such a run is queued all the same."""
+    command: list[str] = field(default_factory=list)
+    """What a dry run says that starts the run."""
+    prompt: str | None = None
+    """In a dry run the first question as the model gets it; None where the data is not on this machine."""
 
     @cached_property
     def look(self) -> Look:

@@ -36,7 +36,7 @@ def from_checkpoint(target: str) -> TrainSpec:
 def test_dry_run_shows_the_checkpoint_that_is_named_and_writes_nothing(run):
     runs_root = run.path.parent
     folder = checkpoint_path(run.checkpoints_path, 5) / "policy"
-    assert plan_run(from_checkpoint("mine@5"), runs_root).spec["model"]["source"] == str(folder)
+    assert plan_run(from_checkpoint("mine@5"), runs_root).spec.model.source == str(folder)
     assert len(list(runs_root.glob("*/run.json"))) == 1
 
 

@@ -43,10 +43,9 @@ def verl_spec(name: str) -> TrainSpec:
 @pytest.mark.parametrize("name", [*PAPER_PRESETS, "qwen-0.5b"])
 def test_each_presets_dry_run_tells_settings_command_memory_and_disk(name, tmp_path):
     plan = plan_run(verl_spec(name), tmp_path)
-    assert f"actor_rollout_ref.model.path={plan.spec['model']['source']}" in plan.settings
-    assert plan.memory is not None
-    assert plan.memory.update > 0
-    assert plan.trajectory_bytes > 0
+    assert f"actor_rollout_ref.model.path={plan.spec.model.source}" in plan.settings
+    assert plan.needs.gpu_memory.update > 0
+    assert plan.needs.recordings > 0
     assert plan.command[-3:] == ["jobs.execution.worker", str(tmp_path / "RUN"), "1"]
     text = describe_plan(plan)
     for part in ("# verl's settings", "# Command", "Memory of ", "trajectories on disk", "--script ray"):
@@ -56,8 +55,8 @@ def test_each_presets_dry_run_tells_settings_command_memory_and_disk(name, tmp_p
 
 def test_dry_run_of_fine_tuning_tells_the_settings_of_verls_sft_trainer(tmp_path):
     plan = plan_run(verl_spec("paper-sft"), tmp_path)
-    assert {f"model.path={plan.spec['model']['source']}", "optim.lr_scheduler_type=cosine"} <= set(plan.settings)
-    assert plan.memory is None
+    assert {f"model.path={plan.spec.model.source}", "optim.lr_scheduler_type=cosine"} <= set(plan.settings)
+    assert plan.needs.gpu_memory is None
 
 
 @pytest.mark.parametrize(
