@@ -236,10 +236,16 @@ def judge_vote_row(run_key: int, vote: Mapping[str, Any]) -> dict[str, Any]:
         "label": None if label is None else bool(label),
         "judge": str(vote["judge"]),
         "prompt": str(vote["prompt"]),
-        "num_requests": min(int(vote["num_requests"]), _MAX_COUNT),
-        "num_tokens": min(int(vote["num_tokens"]), _MAX_COUNT),
+        "num_requests": _count(vote["num_requests"]),
+        "num_tokens": _count(vote["num_tokens"]),
         "answer": storable_text(str(vote["answer"])),
     }
+
+
+def _count(value: object) -> int:
+    """Return a count within the bounds of its column, 0 for what is none: a vote is shown, whatever it cost."""
+    is_number = isinstance(value, int | float) and not math.isnan(value)
+    return int(min(max(0, value), _MAX_COUNT)) if is_number else 0
 
 
 def _texts(issues: object) -> list[str]:

@@ -23,6 +23,8 @@ from exgrpo_core.recording.run_attempt import Attempt
 logger = logging.getLogger(__name__)
 
 MAX_STEP = 2**31 - 1
+_ENDS = ("finished", "failed", "stopped")
+_MAX_REASON = 1000
 _BEGIN_OF_TRAJECTORY = b'{"kind":"trajectory"'
 NOT_FINISHED = "Its program ended without finish()."
 
@@ -121,9 +123,17 @@ class Run:
                 self._file.sync()
 
     def finish(self, status: str = "finished", reason: str = "") -> None:
-        """End the run: `finished`, `failed` or `stopped`; nothing more is recorded, and a fork cannot end it."""
+        """End the run: `finished`, `failed` or `stopped`; nothing more is recorded, and a fork cannot end it.
+
+        Anything else is recorded as `stopped`, with it as the reason: a training loop ends with no error of its record.
+        """
         if self._is_over or os.getpid() != self._pid:
             return
+        reason = reason[:_MAX_REASON] if isinstance(reason, str) else ""
+        if not isinstance(status, str) or status not in _ENDS:
+            given = repr(status[:60]) if isinstance(status, str) else type(status).__name__
+            logger.warning("%s: status: expected %s, got %s.", self.path, " or ".join(_ENDS), given)
+            status, reason = "stopped", f"Its loop ended it as {given}. {reason}".strip()
         atexit.unregister(self._end_at_exit)
         if self._num_lost:
             self._append([])

@@ -18,7 +18,11 @@ GIVEN = ("database", "runs_root")
 """Parameters that no caller names."""
 RUN = "Run id, a unique beginning or its end, or the run's name."
 JUDGE = "Judge's job whose verdicts count; without it the task's oracle."
+Number = Annotated[int, Field(ge=0, le=2**62)]
+Limit = Annotated[int, Field(ge=1, le=10_000, description="At most this many.")]
 _NAMED = {
+    "limit": Limit,
+    "step_from": Number,
     "run_id": Annotated[str, Field(description=RUN)],
     "judge_run_id": Annotated[str | None, Field(description=JUDGE)],
 }

@@ -30,6 +30,7 @@ from jobs.evaluation.analysis.code_detection import RuleTable, tabulate_counts
 from jobs.evaluation.analysis.report import RunAnalysis, analyse_run, find_calibration
 from jobs.evaluation.analysis.score_curves import read_score_curves
 from jobs.evaluation.protocols import load_protocols, load_user_benchmarks, protocol_of
+from jobs.queries.calls import Limit, Number
 from jobs.runs.journal import Journal
 from jobs.runs.lookup import CommandError, NotFoundError, find_run_id
 from jobs.specs.train import load_preset, preset_description, preset_group, preset_names
@@ -37,8 +38,6 @@ from jobs.tasks.grading.answer_grader import Scheme
 
 logger = logging.getLogger(__name__)
 
-Number = Annotated[int, Field(ge=0, le=2**62)]
-Limit = Annotated[int, Field(ge=1, le=10_000, description="At most this many.")]
 Step = Annotated[int | None, Field(ge=0, le=2**62, description="Of or after this step; the newest if not given.")]
 
 
@@ -110,8 +109,8 @@ def trajectories(  # noqa: PLR0913, PLR0917 - the options of the command
     database: Database,
     run_id: str,
     words: Annotated[str, Field(description="Words in the response; after role:tool in what tools answered.")] = "",
-    question: Annotated[int | None, Field(description="Of this question.")] = None,
-    step: Annotated[int | None, Field(description="Rolled out in this step.")] = None,
+    question: Annotated[Number | None, Field(description="Of this question.")] = None,
+    step: Annotated[Number | None, Field(description="Rolled out in this step.")] = None,
     correct: Annotated[bool | None, Field(description="By reward.")] = None,
     replayed: Annotated[bool | None, Field(description="Ever replayed or not.")] = None,
     tool: Annotated[str | None, Field(description="Uses this tool.")] = None,
@@ -153,7 +152,7 @@ def curves(
     database: Database,
     run_id: str,
     metric: Annotated[list[str] | None, Field(description="Key of a metric; repeatable.")] = None,
-    points: Annotated[int | None, Field(ge=4, description="Thin to about so many; extremes stay.")] = None,
+    points: Annotated[int | None, Field(ge=4, le=10**6, description="Thin to about so many; extremes stay.")] = None,
 ) -> dict[str, list[MetricPoint]]:
     """Curves by metric: pairs of step and value, at every step."""
     recorded = sorted(metrics.last_metrics(database, run_id))

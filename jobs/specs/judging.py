@@ -65,7 +65,7 @@ class JudgeServerSpec(Spec):
     max_requests: Positive | None = None
     """Spend cap: requests, retries counted."""
     max_total_tokens: Positive | None = None
-    """Spend cap: prompt and answer tokens together."""
+    """Spend cap: prompt and answer tokens together, three bytes count as one; the server's count is ignored."""
 
 
 class JudgeSpec(Spec):

@@ -55,7 +55,9 @@ def checked(model: type[AnySpec], content: object, origin: str) -> AnySpec:
         try:
             spec = model.model_validate(content)
             json.dumps(spec.model_dump(), ensure_ascii=False, default=str).encode()  # half of a character is refused
-            return spec
+            if not (booleans := [item for item in _strict_errors(model, content) if _is_boolean_for_number(item)]):
+                return spec
+            mistakes = _explain_all(booleans)
         except ValidationError as error:
             mistakes = _find_all(model, content, error)
     except UnicodeEncodeError as error:
@@ -66,12 +68,20 @@ def checked(model: type[AnySpec], content: object, origin: str) -> AnySpec:
 
 def wrong_types(model: type[BaseModel], content: object) -> tuple[Mistake, ...]:
     """Return a mistake for each field that is missing or of another type, none for values that are out of range."""
+    return _explain_all(item for item in _strict_errors(model, content) if _is_wrong_type(item))
+
+
+def _strict_errors(model: type[BaseModel], content: object) -> "list[ErrorDetails]":
+    """Return the errors of what the content holds, not of what it could be read as."""
     try:
-        # strict: what the file holds is shown, not what it could be read as
-        model.model_validate_json(json.dumps(content), strict=True)
+        model.model_validate_json(json.dumps(content, default=str), strict=True)
     except ValidationError as error:
-        return _explain_all(item for item in error.errors() if _is_wrong_type(item))
-    return ()
+        return error.errors()
+    return []
+
+
+def _is_boolean_for_number(item: "ErrorDetails") -> bool:
+    return isinstance(item["input"], bool) and item["type"] in {"int_type", "float_type"}
 
 
 def _is_wrong_type(item: "ErrorDetails") -> bool:

@@ -1,5 +1,7 @@
 """Requests to a judge's server: limited in time and size, and retried where that can help.
 
+Tokens are counted here, by what is sent and received: what a server says of them moves no limit.
+
 The outcome is always an answer or a reason; only a refused key or an unknown model, which make all further requests
 pointless, raise an error.
 """
@@ -18,8 +20,8 @@ from jobs.runs.control import TrainingError
 from jobs.specs.judging import API_KEY_VARIABLE, JudgeServerSpec
 
 MAX_WAIT_SECONDS = 60.0
-_CHARS_PER_TOKEN = 3
-"""A low guess, used only until the server reports its count of tokens."""
+_BYTES_PER_TOKEN = 3
+"""A low guess, so that texts count as too many tokens, not as too few."""
 MAX_BODY_BYTES = 2 << 20
 """Larger answers are not read to the end."""
 _CONNECT_SECONDS = 10.0
@@ -72,15 +74,19 @@ class Spending:
         self._num_reserved += num_tokens
 
     def settle(self, reserved: int, used: int | None) -> None:
-        """Count the tokens that a request used; if the server gave no count, all that were reserved."""
+        """Count the tokens that a request used; without an answer to count, all that were reserved."""
         self._num_reserved -= reserved
         self.num_tokens += reserved if used is None else used
 
 
 def guess_tokens(messages: list[dict[str, str]], max_answer_tokens: int) -> int:
     """Return an estimate of the most tokens that a request can use."""
-    num_chars = sum(len(message["content"].encode()) for message in messages)
-    return num_chars // _CHARS_PER_TOKEN + max_answer_tokens
+    num_bytes = sum(_num_bytes(message["content"]) for message in messages)
+    return num_bytes // _BYTES_PER_TOKEN + max_answer_tokens
+
+
+def _num_bytes(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))
 
 
 def wait_before(attempt: int, mean_seconds: float, retry_after: float | None) -> float:
@@ -97,7 +103,7 @@ def wait_before(attempt: int, mean_seconds: float, retry_after: float | None) ->
 class JudgeAnswer:
     """The answer's text, or "" and the reason why there is none.
 
-    `num_tokens` is the server's count; if it gave none, None for one try and the largest possible number for all tries.
+    `num_tokens` is counted by the texts; without an answer, None for one try and the largest possible number for all.
     """
 
     text: str
@@ -191,7 +197,7 @@ class JudgeClient:
             content = await _read_bounded(response)
             if response.status_code != httpx2.codes.OK:
                 return self._refusal(response, content)
-            return _failed("answer_too_large") if content is None else self._answer(content)
+            return _failed("answer_too_large") if content is None else self._answer(content, messages)
 
     def _refusal(self, response: httpx2.Response, content: bytes | None) -> _Try:
         status = response.status_code
@@ -203,15 +209,17 @@ class JudgeClient:
         answer = JudgeAnswer("", f"http_{status}", num_tokens=0, is_failure=is_retriable)
         return _Try(answer, is_retriable, _retry_after(response))
 
-    def _answer(self, content: bytes) -> _Try:
+    def _answer(self, content: bytes, messages: list[dict[str, str]]) -> _Try:
         """Read a body; only JSON of the known shape with a finished answer counts."""
         try:
             document = json.loads(content)
             choice = document["choices"][0]
             text, finish = choice["message"]["content"], choice.get("finish_reason")
-            num_tokens: int | None = (document.get("usage") or {}).get("total_tokens")
+            # The whole message: a thought has a field of its own.
+            num_bytes = _num_bytes(json.dumps(choice["message"], ensure_ascii=False))
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             return _failed("no_completion_json", is_retriable=True)
+        num_tokens = guess_tokens(messages, min(self._spec.max_tokens, num_bytes // _BYTES_PER_TOKEN))
         if not isinstance(text, str) or finish != "stop":
             reason = "answer_cut_off" if finish == "length" else "no_finished_answer"
             return _Try(JudgeAnswer("", reason, num_tokens=num_tokens))

@@ -26,7 +26,6 @@ MAX_KEPT_CHARS = 20_000
 
 VoteKey = tuple[str, int]
 """(item, number of the vote from 0)."""
-MAX_TOKENS_KEPT = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +156,7 @@ class VoteRecords:
             judge=self._judge,
             prompt=self._prompt,
             num_requests=answer.num_requests,
-            num_tokens=min(answer.num_tokens or 0, MAX_TOKENS_KEPT),
+            num_tokens=answer.num_tokens or 0,
             answer=_storable(answer.text[-MAX_KEPT_CHARS:]),
         )
 

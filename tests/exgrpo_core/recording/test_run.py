@@ -14,6 +14,7 @@ from exgrpo_core.errors import InputError
 from exgrpo_core.recording.lines import parse_trajectory
 from exgrpo_core.recording.record_file import read_members, record_path
 from exgrpo_core.recording.rows import Message, RecordedTrajectory
+from jobs.runs.attempts import read_outcome
 from tests.records import read_lines, tokens_of
 
 TRAJECTORY = {"prompt": "1 + 1?", "response": "2", "reward": 1.0, "tokens": [5, 6], "logprobs": [-0.5, -0.25]}
@@ -231,3 +232,20 @@ def test_only_the_core_and_numpy_are_loaded_and_an_end_without_finish_is_recorde
     subprocess.run([sys.executable, "-I", "-c", PROGRAM, tmp_path, core], check=True, timeout=60)
     outcome = json.loads((tmp_path / "alone" / "attempts" / "0001" / "outcome.json").read_text())
     assert outcome["status"] == "stopped"
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "words"),
+    [
+        ("anything", "", "'anything'"), ("lost", "", "'lost'"), ("running", "Why.", "Why."), ("", "", "''"),
+        (None, "", "NoneType"), (True, "", "bool"), (Hostile, "", "Hostile"), ("stopped", "x" * 10**7, "x"),
+        ("stopped", Hostile, ""), ("finished\ud800", "", "'finished"),
+    ],
+    ids=lambda value: str(type(value).__name__) if not isinstance(value, str) else ascii(value[:20]),
+)  # fmt: skip
+def test_a_run_that_is_ended_as_anything_is_shown_as_stopped(tmp_path, status, reason, words):
+    run = recording.start("one", {}, tmp_path)
+    run.finish(*(value() if value is Hostile else value for value in (status, reason)))
+    outcome = read_outcome(run.path / "attempts" / "0001")
+    assert (outcome.status.value, outcome.fault) == ("stopped", None)
+    assert words in outcome.reason

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from jobs.cli.agents import ACTIONS, make_server
 from jobs.cli.main import app
+from jobs.queries import calls
 from jobs.queries.table import QUERIES
 from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal
@@ -21,6 +22,26 @@ from tests.records import lines_of
 @pytest.fixture(scope="module")
 def runs_root(tmp_path_factory):
     return seeded.seed(tmp_path_factory.mktemp("runs"))
+
+
+NUMBERS = [
+    (name, key)
+    for name, function in (QUERIES | ACTIONS).items()
+    for key, schema in calls.values_model(function).model_json_schema()["properties"].items()
+    if "integer" in str(schema) or "number" in str(schema)
+]
+
+
+@pytest.mark.parametrize(("name", "key"), NUMBERS)
+def test_every_number_of_a_query_is_bounded_on_both_sides(runs_root, name, key):
+    needed = calls.parameters((QUERIES | ACTIONS)[name]).values()
+    values = {item.name: "1" for item in needed if item.default is item.empty} | {"run_id": RUN}
+    values = {item.name: values[item.name] for item in needed if item.name in values}
+    server = make_server(QUERIES, runs_root, None)
+    extremes = (2**63, -(2**63) - 1, 10**40, -1, 2**62, 1e300)
+    answers = ask_all(server, [(name, values | {key: extreme}) for extreme in extremes])
+    assert all(is_error for is_error, _ in answers[:3])
+    assert not [text for _, text in answers if "Unexpected" in text]
 
 
 def ask_all(server, questions):

@@ -39,3 +39,25 @@ def test_mistakes_of_fields_and_of_rules_over_several_are_told_at_once():
 )
 def test_rule_that_a_wrong_field_has_a_part_in_waits_until_that_is_mended_and_names_all_its_fields(content, fields):
     assert mistakes(content).keys() == {fields}
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("num_steps", True),
+        ("seed", False),
+        ("optim.learning_rate", True),
+        ("algorithm.experience_ratio", False),
+        ("algorithm.seed", True),
+        ("data.num_held_out", True),
+        ("checkpoint_interval", True),
+    ],
+)
+def test_true_and_false_are_no_numbers(field, value):
+    section, _, name = field.rpartition(".")
+    content = {section: {name: value}} if section else {name: value}
+    assert mistakes(content).keys() == {(field,)}
+
+
+def test_truth_values_are_read_where_they_are_meant():
+    assert parse_spec({"keeps_best_checkpoint": False, "seed": 1}, "form").keeps_best_checkpoint is False

@@ -34,8 +34,8 @@ class Reply:
         return body.encode() if isinstance(body, str) else body
 
 
-def completion(text: str, finish: str = "stop", total_tokens: int = 120) -> Reply:
-    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": finish}
+def completion(text: str, finish: str = "stop", total_tokens: object = 120, **message: object) -> Reply:
+    choice = {"index": 0, "message": {"role": "assistant", "content": text} | message, "finish_reason": finish}
     return Reply({"choices": [choice], "usage": {"total_tokens": total_tokens}})
 
 

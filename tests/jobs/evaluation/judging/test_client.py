@@ -26,10 +26,11 @@ def ask(address: str, num_questions: int = 1, spending: Spending | None = None, 
 
 def test_a_finished_answer_comes_back_with_its_tokens(monkeypatch):
     monkeypatch.delenv(API_KEY_VARIABLE, raising=False)
-    with serving(lambda _: completion("\\boxed{yes}", total_tokens=33)) as server:
+    with serving(lambda _: completion("\\boxed{yes}")) as server:
         [answer] = ask(server.address)
         [body] = server.bodies
-    assert answer == JudgeAnswer("\\boxed{yes}", "", num_requests=1, num_tokens=33)
+    # 12 bytes of prompt, and 48 of {"role": "assistant", "content": "\\\\boxed{yes}"}, three to a token
+    assert answer == JudgeAnswer("\\boxed{yes}", "", num_requests=1, num_tokens=4 + 16)
     assert (body["model"], body["temperature"], body["top_p"], body["n"]) == ("judge", 0.6, 0.95, 1)
     assert body["messages"] == MESSAGES
     assert "Authorization" not in server.headers[0]
@@ -74,12 +75,12 @@ def test_an_answer_that_trickles_in_or_is_large_is_not_read_to_its_end(reply, re
 
 
 def test_a_second_try_may_succeed_and_its_cost_counts_both():
-    replies = [Reply("", 503, {"Retry-After": "0"}), completion("\\boxed{no}", total_tokens=50)]
+    replies = [Reply("", 503, {"Retry-After": "0"}), completion("\\boxed{no}")]
     with serving(lambda _: replies.pop(0)) as server:
         spending = Spending(None, None)
         [answer] = ask(server.address, spending=spending)
-    assert (answer.text, answer.num_requests, answer.num_tokens) == ("\\boxed{no}", 2, 50)
-    assert (spending.num_requests, spending.num_tokens) == (2, 50)
+    assert (answer.text, answer.num_requests, answer.num_tokens) == ("\\boxed{no}", 2, 19)
+    assert (spending.num_requests, spending.num_tokens) == (2, 19)
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])
@@ -108,7 +109,7 @@ def test_the_cap_on_requests_counts_retries():
 
 
 def test_the_cap_on_tokens_holds_before_a_request_is_made():
-    with serving(lambda _: completion("\\boxed{yes}", total_tokens=900)) as server:
+    with serving(lambda _: completion("\\boxed{yes}", reasoning_content="x" * 2_616)) as server:
         spending = Spending(None, 2_000)
         with pytest.raises(SpendCapError):
             ask(server.address, num_questions=3, spending=spending, max_tokens=1_000)
@@ -122,9 +123,40 @@ def test_a_rate_limit_spreads_requests():
     assert server.started_at[-1] - server.started_at[0] > 0.8  # three gaps of .5, less what the first was late
 
 
-def test_without_a_count_of_tokens_all_that_were_allowed_count():
-    content = json.loads(completion("\\boxed{yes}").content) | {"usage": None}
+@pytest.mark.parametrize(
+    "claim",
+    [0, -50_000, 7, 1e308, 2**70, float("nan"), float("inf"), "NaN", "many", True, [], {"of": 5}, None],
+    ids=repr,
+)
+def test_what_a_server_says_about_its_use_moves_no_limit(claim):
+    """Each answer is 60 bytes of texts, 20 tokens: of a cap of 200, the ninth request could use 20 + 30."""
+    with serving(lambda _: completion("\\boxed{yes}", total_tokens=claim)) as server:
+        spending = Spending(None, 200)
+        with pytest.raises(SpendCapError):
+            ask(server.address, num_questions=60, spending=spending, max_tokens=30)
+        assert (len(server.bodies), spending.num_tokens) == (9, 180)
+
+
+@pytest.mark.parametrize("usage", [None, 5, "x", [], {"total_tokens": {}}])
+def test_an_answer_counts_whatever_stands_in_the_place_of_its_use(usage):
+    content = json.loads(completion("\\boxed{yes}").content) | {"usage": usage}
     with serving(lambda _: Reply(content)) as server:
-        spending = Spending(None, None)
-        ask(server.address, spending=spending, max_tokens=100)
-    assert spending.num_tokens >= 100
+        [answer] = ask(server.address)
+    assert (answer.text, answer.num_tokens) == ("\\boxed{yes}", 20)
+
+
+@pytest.mark.parametrize(
+    ("message", "num_bytes"),
+    [({"reasoning_content": "é" * 300}, 600), ({"thinking": ["a" * 300]}, 300), ({"content": "\ud800" * 100}, 300)],
+    ids=["thought", "a list", "lone surrogates"],
+)
+def test_all_that_a_message_holds_is_counted(message, num_bytes):
+    with serving(lambda _: completion("\\boxed{yes}", **message)) as server:
+        [answer] = ask(server.address)
+    assert num_bytes / 3 < answer.num_tokens < num_bytes / 3 + 40
+
+
+def test_a_long_answer_counts_no_more_than_it_may_have():
+    with serving(lambda _: completion("y" * 90_000)) as server:
+        [answer] = ask(server.address, max_tokens=100)
+    assert answer.num_tokens == 4 + 100
