@@ -4,6 +4,7 @@ A new database gets the tables of `db.tables.models` at once. The database is on
 or indexes differ from this program's is dropped and read again from the run directories and the journal.
 """
 
+import sqlite3
 from collections.abc import Iterable, Iterator
 from functools import cache
 from hashlib import sha256
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection, insert, inspect, make_url, select, text
 from sqlalchemy.engine import URL
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, NoSuchTableError, SQLAlchemyError
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from db.connections.session import (
@@ -27,6 +28,7 @@ from db.connections.session import (
 )
 from db.connections.sqlite_files import refusal
 from db.tables import models
+from exgrpo_core.errors import first_line
 
 _CREATION_LOCK = 7_266_302_411
 """Key of PostgreSQL's advisory lock: of several programs that start at once, one creates the tables."""
@@ -137,6 +139,8 @@ def reset(database: Database, *, is_forced: bool = True) -> None:
 
     Raises:
         ForeignDatabaseError: The tables are another program's.
+        DamagedDatabaseError: They cannot be made again in this file, as it has a view in the place of one.
+        DatabaseError: It cannot be written.
     """
 
     def work(connection: Connection) -> None:
@@ -145,8 +149,18 @@ def reset(database: Database, *, is_forced: bool = True) -> None:
             return
         _drop_tables(connection)
         _create_tables(connection)
+        if difference := _find_difference(connection):  # a view of that name stays
+            raise NoSuchTableError(difference)
 
-    database.write(work)
+    try:
+        database.write(work)
+    except SQLAlchemyError as error:
+        code = getattr(getattr(error, "orig", None), "sqlite_errorcode", 0) & 0xFF
+        if isinstance(error, NoSuchTableError) or code in {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT}:
+            raise DamagedDatabaseError(f"{database.engine.url.database}: {first_line(error)}") from error
+        if isinstance(error, DBAPIError):
+            raise _cannot_be_opened(database.engine.url, error) from None
+        raise
 
 
 def _prepare(database: Database) -> None:
@@ -210,6 +224,11 @@ def _drop_tables(connection: Connection) -> None:
         connection.exec_driver_sql(f'DROP TABLE "{name}"{"" if is_sqlite else " CASCADE"}')
 
 
+def _cannot_be_opened(url: URL, error: DBAPIError) -> DatabaseError:
+    reason = str(error.orig).strip().splitlines()[0]
+    return DatabaseError(f"{url_without_password(url)}: the database cannot be opened or written ({reason}).")
+
+
 def open_database(url: str | None, runs_root: Path, *, checks_schema: bool = True) -> Database:
     """Open the database at `url`, by default the SQLite file of `runs_root`; a new one gets its tables.
 
@@ -245,10 +264,7 @@ def open_database(url: str | None, runs_root: Path, *, checks_schema: bool = Tru
             _prepare(database)
     except DBAPIError as error:
         database.close()
-        reason = str(error.orig).strip().splitlines()[0]
-        raise DatabaseError(
-            f"{url_without_password(database_url)}: the database cannot be opened ({reason})."
-        ) from None
+        raise _cannot_be_opened(database_url, error) from None
     except BaseException:
         database.close()
         raise

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from db.connections.opening import ForeignDatabaseError, OtherSchemaError, open_database, reset
+from db.connections.opening import ForeignDatabaseError, OtherSchemaError, find_difference, open_database, reset
 from db.connections.session import (
     DamagedDatabaseError,
     Database,
@@ -61,7 +61,7 @@ class Indexer:
         self._say_at = time.monotonic() + PROGRESS_SECONDS
         self._ends: dict[str, tuple[str, str, int, datetime | None]] = {}
         self._runs: dict[str, RunIndexing] = {}
-        self._look_at_all_at = 0.0
+        self._look_at_all_at = self._check_at = 0.0
 
     @property
     def is_behind(self) -> bool:
@@ -141,6 +141,10 @@ class Indexer:
             self._look_at_all_at = now + max(self._list_seconds, _REST * (now - began_at))
 
     def _open(self) -> Database:
+        if self._database is not None and time.monotonic() >= self._check_at:
+            self._check_at = time.monotonic() + self._list_seconds
+            if find_difference(self._database) is not None:
+                self.close()  # opened again, it is made again
         if self._database is None:
             self._database = self._open_with_own_schema()
             ends = list_ends(self._database)

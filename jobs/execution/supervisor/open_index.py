@@ -79,7 +79,8 @@ def rebuild_index(runs_root: Path, database_url: str | None) -> int:
         if path is None:
             raise
         set_aside(path)
-    ingest_all(runs_root, database_url)
+    if not ingest_all(runs_root, database_url):
+        raise DatabaseError("The database could not be brought up to date.")
     return len(list_run_directories(runs_root))
 
 
