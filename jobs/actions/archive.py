@@ -1,8 +1,10 @@
 """Runs in and out of a runs root: as a folder or as a `.tar.gz` file."""
 
 import shutil
+import subprocess
 import tarfile
 import tempfile
+import zipfile
 import zlib
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -19,11 +21,19 @@ from jobs.specs.any_job import shape_mistakes
 REQUIRED_FILES = ("spec.json", "run.json")
 _PROCESS_FILES = ("lock", "heartbeat.json", "ray.json")
 """Files that are about a process or a cluster's job, which does not work on the copy."""
-_RUNS_AS_CODE = (".pt", ".pth", ".bin", ".pkl", ".pickle", ".ckpt")
+MAX_DEPTH = 64
+"""Folders inside each other that an archive may hold; a run has less than ten."""
+MAX_MEMBERS = 200_000
+"""Files and folders that the archive of a run may hold."""
+_MAX_HEADER_BYTES = 1 << 20
+"""Of the headers that have a long name or other fields of a member, which tarfile reads as a whole."""
+_RUNS_AS_CODE = {".pt", ".pth", ".bin", ".pkl", ".pickle", ".ckpt", ".joblib", ".dill"}
 """Suffixes of files that programs read with pickle, as verl reads its trainer's state."""
+_PACKED = {".tar", ".gz", ".bz2", ".xz", ".lzma", ".z", ".zip"}
 _CHUNK_BYTES = 1 << 20
 _PREFIXES = (".importing-", ".adopting-", ".restoring-")
 _LOCK_FILE = "staging.lock"
+_TOO_DEEP = f"has folders deeper than {MAX_DEPTH}"
 
 
 class ArchiveError(InputError, ValueError):
@@ -60,6 +70,13 @@ def import_run(source: Path, runs_root: Path, *, trusts_pickles: bool = False) -
         ArchiveError: It is no run, holds anything but plain files, is too large for the disk, holds files that could
             run code when they are read and `trusts_pickles` is not set, or a run of this id exists already.
     """
+    try:
+        return _import_run(source, runs_root, trusts_pickles)
+    except RecursionError:
+        raise ArchiveError(f"{source}: {_TOO_DEEP}; nothing imported.") from None
+
+
+def _import_run(source: Path, runs_root: Path, trusts_pickles: bool) -> str:
     if not source.exists():
         raise ArchiveError(f"{source}: does not exist; expected a folder or a .tar.gz file of a run.")
     if source.is_dir():
@@ -69,7 +86,7 @@ def import_run(source: Path, runs_root: Path, *, trusts_pickles: bool = False) -
             run_id = _check_name(source.resolve().name, source)
             _copy_folder(source, staging / run_id)
         else:
-            unpack(source, staging, _PROCESS_FILES)
+            unpack(source, staging, _PROCESS_FILES, max_members=MAX_MEMBERS)
             tops = [path.name for path in staging.iterdir()]
             if len(tops) != 1:
                 raise ArchiveError(f"{source}: expected one run folder at the top, found {len(tops)}.")
@@ -80,6 +97,8 @@ def import_run(source: Path, runs_root: Path, *, trusts_pickles: bool = False) -
         destination = runs_root / run_id
         if destination.exists():
             raise ArchiveError(f"{source}: a run {run_id} is in {runs_root} already; remove or rename one of them.")
+        for path in (staging / run_id, *(staging / run_id).rglob("*")):
+            path.chmod(0o700 if path.is_dir() else 0o600)
         (staging / run_id).rename(destination)
     Journal(runs_root).append(JournalKind.IMPORTED, run_id, source=str(source))
     return run_id
@@ -191,7 +210,7 @@ def _check_run(folder: Path, source: Path, trusts_pickles: bool) -> None:
         raise ArchiveError(f"{source}: spec.json: {mistakes[0]}; nothing imported.")
     for path in folder.rglob("*"):
         name = path.relative_to(folder)
-        if path.suffix.lower() in _RUNS_AS_CODE and not trusts_pickles:
+        if not trusts_pickles and path.is_file() and _may_run_code(path):
             raise ArchiveError(
                 f"{source}: {name} can run code when it is read (pickle), as verl's checkpoints can; nothing imported. "
                 "Import it with --trust-pickles if you trust its author."
@@ -200,25 +219,62 @@ def _check_run(folder: Path, source: Path, trusts_pickles: bool) -> None:
             raise ArchiveError(f"{source}: {name} is not a plain file; nothing imported.")
 
 
+def _may_run_code(path: Path) -> bool:
+    """Whether a file has a name of pickles, or their beginning, or is a zip file with one, as torch writes."""
+    *_, suffix = [".", *(part for part in path.suffixes if part.lower() not in _PACKED)]
+    if suffix.lower() in _RUNS_AS_CODE:
+        return True
+    with open_plain(path) as file:
+        head = file.read(3)
+    if head[:1] == b"\x80" and head[1:2] in {b"\2", b"\3", b"\4", b"\5"}:
+        # The eight bytes of a length, with which safetensors begin, may be the same as those of an old pickle.
+        return path.suffix != ".safetensors" or head[2:] == b"\x95"
+    try:
+        with open_plain(path) as file, zipfile.ZipFile(file) as archive:
+            return any(name.lower().endswith(tuple(_RUNS_AS_CODE)) for name in archive.namelist())
+    except (OSError, ValueError, zipfile.BadZipFile):
+        return False
+
+
+class _Member(tarfile.TarInfo):
+    """A member whose headers are bounded; tarfile reads those of long names and other fields into memory."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> "_Member":
+        found = super().frombuf(buf, encoding, errors)
+        is_data = found.type in tarfile.SUPPORTED_TYPES and found.type not in {
+            tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.GNUTYPE_SPARSE
+        }  # fmt: skip
+        if found.type == tarfile.GNUTYPE_SPARSE or (not is_data and found.size > _MAX_HEADER_BYTES):
+            raise tarfile.FilterError(f"a header of more than {_MAX_HEADER_BYTES:,} bytes, or a sparse file")
+        return found
+
+    def _proc_gnusparse_10(self, *_: object) -> None:
+        raise tarfile.FilterError("a sparse file")
+
+
 def unpack(
     source: Path,
     folder: Path,
     leaves_out: Collection[str] = (),
     expected: str = "a folder, or a whole .tar or .tar.gz file of plain files",
+    max_members: int = 10 * MAX_MEMBERS,
 ) -> int:
     """Unpack a tar file into `folder`, but for files of the names `leaves_out`; return the byte after its last member.
 
     A refusal says what was `expected`.
 
     Raises:
-        ArchiveError: It is no whole tar file, has members that lead elsewhere, or more than fits on the disk.
+        ArchiveError: It is no whole tar file, has members that lead elsewhere, more than fits on the disk, more than
+            `max_members`, folders deeper than `MAX_DEPTH` or headers that are too large.
     """
     if not hasattr(tarfile, "data_filter"):  # such as Debian 12's Python 3.11.2
         raise ArchiveError(f"{source}: this Python cannot unpack files safely; use Python 3.11.4 or newer.")
     free = left = shutil.disk_usage(folder).free
     try:
-        with open_plain(source) as file, tarfile.open(fileobj=file, mode="r:*") as archive:
-            for member in archive:
+        with open_plain(source) as file, tarfile.open(fileobj=file, mode="r:*", tarinfo=_Member) as archive:
+            for number, member in enumerate(archive):
+                _check_bounds(source, member, number, max_members)
                 left -= member.size
                 if member.size < 0 or left < 0:
                     target = folder.parent.parent
@@ -245,6 +301,13 @@ def unpack(
     return end
 
 
+def _check_bounds(source: Path, member: tarfile.TarInfo, number: int, max_members: int) -> None:
+    if number == max_members:
+        raise ArchiveError(f"{source}: has more than {max_members:,} files and folders; nothing is written.")
+    if len(PurePosixPath(member.name).parts) > MAX_DEPTH:
+        raise ArchiveError(f"{source}: {_TOO_DEEP}; nothing is written.")
+
+
 @contextmanager
 def staging_folder(parent: Path, purpose: str) -> Iterator[Path]:
     """Yield a new hidden folder in `parent` for importing, adopting or restoring; it is removed in the end.
@@ -254,7 +317,7 @@ def staging_folder(parent: Path, purpose: str) -> Iterator[Path]:
     for folder in (path for prefix in _PREFIXES for path in parent.glob(f"{prefix}*")):
         lock = FileLock(folder / _LOCK_FILE)
         if not folder.is_symlink() and folder.is_dir() and lock.acquire():
-            shutil.rmtree(folder, ignore_errors=True)
+            _remove(folder)
             lock.release()
     staging = Path(tempfile.mkdtemp(prefix=f".{purpose}-", dir=parent))
     lock = FileLock(staging / _LOCK_FILE)
@@ -264,5 +327,10 @@ def staging_folder(parent: Path, purpose: str) -> Iterator[Path]:
     try:
         yield content
     finally:
-        shutil.rmtree(staging, ignore_errors=True)
+        _remove(staging)
         lock.release()
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder, however deep: shutil calls itself for each level."""
+    subprocess.run(["rm", "-rf", "--", folder], check=False, stderr=subprocess.DEVNULL)

@@ -276,10 +276,10 @@ def list_unreadable(runs_root: Path) -> dict[str, str]:
 
 
 def unreadable_below(folder: Path) -> dict[Path, str]:
-    """Return why folders at and below `folder` cannot be listed; a file system's own does not count."""
+    """Return why folders at and below `folder` cannot be listed; hidden ones, and a file system's own, do not count."""
     errors: list[OSError] = []
-    for _ in os.walk(folder, onerror=errors.append):
-        pass
+    for _, folders, _ in os.walk(folder, onerror=errors.append):
+        folders[:] = [name for name in folders if not name.startswith(".")]
     unreadable = {
         Path(error.filename): error.strerror or str(error)
         for error in errors

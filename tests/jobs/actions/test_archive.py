@@ -3,14 +3,17 @@
 import io
 import json
 import os
+import pickle
+import subprocess
 import tarfile
+import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from exgrpo_core.bounded_json import seal
-from jobs.actions.archive import ArchiveError, export_run, import_run, staging_folder
+from jobs.actions.archive import ArchiveError, export_run, import_run, staging_folder, unpack
 from jobs.actions.backup import back_up, restore
 from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal, JournalKind
@@ -149,6 +152,96 @@ def header(size_field: bytes) -> bytes:
     return bytes(block)
 
 
+def with_header(kind: bytes, size: int, content: bytes = b"") -> bytes:
+    """An archive of one member of a kind, with a header that says `size` bytes."""
+    made = member("run-1/x", kind)
+    made.size = size
+    return made.tobuf(tarfile.GNU_FORMAT) + content
+
+
+def deep(*depths: int) -> dict[str, bytes]:
+    return WHOLE | {"run-1/" + "a/" * depth + "x": b"" for depth in depths}
+
+
+def sparse() -> bytes:
+    made = member("run-1/x")
+    made.pax_headers = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.name": "run-1/x"}
+    made.size = 1 << 30
+    return made.tobuf(tarfile.PAX_FORMAT) + b"9" * 512
+
+
+@pytest.mark.parametrize("depths", [(900, 1400), (1400,), (960,), (63,), (5000, 64)])
+def test_a_deep_archive_is_refused_and_stops_no_later_import_and_no_backup(tmp_path, depths):
+    root = tmp_path / "runs"
+    with pytest.raises(ArchiveError, match=r"deep\.tar\.gz: has folders deeper than 64"):
+        import_run(write(tmp_path / "deep.tar.gz", deep(*depths)), root)
+    assert [*root.iterdir()] == []
+    assert import_run(write(tmp_path / "good.tar.gz", deep(61)), root) == "run-1"
+    back_up(root, tmp_path / "all.tar")
+
+
+@pytest.fixture
+def deep_folder(tmp_path):
+    """A folder that holds 1,500 folders inside each other, which pytest could not remove."""
+    folder = tmp_path / "elsewhere" / "run-1"
+    folder.mkdir(parents=True)
+    made = os.open(folder, os.O_RDONLY)
+    for _ in range(1_500):  # by steps, since no path may be so long
+        os.mkdir("a", dir_fd=made)
+        inner = os.open("a", os.O_RDONLY, dir_fd=made)
+        os.close(made)
+        made = inner
+    os.close(made)
+    yield folder
+    subprocess.run(["rm", "-rf", tmp_path / "elsewhere", tmp_path / "runs"], check=True)
+
+
+def test_a_deep_leftover_is_removed_and_stops_no_backup(deep_folder, tmp_path):
+    root = tmp_path / "runs"
+    root.mkdir()
+    deep_folder.rename(root / ".importing-1")
+    back_up(root, tmp_path / "all.tar")
+    assert import_run(write(tmp_path / "good.tar.gz", WHOLE), root) == "run-1"
+    assert [path.name for path in root.iterdir() if path.name.startswith(".")] == []
+
+
+def test_a_deep_folder_is_refused_and_leaves_nothing(deep_folder, tmp_path):
+    for name, content in WHOLE.items():
+        (deep_folder.parent / name).write_bytes(content)
+    with pytest.raises(ArchiveError, match="deeper than 64"):
+        import_run(deep_folder, tmp_path / "runs")
+    assert not [*tmp_path.glob("runs/*")]
+
+
+@pytest.mark.parametrize("read", [import_run, restore])
+def test_the_number_of_members_is_bounded(tmp_path, monkeypatch, read):
+    monkeypatch.setattr("jobs.actions.archive.MAX_MEMBERS", 3)
+    monkeypatch.setattr(unpack, "__defaults__", (*unpack.__defaults__[:-1], 3))
+    source = write(tmp_path / "many.tar.gz", WHOLE | {f"run-1/{number}": b"" for number in range(2)})
+    with pytest.raises(ArchiveError, match="more than 3 files"):
+        read(source, tmp_path / "runs")
+    assert not [*tmp_path.glob("runs/*")]
+
+
+def test_what_is_imported_is_its_users_alone(tmp_path):
+    source = write(tmp_path / "a.tar.gz", WHOLE | {"run-1/a/b": b"x"})
+    old = os.umask(0)
+    try:
+        import_run(source, tmp_path / "first")
+        for path in (tmp_path / "first").rglob("*"):
+            path.chmod(0o777)
+        import_run(tmp_path / "first" / "run-1", tmp_path / "second")
+    finally:
+        os.umask(old)
+    for root in (tmp_path / "second" / "run-1", import_mode(tmp_path, source)):
+        modes = {path.is_dir(): path.stat().st_mode & 0o7777 for path in (root, *root.rglob("*"))}
+        assert modes == {True: 0o700, False: 0o600}
+
+
+def import_mode(tmp_path: Path, source: Path) -> Path:
+    return tmp_path / "third" / import_run(source, tmp_path / "third")
+
+
 def at_no_time() -> bytes:
     made = member("run-1/x")
     made.pax_headers = {"mtime": "nan"}
@@ -160,8 +253,15 @@ def at_no_time() -> bytes:
     [
         header(b"\xff" * 10 + b"\xfe\0"), header(b"\x80\0" + (2**79).to_bytes(10, "big")), header(b"zzzzzzzzzzz\0"),
         at_no_time(), b"no archive" * 100,
+        with_header(tarfile.XHDTYPE, 2 << 30), with_header(tarfile.XGLTYPE, 2 << 20),
+        with_header(tarfile.GNUTYPE_LONGNAME, 2 << 30), with_header(tarfile.GNUTYPE_LONGLINK, 2 << 20),
+        with_header(tarfile.SOLARIS_XHDTYPE, 2 << 30), with_header(tarfile.GNUTYPE_SPARSE, 10), sparse(),
     ],
-    ids=["negative size", "size of 2**79", "size that is no number", "time that is no number", "no archive"],
+    ids=[
+        *("negative size", "size of 2**79", "size that is no number", "time that is no number", "no archive"),
+        *("large pax header", "large global header", "large name", "large link", "large header of Solaris"),
+        *("sparse file", "sparse file by pax"),
+    ],
 )  # fmt: skip
 @pytest.mark.parametrize("read", [import_run, restore])
 def test_bad_archives_are_refused_in_one_sentence_and_leave_nothing(tmp_path, blocks, read):
@@ -210,14 +310,36 @@ def test_a_python_that_cannot_unpack_safely_refuses_archives(run, tmp_path, monk
     assert not [*tmp_path.glob("elsewhere/*")]
 
 
-@pytest.mark.parametrize("name", ["model.pt", "optim.PTH", "pytorch_model.bin", "a.pkl"])
+@pytest.mark.parametrize(
+    "name", ["model.pt", "optim.PTH", "a.bin", "a.pkl", "a.pt.tar", "a.joblib", "a.Pickle.gz", "state", "a.npz"]
+)
 def test_files_that_run_code_when_read_come_in_only_on_trust(tmp_path, name):
-    source = write(tmp_path / "run.tar.gz", WHOLE | {f"run-1/checkpoints/step-00000001/policy/{name}": b"pickle"})
+    content = {"state": pickle.dumps({"a": 1}), "a.npz": zip_of("data.pkl")}.get(name, b"pickle")
+    source = write(tmp_path / "run.tar.gz", WHOLE | {f"run-1/checkpoints/step-00000001/policy/{name}": content})
     with pytest.raises(ArchiveError):
         import_run(source, tmp_path / "runs")
     run_id = import_run(source, tmp_path / "runs", trusts_pickles=True)
     with pytest.raises(ArchiveError):
         import_run(tmp_path / "runs" / run_id, tmp_path / "elsewhere")
+
+
+def zip_of(name: str) -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        archive.writestr(name, b"")
+    return made.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("model.safetensors", b"\x80\x02" + bytes(700)), ("pytorch_model.bin.index.json", b"{}"),
+        ("a.npz", zip_of("a.npy")), ("log.txt", b"\x80"), ("empty", b""),
+    ],
+)  # fmt: skip
+def test_files_that_run_no_code_need_no_trust(tmp_path, name, content):
+    source = write(tmp_path / "run.tar.gz", WHOLE | {f"run-1/{name}": content})
+    assert import_run(source, tmp_path / "runs") == "run-1"
 
 
 def test_folder_or_file_that_is_no_run_is_not_even_copied(run, tmp_path):
