@@ -146,7 +146,7 @@ def field_text(connection: Connection, path: str) -> ColumnElement[Any] | None:
 
 
 def _texts_at(places: Iterable[Sequence[str]]) -> list[ColumnElement[Any]]:
-    texts = []
+    texts: list[ColumnElement[Any]] = []
     for place in places:
         entry: Any = models.runs.c.spec
         for name in place:
