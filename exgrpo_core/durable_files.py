@@ -109,6 +109,22 @@ def is_disk_full(error: BaseException) -> bool:
     return any(os.strerror(number) in str(error) for number in (errno.ENOSPC, errno.EDQUOT))
 
 
+def what_to_free(error: BaseException) -> str:
+    """Return what to do about a full disk or quota: one with room has no inodes left, or few again after a removal."""
+    place = Path(getattr(error, "filename", None) or ".").absolute()
+    try:
+        disk = os.statvfs(next(path for path in (place, *place.parents) if path.exists()))
+    except (OSError, TypeError, ValueError):
+        return "free some space"
+    has_few_inodes = disk.f_files and disk.f_favail < max(_FEW_INODES, _FEW * disk.f_files)
+    if has_few_inodes and disk.f_bavail >= _FEW * disk.f_blocks:
+        return f"remove some files (of its {disk.f_files:,} inodes {disk.f_favail:,} are free)"
+    return "free some space"
+
+
+_FEW_INODES = 1000
+_FEW = 0.01
+"""A share of a disk's inodes or blocks."""
 _WRONG_PATHS = {errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP}
 
 
@@ -126,7 +142,7 @@ def cause_of(error: BaseException) -> str:
 def remedy_of(error: BaseException) -> str:
     """Return what to do so that something can be written or read, "" where that is not known."""
     if is_disk_full(error):
-        return "free some space there, or choose another folder"
+        return f"{what_to_free(error)} there, or choose another folder"
     if isinstance(error, OSError) and error.errno in {errno.EROFS, errno.EACCES, errno.EPERM}:
         return "let this user read and write it, as by chown, or choose another folder"
     if isinstance(error, OSError) and error.errno in _WRONG_PATHS:

@@ -270,7 +270,12 @@ def check_runs_root(runs_root: Path) -> Check:
         return Check("runs root", CheckResult.FAILURE, f"{folder}: {cause_of(error)}", advice)
     if unreadable := list_unreadable(runs_root):
         detail = "; ".join(f"{runs_root / name}: {why}" for name, why in unreadable.items())
-        return Check("runs root", CheckResult.WARNING, detail, "Let this user read them, as by chown: no run is shown.")
+        return Check(
+            "runs root",
+            CheckResult.WARNING,
+            detail,
+            "Let this user read them, as by chown: what is in them is not shown.",
+        )
     detail = str(runs_root) if runs_root.exists() else f"{runs_root}, not created yet; the first run creates it"
     return Check("runs root", CheckResult.OK, detail)
 

@@ -29,7 +29,9 @@ def show(row: TrajectoryRow, messages: Sequence[Message]) -> None:
     first = first_messages(messages)
     st.html(html(first))
     if len(messages) > len(first):
-        st.caption(f"The first {len(first):,} of {len(messages):,} messages; `exgrpo query trajectory` prints all.")
+        st.caption(
+            f"The first {len(first):,} of {len(messages):,} messages; {shown_text.command_for_all()} prints all."
+        )
 
 
 def first_messages(messages: Sequence[Message]) -> Sequence[Message]:

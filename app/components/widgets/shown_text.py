@@ -1,6 +1,7 @@
 """Text of models and logs as it is: cut where it is long, coloured, or with its mathematics rendered."""
 
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import streamlit as st
 
+from app import settings
 from app.components.widgets import data_table, notice
 from app.formats import NONE_SHOWN, byte_size, escape_control_characters
 from app.queries.runs import LogLines
@@ -37,9 +39,14 @@ def beginning(text: str) -> str:
 def show_bound(num_characters: int) -> None:
     """Show how much of a text was cut, if any."""
     if num_characters > MAX_CHARACTERS:
-        st.caption(
-            f"The first {MAX_CHARACTERS:,} of {num_characters:,} characters; `exgrpo query trajectory` prints all."
-        )
+        st.caption(f"The first {MAX_CHARACTERS:,} of {num_characters:,} characters; {command_for_all()} prints all.")
+
+
+def command_for_all() -> str:
+    """Return the command that prints a whole trajectory, in Markdown; of a view it names the runs root, a cache."""
+    here = settings.current()
+    root = f" --runs-root {shlex.quote(str(here.runs_root))}" if here.is_view else ""
+    return f"`exgrpo query trajectory{root}`"
 
 
 PAPER_FORMATS: data_table.Formats = {

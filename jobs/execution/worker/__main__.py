@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from exgrpo_core.durable_files import cause_of, is_disk_full
+from exgrpo_core.durable_files import cause_of, is_disk_full, what_to_free
 from exgrpo_core.errors import UserError
 from exgrpo_core.faults import describe_fault
 from exgrpo_core.process_memory import gc_paused, keep_freed_memory
@@ -206,7 +206,7 @@ def error_message(error: BaseException) -> str:
         return _first_line(error)
     if is_disk_full(error):
         why = cause_of(error)
-        return f"{why[0].upper()}{why[1:]}; free some space and resume the run."
+        return f"{why[0].upper()}{why[1:]}; {what_to_free(error)} and resume the run."
     return f"{type(error).__name__}: {_first_line(error)} The whole traceback is in log.txt."
 
 
