@@ -1,6 +1,6 @@
 """What a candidate budget saves and costs: how often it would have chosen the trajectory that scoring all chooses.
 
-A run on `chains` scores every candidate. Beside it the same draws are decided once more with each budget, from what a
+A run on `chains` scores every candidate. Next to it the same draws are decided once more with each budget, from what a
 run under that budget would know: it learns only the entropies of candidates that it would have scored itself.
 
 Run `python -m bench.candidate_budget`; `--short` does fewer steps.

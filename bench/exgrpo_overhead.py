@@ -43,7 +43,7 @@ class StepTimes:
 
 
 class ScoreTimer:
-    """A policy engine that passes everything on and times scoring beside a bare forward over the same tokens."""
+    """A policy engine that passes everything on and times scoring next to a bare forward over the same tokens."""
 
     def __init__(self, engine: EmbeddedEngine) -> None:
         self._engine = engine

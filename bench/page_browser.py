@@ -76,7 +76,7 @@ _FAINTEST = f"""() => [...document.querySelectorAll("[data-testid=stApp] *")].fi
     && part.checkVisibility({{opacityProperty: true, visibilityProperty: true}})
     && !part.closest("[disabled], [aria-disabled=true], [data-testid=stSliderThumbValue], [data-testid=stIconMaterial]")
 ).map((part) => [({CONTRAST})(part), part.textContent.trim().slice(0, 40)]).sort(([a], [b]) => a - b)[0]"""
-"""The lowest contrast of a page's words, and these words; icons, disabled parts and values beside a slider's knob are
+"""The lowest contrast of a page's words, and these words; icons, disabled parts and values next to a slider's knob are
 left out."""
 
 

@@ -4,7 +4,7 @@
   step is on disk, as if the training loop waited for that.
 - Recording of the embedded engine's steps on chains, a second's together, after another step of it: how long until
   they are on disk, as if the loop waited, by the number of them: at the engine's pace, and if steps took 100 ms.
-- Size: a step's files with the default retention beside JSON lines of the same step: all that is known of every
+- Size: a step's files with the default retention next to JSON lines of the same step: all that is known of every
   trajectory, and only what the retention keeps.
 - Ingest: from files to tables, reading and parsing included: steps of 48 metrics without trajectories, and
   trajectories of 150 words on average with their full-text index. Another process asks for the list of runs and for a

@@ -6,7 +6,7 @@
 - A new worker on the demo's preset, whose model was made before: from its start to the record of the first step on
   disk, the evaluation before it included.
 
-These times depend on the machine's load; beside each is the processor time of the started processes.
+These times depend on the machine's load; next to each is the processor time of the started processes.
 
 Run `python -m bench.startup`; `--short` repeats less, `--python` names the interpreter of the environment that is
 measured. Without Chromium or playwright the page is left out.

@@ -79,7 +79,7 @@ def findings(records: list[dict[str, Any]], accepted: dict[str, str]) -> list[st
         for advisory in record.get("vulns", []):
             if not {advisory["id"], *advisory.get("aliases", [])} & accepted.keys():
                 fixes = ", ".join(advisory.get("fix_versions", [])) or "none yet"
-                lines.append(f"{record['name']} {record['version']}: {advisory['id']}, mended in {fixes}")
+                lines.append(f"{record['name']} {record['version']}: {advisory['id']}, fixed in {fixes}")
     return lines
 
 

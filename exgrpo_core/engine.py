@@ -52,7 +52,7 @@ class AheadEngine(PolicyEngine, Protocol):
 
         The next call of `rollout` has the same requests and returns what was begun: log-probs are under the policy by
         then, `sampler_log_probs` under the one that generated. What was begun is no part of a checkpoint: a restored
-        engine generates anew.
+        engine generates again.
         """
         ...
 

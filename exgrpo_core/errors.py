@@ -18,7 +18,7 @@ class Mistake(str):
     text: str
 
     def __new__(cls, text: str, *fields: str) -> "Mistake":
-        """Return the sentence, which is `text` alone where no field is named."""
+        """Return the sentence, which is only `text` if no field is named."""
         mistake = super().__new__(cls, f"{', '.join(fields)}: {text}" if fields else text)
         mistake.fields, mistake.text = fields, text
         return mistake

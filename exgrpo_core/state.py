@@ -146,7 +146,7 @@ class ExGRPOState:
         self.replay_buffer.snapshot(directory / BUFFER_FILE)
         stream = self.stream.state_dict()
         if self.drawn_ahead is not None:
-            # The next step is drawn anew after a resume: fresh questions keep their turns.
+            # The next step is drawn again after a resume: fresh questions keep their turns.
             stream["deferred"] = [*self.drawn_ahead.fresh, *stream["deferred"]]
         content = {
             "questions": _fingerprint(self.questions),
@@ -172,7 +172,7 @@ class ExGRPOState:
     ) -> "ExGRPOState":
         """Return the state saved in `saved`, with segments in `segments`; its draws continue as if uninterrupted.
 
-        A step that was drawn ahead is drawn anew, its fresh questions first.
+        A step that was drawn ahead is drawn again, its fresh questions first.
 
         Raises:
             StateError: The saved state is damaged or belongs to other questions.

@@ -17,7 +17,7 @@ _METRICS: dict[str, tuple[str, str]] = {
     ),
     "reward/pass_at_1_replayed": (
         "Replayed Pass@1",
-        "share of K-1 rollouts beside replays that are correct",
+        "share of the K-1 fresh rollouts of replayed questions that are correct",
     ),
     "reward/pass_at_k": ("Batch Pass@K", "share of questions with a correct trajectory, the replayed one counted"),
     "reward/answer": ("Reward part: answer", "mean reward of the answers, a part of the reward before its weight"),
@@ -117,7 +117,10 @@ _METRICS: dict[str, tuple[str, str]] = {
     "tokens/generated": ("Generated tokens of a step", "response tokens generated this step"),
     "tokens/generated_total": ("Generated tokens so far", "response tokens generated so far"),
     "rollouts/fresh_total": ("Fresh rollouts so far", "fresh rollouts so far"),
-    "rollouts/failed_groups": ("Questions left out after failed rollouts", "questions of which a rollout failed twice"),
+    "rollouts/failed_groups": (
+        "Questions left out after failed rollouts",
+        "questions with a rollout that failed twice",
+    ),
     "seconds/rollout": ("Time of rollout and grading", "generation and grading"),
     "seconds/score": ("Time of scoring candidates", "scoring of candidates"),
     "seconds/update": ("Time of the update", "forward, backward and optimizer"),

@@ -1,4 +1,4 @@
-"""Benchmark scores beside the paper's: across backbones, methods and checkpoints, and two of them compared."""
+"""Benchmark scores next to the paper's: across backbones, methods and checkpoints, and two of them compared."""
 
 import streamlit as st
 
@@ -76,7 +76,7 @@ def _scores(scheme: str, tables: list[str], words: str) -> None:
 with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
     st.title("Benchmarks", anchor=False, width="content")
     starts = st.toggle("Score a model", key="start", bind="query-params")
-st.caption("Scores of your checkpoints and models beside those that the paper printed, over backbones.")
+st.caption("Scores of your checkpoints and models next to those that the paper printed, over backbones.")
 if starts:
     evaluation_form.show()
 chosen_scheme, chosen_tables, searched = _controls()

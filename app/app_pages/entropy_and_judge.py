@@ -1,4 +1,4 @@
-"""Entropy and judge: entropy against valid reasoning, verdicts beside trajectories, and the judges themselves."""
+"""Entropy and judge: entropy against valid reasoning, verdicts next to trajectories, and the judges themselves."""
 
 import streamlit as st
 

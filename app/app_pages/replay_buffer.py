@@ -185,7 +185,7 @@ def _retired(view: View, algorithm: dict[str, Any], _rows: list[BucketRow]) -> N
     rate = st.column_config.NumberColumn(format="%.1f")
     data_table.show_card(
         "Retired questions", retired_table(lines), "retired-questions",
-        "Attempts, retired questions, those by chance alone, and later attempts, by bucket",
+        "Attempts, retired questions, those that only chance retires, and later attempts, by bucket",
         dict.fromkeys(("By chance", "% correct again", "% all correct again"), rate), RETIRED,
     )  # fmt: skip
     st.caption("This asks a checkpoint every retired question again, and scores it under Benchmarks:")

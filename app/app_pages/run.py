@@ -149,7 +149,7 @@ def _results(row: RunRow) -> None:
     job_results.show_judge(list_judge_results(row.run_id), ask(judging.count_reasons, row.run_id))
     if judged.get("run_id"):
         address = {"run": str(judged["run_id"])}
-        label = "See verdicts beside entropies under Entropy and judge"
+        label = "See verdicts next to entropies under Entropy and judge"
         st.page_link("app_pages/entropy_and_judge.py", label=label, icon=":material/gavel:", query_params=address)
         st.page_link("app_pages/run.py", label="Open the run that was judged", query_params=address)
 

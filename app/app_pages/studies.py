@@ -1,4 +1,4 @@
-"""The paper's tables and ablations as matrices of runs: launch missing runs, and see results beside the paper's."""
+"""The paper's tables and ablations as matrices of runs: launch missing runs, and see results next to the paper's."""
 
 from collections.abc import Sequence
 
@@ -50,7 +50,7 @@ def _keep() -> None:
     address.put({"study": kept, "cells": None})
 
 
-VIEWS = ["Runs", "Beside the paper", "What the paper prints"]
+VIEWS = ["Runs", "Next to the paper", "What the paper prints"]
 VIEWS_WITHOUT_PAPER = ["Runs", "Results"]
 SCALES = {
     Scale.CHAINS: "The built-in task with the embedded engine: a toy that tests the parts, on one core",

@@ -98,7 +98,7 @@ def _serve(options: argparse.Namespace) -> None:
     for name in options.allow_host:
         if "/" in name or name.count(":") == 1:  # an IPv6 address has more
             raise ServerError(
-                f"--allow-host {name}: expected a name alone, such as workbench.example.org, without a port."
+                f"--allow-host {name}: expected only a name, without a port, such as workbench.example.org."
             )
     token = os.environ.get(TOKEN_VARIABLE, secrets.token_urlsafe(32))
     if len(token) < MIN_TOKEN_LENGTH:

@@ -201,7 +201,7 @@ def _check_owner(names: Iterable[str], url: URL, or_else: str = "") -> None:
     if (others := [*names]) and not _OURS & set(others):
         raise ForeignDatabaseError(
             f"{url_without_password(url)}: has tables of another program ({', '.join(others[:3])}); "
-            f"name a database of the workbench alone with EXGRPO_DATABASE_URL{or_else}."
+            f"name a database that only the workbench uses with EXGRPO_DATABASE_URL{or_else}."
         )
 
 

@@ -1,4 +1,4 @@
-"""Opening the database: SQLite beside the runs by default, PostgreSQL by URL; writing with bounded retries."""
+"""Opening the database: SQLite next to the runs by default, PostgreSQL by URL; writing with bounded retries."""
 
 import contextlib
 import random

@@ -33,7 +33,7 @@ def count_columns(messages: Sequence[Message]) -> dict[str, Any]:
 
 
 def text_columns(messages: Sequence[Message]) -> dict[str, Any]:
-    """Return what is stored beside a trajectory's text."""
+    """Return what is stored next to a trajectory's text."""
     if not messages:
         return {"messages": None, "role_words": None}
     return {"messages": as_document(messages), "role_words": _role_words(messages)}

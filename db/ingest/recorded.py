@@ -148,7 +148,7 @@ def _put_all_metrics(connection: Connection, run_key: int) -> None:
 
 
 def _has_other_rewards(connection: Connection, run_key: int) -> bool:
-    """Whether a reward of the run is on another scale than right and wrong: then 0 and 1 beside it are, too."""
+    """Whether a reward of the run is on another scale than right and wrong: then 0 and 1 next to it are, too."""
     sums = models.steps.c.sums
     query = select(models.steps.c.step).where(models.steps.c.run_key == run_key, sums["num_unknown"].as_integer() > 0)
     return connection.execute(query.limit(1)).first() is not None

@@ -25,7 +25,7 @@ def find_cases(
 
     A pair is the lowest and the highest of one step, or a valid and an invalid one of different steps.
 
-    A valid chain of thought beside an invalid one comes first, then code in the uncertain one alone, then a wide gap
+    A valid chain of thought next to an invalid one comes first, then code in the uncertain one alone, then a wide gap
     in entropy; `only_telling` keeps the first kind only.
     """
     with database.read() as connection:
@@ -152,7 +152,7 @@ def _pairs_of_questions(judged: JudgedTrajectories) -> Select[Any]:
 
 
 def _successes(judged: JudgedTrajectories, group: tuple[ColumnElement[Any], ...]) -> Select[Any]:
-    """Return the right answers of a run, each with its place in the group from lowest and from highest entropy."""
+    """Return the correct answers of a run, each with its place in the group from lowest and from highest entropy."""
     trajectories = models.trajectories
     key, entropy = trajectories.c.trajectory_key, trajectories.c.mean_entropy
     return (

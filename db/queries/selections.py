@@ -140,7 +140,7 @@ def wrong_choices(database: Database, run_id: str, step_from: int = 0) -> list[W
 
 
 def trajectory_weights(database: Database, run_id: str, shaping_beta: float) -> TrajectoryWeights:
-    """Return the weights of the newest candidates: replayed, rejected beside another, then replayed by age and entropy.
+    """Return the weights of the newest candidates: replayed, rejected for another, then replayed by age and entropy.
 
     Quarters are of the replayed trajectories.
     """

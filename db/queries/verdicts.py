@@ -141,7 +141,7 @@ def _with_overrides(run_key: int, by_judge: ColumnElement[bool | None], votes: S
 
 
 def outcome_cells(database: Database, run_id: str, judge_run_id: str | None = None) -> list[OutcomeCell]:
-    """Return a run's trajectories by answer and verdict, right answers first; cells without any are left out."""
+    """Return a run's trajectories by answer and verdict, correct answers first; cells without any are left out."""
     trajectories = models.trajectories
     is_correct, entropy = is_correct_column(), trajectories.c.mean_entropy
     with database.read() as connection:

@@ -133,7 +133,7 @@ class WrongAnswer:
     text: str
     mean_entropy: float | None
     correctness_rate: float | None
-    """Share of correct rollouts beside it."""
+    """Share of the group's fresh rollouts that are correct."""
 
 
 @dataclass(frozen=True, slots=True)

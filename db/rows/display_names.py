@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from pathlib import PurePosixPath
 
 BATCH_PASS_RATE = "Batch Pass@1"
-"""Share of the fresh rollouts of a training batch that are correct, those beside replayed trajectories included."""
+"""Share of the fresh rollouts of a training batch that are correct, those of replayed questions included."""
 FRESH_PASS_RATE = "Fresh Pass@1"
-"""The same of questions without a replay alone, which methods have in common."""
+"""The same, only for questions without a replay, which all methods have."""
 
 LINEAGE_EVENTS = {
     "inserted": "stored in the buffer",

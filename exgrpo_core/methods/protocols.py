@@ -285,7 +285,7 @@ class QuestionSampler(ABC):
         """Return at most `num_questions` different questions of `questions.indices`; `rng` is all that is random."""
 
     def num_rollouts(self, rollouts_per_question: int, num_replays: int) -> int:
-        """Return the rollouts of a drawn question beside what it replays: K-1 with the paper's one replay."""
+        """Return the fresh rollouts of a drawn question: K-1 with the paper's one replay."""
         return rollouts_per_question - num_replays
 
     def complete(self, step: OpenStep) -> None:  # noqa: B027 # the paper adds nothing

@@ -136,7 +136,7 @@ def variance_bounds(
     """Return A, A', B and B' (Proposition "Variance upper bound").
 
     `weights` and `replayed_squares` are W and |U|^2 of the replayed trajectories, `fresh_squares` |U|^2 of the fresh
-    ones beside them, `num_rollouts` is K.
+    ones next to them, `num_rollouts` is K.
     """
     weighted = float((weights**2 * replayed_squares).mean())
     loose = float(weights.max() ** 2 * replayed_squares.mean())

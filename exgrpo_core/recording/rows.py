@@ -50,7 +50,7 @@ class RecordedTrajectory:
     group: str | None = None
     """The rollouts of one question in one step; by default the question's."""
     answer: str | None = None
-    """The right answer."""
+    """The gold answer."""
     verdict: str | None = None
     """`correct`, `wrong` or another word, only where the source says so."""
     is_truncated: bool | None = None

@@ -30,7 +30,7 @@ NOT_FINISHED = "Its program ended without finish()."
 
 
 class Run:
-    """Records one run. After the start no call raises: what cannot be written is said once, counted and left out.
+    """Records one run. After the start no call raises: what cannot be written is reported once, counted and left out.
 
     What a call is given is appended at once, so forks may record too, into the same file. It survives a kill of the
     program once the call returned, and a crash of the machine once `flush` did.

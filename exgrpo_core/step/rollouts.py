@@ -159,7 +159,7 @@ class StepRollouts:
             )
 
     def _num_beside(self, index: int) -> int:
-        """Rollouts beside what is replayed of a question: K-1 in the paper, whose r is 1."""
+        """Fresh rollouts of a question: K-1 in the paper, whose r is 1."""
         num_replays = self.config.replays_per_group
         if num_replays > 1:
             num_replays = min(num_replays, int(self.state.replay_buffer.num_stored(np.array([index]))[0]))

@@ -1,4 +1,4 @@
-"""RePO: every question of the batch with enough stored trajectories replays some of them beside its K rollouts.
+"""RePO: every question of the batch with enough stored trajectories replays some of them in addition to its K rollouts.
 
 Source: Li et al. 2025, "RePO: Replay-Enhanced Policy Optimization" (arXiv 2506.09340, Eqs. 4 to 6, section 3.2) and
 its code, github.com/SihengLi99/RePO. Both parts have their own advantages ("split"): `replays_per_group` is 8 there,
@@ -52,7 +52,7 @@ class Repo(QuestionSampler):
         return questions.draw_evenly(pool, num_questions, rng)
 
     def complete(self, step: OpenStep) -> None:
-        """Let fresh questions replay beside their K rollouts, with a baseline of their own."""
+        """Let fresh questions replay in addition to their K rollouts, with a baseline of their own."""
         among = np.array([group.question.index for group in step.groups], dtype=np.int64)
         weights = step.draw_replays(step.num_wanted, among)
         for group in step.groups:

@@ -5,8 +5,8 @@ framework secretly brings you off-policy RL training") for truncation; the maske
 [1/limit, limit] no gradient, as "rejection" in RL libraries. `ratio_limit` is assumed to be 2, verl's default.
 
 Supervised learning. Source: the outer loop of Zelikman et al. 2022, "STaR" (arXiv 2203.14465, section 3.1), which
-fine-tunes on sampled answers that are right. Assumed: it learns at once from each batch, not from the base model anew
-in every round; questions whose answers are all right count nothing, since their advantages are 0, which is all that is
+fine-tunes on sampled answers that are correct. Assumed: it learns from each batch at once, not from the base model
+in every round again; questions whose answers are all correct count nothing, since their advantages are 0, all that is
 known here.
 """
 

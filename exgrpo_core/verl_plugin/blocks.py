@@ -71,7 +71,7 @@ class Block:
     columns: Mapping[str, JoinedRows]
     """What the driver decides of each row."""
     options: Mapping[str, Any]
-    """What verl's worker reads beside the rows."""
+    """What verl's worker reads next to the rows."""
 
 
 def make_blocks(
@@ -156,7 +156,7 @@ def fetch_queued(block: Block, names: Sequence[str]) -> dict[str, list[Any]]:
 
 
 def put_log_probs(block: Block, scores: torch.Tensor) -> None:
-    """Put the log-probs of a block's rows beside those that are in TransferQueue, where the update reads them."""
+    """Put the log-probs of a block's rows next to those that are in TransferQueue, where the update reads them."""
     if block.keys:
         rows = [row for row, is_queued in zip(scores.unbind(), block.is_queued.tolist(), strict=True) if is_queued]
         put_column(block.keys, LOG_PROBS, _jagged(rows))

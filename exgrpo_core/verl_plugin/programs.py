@@ -21,6 +21,6 @@ def train_sft(name: str, overrides: Sequence[str]) -> None:
 
 
 def merge_shards() -> Path:
-    """Merge sharded weights as the command line says, and return the model's folder; adapters stay beside them."""
+    """Merge sharded weights as the command line says, and return the model's folder; adapters stay next to them."""
     run_merger()
     return Path(parse_args().target_dir)

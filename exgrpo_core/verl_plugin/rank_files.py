@@ -1,6 +1,6 @@
 """What each rank writes into verl's FSDP checkpoints: checked by itself, and read by another number of ranks.
 
-A rank has its own files of model, optimizer and the rest, `model_world_size_4_rank_0.pt`. Beside them it writes their
+A rank has its own files of model, optimizer and the rest, `model_world_size_4_rank_0.pt`. Next to them it writes their
 sizes and checksums, `checksums_world_size_4_rank_0.json`, which every rank of a resume compares before it reads.
 """
 
@@ -21,7 +21,7 @@ from exgrpo_core.durable_files import sync, write_whole
 
 CHECKSUMS = "checksums_world_size_{}_rank_{}.json"
 _NAME = re.compile(r"checksums_world_size_(\d+)_rank_0\.json")
-# Of the random generators' state, beside what torch reads anyway.
+# Of the random generators' state, in addition to what torch reads anyway.
 _NUMPY: list[Any] = [_reconstruct, np.ndarray, np.dtype, type(np.dtype(np.uint32))]
 
 

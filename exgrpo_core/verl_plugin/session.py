@@ -36,7 +36,7 @@ from exgrpo_core.verl_plugin.trainer import ExperienceTrainer
 logger = logging.getLogger(__name__)
 
 CONSOLE = "console"
-"""verl's default, which is redundant beside the run's log."""
+"""verl's default, which repeats the run's log."""
 START_ATTEMPTS = 4
 PLUGIN = "exgrpo_core.verl_plugin.registration"
 _REMEDY = "`make verl-env`, on NVIDIA GPUs `make verl-env GPU=1`"

@@ -70,8 +70,8 @@ REQUIRED: dict[str, tuple[tuple[object, ...], str]] = {
     f"{_ACTOR}.loss_agg_mode": (tuple(AGGREGATIONS), "a trajectory's weight does not depend on its mini-batch"),
     f"{_ACTOR}.kl_loss_type": (("low_var_kl", "k3"), "the KL penalty is the k3 estimate"),
     f"{_ACTOR}.ppo_epochs": ((1,), "each mini-batch is one optimizer step"),
-    f"{_ROLLOUT}.top_p": ((1,), "importance ratios need rollouts that temperature alone shapes"),
-    f"{_ROLLOUT}.top_k": ((-1,), "importance ratios need rollouts that temperature alone shapes"),
+    f"{_ROLLOUT}.top_p": ((1,), "importance ratios need rollouts that only temperature shapes"),
+    f"{_ROLLOUT}.top_k": ((-1,), "importance ratios need rollouts that only temperature shapes"),
     f"{_ROLLOUT}.calculate_log_probs": ((True,), "the sampler's log-probs are compared with the trainer's"),
     f"{_ROLLOUT}.multi_turn.enable": ((False,), "a rollout is one response"),
     f"{_ROLLOUT}.agent.default_agent_loop": (("single_turn_agent",), "a rollout is one response"),
@@ -79,7 +79,7 @@ REQUIRED: dict[str, tuple[tuple[object, ...], str]] = {
     f"{_MODEL}.lora.rank": ((0,), "adapters were not tried"),
     "data.shuffle": ((True,), "fresh questions come in a random order"),
     "distillation.enabled": ((False,), "there is no teacher"),
-    "trainer.default_hdfs_dir": ((None,), "the replay buffer is saved beside local checkpoints only"),
+    "trainer.default_hdfs_dir": ((None,), "the replay buffer is saved next to local checkpoints only"),
 }
 """Settings of verl with the values that the plug-in works with, and why."""
 SHARE = "max_failed_share"

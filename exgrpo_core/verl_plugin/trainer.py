@@ -103,7 +103,7 @@ class ExperienceTrainer:
     def score(self, rows: Sequence[TokenRow | QueuedRow]) -> dict[str, list[Any]]:
         """Return log-probs and entropies under the current policy, and what workers read of the rows: their columns.
 
-        Log-probs of rows that are in TransferQueue are put beside them too.
+        Log-probs of rows that are in TransferQueue are put next to them too.
         """
         workers = self.actor_rollout_wg
         return self._score(rows, workers.score_block, num_ranks(workers), {"calculate_entropy": True})

@@ -135,7 +135,7 @@ def _template_of(run: TrainSpec, policy: str) -> str:
 
 
 def _tokenizer_source(policy: str) -> str:
-    """Return where the tokenizer of a model is: beside verl's shards, or with the model."""
+    """Return where the tokenizer of a model is: next to verl's shards, or with the model."""
     shards = find_shards(Path(policy)) if Path(policy).is_dir() else None
     return policy if shards is None else str(shards / "huggingface")
 

@@ -58,7 +58,7 @@ def resume(runs_root: Path, run_id: str) -> str:
     _refuse_recorded(run, state)
     if state.status not in RESUMABLE:
         allowed = ", ".join(sorted(RESUMABLE))
-        more = " `exgrpo branch` trains on from a checkpoint, `exgrpo clone` starts anew." if state.is_ended else ""
+        more = " `exgrpo branch` trains on from a checkpoint, `exgrpo clone` starts again." if state.is_ended else ""
         raise CommandError(f"{run_id} cannot be resumed: it is {state.status}; expected one of {allowed}.{more}")
     if why := refusal_of_new_start(run):
         raise CommandError(why)

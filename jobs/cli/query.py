@@ -110,7 +110,7 @@ def _bound(field: FieldInfo, name: str) -> int | None:
 
 
 def _print(answer: object, shape: Shape) -> None:
-    """Print rows as one line each, of which JSON alone has the nested values; print anything else as JSON."""
+    """Print rows as one line each; nested values are only in JSON. Print anything else as JSON."""
     from pydantic_core import to_json, to_jsonable_python
 
     if shape is Shape.JSON:

@@ -135,7 +135,7 @@ def resume(
     if settings:
         raise CommandError(
             f"--set: a run keeps its settings; `exgrpo branch {run_id} --step STEP --set KEY=VALUE` continues from a "
-            f"checkpoint with others, `exgrpo clone {run_id} --submit --set KEY=VALUE` starts anew."
+            f"checkpoint with others, `exgrpo clone {run_id} --submit --set KEY=VALUE` starts again."
         )
     if not follows or read_state(open_run(runs_root, run_id)).status in RESUMABLE:
         sentence = run_actions.resume(runs_root, run_id)

@@ -50,7 +50,7 @@ _LIST_SECONDS = 10.0
 _POLL_SECONDS = 0.2
 _RESTART_SECONDS = 2.0
 _QUIET_SECONDS = 1.0
-"""Only a supervisor that takes longer to end is said to be waited for."""
+"""Only a supervisor that takes longer to end is reported as waited for."""
 
 
 class WorkbenchRunningError(UserError):

@@ -24,7 +24,7 @@ _QUESTIONS = ("problem", "question", "Question", "input", "query", "question_ste
 _IDENTITIES = ("question_id", "unique_id", "Record ID", "id")
 _GOLDS = ("answer", "answerKey", "Answer", "answer_idx", "answer_index", "target", "label", "gold", "correct", "cop")
 _COUNTS_FROM_0 = frozenset({"answer_idx", "answer_index"})
-"""Fields whose numbers count options from 0 wherever they are published; so does `answer` beside a list `choices`."""
+"""Fields whose numbers count options from 0 wherever they are published; so does `answer` next to a list `choices`."""
 _PASSAGES = ("article", "passage", "context", "support", "premise")
 """Columns that a question is about; they are asked before it."""
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")

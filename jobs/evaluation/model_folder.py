@@ -1,4 +1,4 @@
-"""The model that an evaluation scores: a folder or hub name, or a checkpoint's model kept beside the answers."""
+"""The model that an evaluation scores: a folder or hub name, or a checkpoint's model kept next to the answers."""
 
 import json
 import logging

@@ -5,7 +5,7 @@ A user's own is a data file or an entry of a YAML file in the workbench's folder
 of `BenchmarkChoice`:
 
     sums:
-      source: sums.jsonl          # beside the YAML file, or a whole path, or a Hugging Face data set
+      source: sums.jsonl          # next to the YAML file, or a whole path, or a Hugging Face data set
       title: Sums to 100
       samples_per_question: 8
       temperature: 0.6

@@ -30,7 +30,7 @@ GPU_TYPES = (
     GpuType("L4 24 GB", 22.5, 121),
     GpuType("RTX 4090 24 GB", 24.0, 165),
 )
-"""The first is the one that estimates assume where nothing is said. Source: NVIDIA's data sheets."""
+"""The first is the one that estimates assume where nothing is given. Source: NVIDIA's data sheets."""
 
 
 def find_gpu_type(text: str) -> GpuType:

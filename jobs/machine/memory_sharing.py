@@ -77,7 +77,7 @@ def _say(text: str) -> None:
 
 
 def _guarded(side: Callable[[Connection, str], None], name: str, connection: Connection, device: str) -> None:
-    """Run one side; its error is the last that is said, unless the other side ended with one before."""
+    """Run one side; its error is the last that is reported, unless the other side ended with one before."""
     try:
         side(connection, device)
     except (EOFError, ConnectionError):

@@ -13,7 +13,7 @@ from jobs.runs.directory import RunDirectory
 
 @dataclass(frozen=True)
 class RunFrames:
-    """One run; each method reads anew, so a running one grows. `docs/data.md` tells what the columns mean."""
+    """One run; each method reads the files again, so a running run grows. `docs/data.md` explains the columns."""
 
     path: Path
     database_url: str | None = None
@@ -21,6 +21,10 @@ class RunFrames:
     def trajectories(self) -> pd.DataFrame:
         """Return one row a fresh trajectory, with its text."""
         return self._frame("trajectories")
+
+    def questions(self) -> pd.DataFrame:
+        """Return one row per question, with its prompt and its answer."""
+        return self._frame("questions")
 
     def replays(self) -> pd.DataFrame:
         """Return one row a replayed trajectory and step."""

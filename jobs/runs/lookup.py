@@ -38,7 +38,7 @@ def open_run(runs_root: Path, run_id: str) -> RunDirectory:
 
 
 def similar_root(runs_root: Path) -> str:
-    """Return a hint at a folder beside a runs root that does not exist, if one has a name like it; else nothing."""
+    """Return a hint at a folder next to a runs root that does not exist, if one has a name like it; else nothing."""
     if runs_root.exists() or not runs_root.absolute().parent.is_dir():
         return ""
     beside = [path.name for path in runs_root.absolute().parent.iterdir() if path.is_dir()]

@@ -78,7 +78,7 @@ TemplateChoice = Literal["paper", "paper_llama_base", "compact", "none", "chat"]
 
 
 class BenchmarkFields(Spec):
-    """The fields of a benchmark beside its name."""
+    """The fields of a benchmark apart from its name."""
 
     source: str | None = None
     """Parquet or JSON-lines file, or a Hugging Face data set name; None uses the data set of the paper's protocol."""
@@ -165,7 +165,7 @@ ANSWER, FORMAT, RANDOM = "answer", "format", "random"
 ANSWER_ALONE = {ANSWER: 1.0}
 PARTS = {
     ANSWER: "the grader's reward of the answer",
-    FORMAT: "1 for any answer in a box, right or wrong",
+    FORMAT: "1 for any answer in a box, correct or wrong",
     RANDOM: "1 for half of the responses, whatever they are",
 }
 """The built-in parts and what they reward; format and random are controls."""

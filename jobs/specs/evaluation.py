@@ -91,7 +91,7 @@ class EvalSpec(Spec):
     seconds_per_answer: float = Field(5.0, gt=0)
     """Longest grading of one answer."""
     reward_parts: tuple[str, ...] = ()
-    """Parts of a training reward whose means over the answers are beside the scores, named as in `data.rewards`."""
+    """Parts of a training reward, as in `data.rewards`; their means over the responses are shown with the scores."""
     server: ServerSpec | None = None
     """The server, for `generator: server`."""
     num_gpus: Positive = 1

@@ -97,7 +97,7 @@ def _is_wrong_type(item: "ErrorDetails") -> bool:
 def _find_all(model: type[BaseModel], content: object, error: ValidationError) -> tuple[Mistake, ...]:
     """Return the mistakes that pydantic found, and those of rules over several fields, which it skips after any other.
 
-    Rules of a section with a wrong field wait until that is mended.
+    Rules of a section with a wrong field wait until that is fixed.
     """
     mistakes = _explain_all(error.errors())
     wrong = [tuple(map(str, item["loc"])) for item in error.errors()]

@@ -273,7 +273,7 @@ class TrainSpec(Spec):
             text = "expected none, except for chains-warm on chains."
             yield Mistake(text, "model.warm_seed", "model.demonstrator_errors")
         if self.model.source == CHAINS_WARM_MODEL and self.data.source != CHAINS_SOURCE:
-            text = "expected a folder, GGUF file or hub name: chains-warm knows the letters of chains alone."
+            text = "expected a folder, GGUF file or hub name: chains-warm knows only the letters of chains."
             yield Mistake(text, "model.source")
         num_made = DEFAULT_NUM_MADE if self.data.source in ORACLE_SOURCES else None
         num_questions, batch_size = self.data.num_questions or num_made, self.algorithm.batch_size
@@ -311,7 +311,7 @@ class TrainSpec(Spec):
         if is_continuous and self.engine == "embedded" and not has_parts:
             yield Mistake(
                 "expected binary, since the embedded engine serves no reward model and only "
-                "chains have partly right answers; use engine: verl, or several data.rewards.",
+                "chains have partly correct answers; use engine: verl, or several data.rewards.",
                 "algorithm.reward_kind",
             )
         may_have_model = is_continuous and self.engine == "verl"

@@ -119,7 +119,7 @@ class VerlSpec(Spec):
     max_tokens_per_gpu: Positive | None = None
     """Most tokens of a micro-batch on one GPU; none is twice the longest prompt with response."""
     gpu_memory_utilization: float = Field(0.6, gt=0, lt=1)
-    """Share of a GPU's memory that generation may use beside the training state; the paper's is 0.8."""
+    """Share of a GPU's memory that generation may use next to the training state; the paper's is 0.8."""
     gpu_gib: float | None = Field(None, gt=0)
     """GiB of each GPU, for checks before the start; none are those of this machine's GPUs, without GPUs 79.6."""
     max_failed_share: float = Field(0.1, ge=0, lt=1)

@@ -135,7 +135,7 @@ def _encode_facts(spec: TrainSpec, num_facts: int, tokenizer: Any) -> list[Token
 
 
 def _write_texts(questions: Sequence[Question], seed: int) -> list[str]:
-    """Return a demonstrator's solution of each chain with the right answer, even if its steps are wrong."""
+    """Return a demonstrator's solution of each chain with the correct answer, even if its steps are wrong."""
     rng, demonstrators, texts = random.Random(seed), Demonstrators(), []
     for problem in map(read_problem, questions):
         text = write_demonstration(problem, rng, demonstrators)

@@ -29,7 +29,7 @@ class ProbeReport:
     num_samples: int
     """Answers a question."""
     pass_rate: float
-    """Share of right answers: Pass@1 at the run's temperature."""
+    """Share of correct answers: Pass@1 at the run's temperature."""
     format_rate: float
     """Share of responses in which the grader finds an answer."""
     truncation_rate: float
@@ -79,8 +79,8 @@ class ProbeReport:
             ),
             (
                 self.pass_rate == 0.0,
-                "No answer is right, and questions without a right answer teach nothing: fine-tune on demonstrations "
-                "first (sft), or choose easier questions.",
+                "No response is correct, and questions without a correct response teach nothing. Fine-tune on "
+                "demonstrations first (sft), or choose easier questions.",
             ),
             (
                 self.pass_rate == 1.0,

@@ -35,7 +35,7 @@ def pages(run: str, other: str) -> dict[str, str]:
         "judges": f"/entropy_and_judge?run={run}&view=Judges",
         "benchmarks": "/benchmarks",
         "studies": "/studies?study=ablations",
-        "studies-paper": "/studies?study=ablations&view=Beside+the+paper",
+        "studies-paper": "/studies?study=ablations&view=Next+to+the+paper",
         "paper": "/paper",
         "paper-method": "/paper?figure=method",
         "system": "/system?view=Audit+log",

@@ -49,7 +49,7 @@ def test_three_cells_are_launched_followed_and_set_beside_the_paper(open_page):
     page.get_by_role("button", name="Launch 3 missing runs").click()
     page.get_by_test_id("stToast").get_by_text("Queued 3 runs").wait_for()
     page.get_by_text("3 of 3 runs finished").wait_for(timeout=END_MILLISECONDS)
-    page.get_by_role("tab", name="Beside the paper").click()
+    page.get_by_role("tab", name="Next to the paper").click()
     page.get_by_role("button", name="Report as HTML").wait_for()
     assert page.get_by_text("No run has finished yet").count() == 0
     assert watched.errors == []

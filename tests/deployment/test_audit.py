@@ -37,7 +37,7 @@ BAD = [{"name": "requests", "version": "2.19.1", "vulns": [ADVISORY]}]
     ("record", "exit_code", "said"),
     [
         ({"version": "0.28.1", "vulns": []}, 0, "no advisory"),
-        ({"version": "0.28.1", "vulns": [ADVISORY]}, 1, "httpx 0.28.1: PYSEC-1, mended in 2.0"),
+        ({"version": "0.28.1", "vulns": [ADVISORY]}, 1, "httpx 0.28.1: PYSEC-1, fixed in 2.0"),
         ({"skip_reason": "not found"}, 1, "httpx: not audited (not found)"),
     ],
 )

@@ -118,7 +118,7 @@ def test_nothing_grows_and_nothing_is_left_by_runs_back_to_back(supervisor, is_l
     assert readers.errors == []
     assert "locked" not in (runs_root.parent / "supervisor.log").read_text()
     wait_until(lambda: set(processes_of(runs_root)) <= {process.pid}, "the last workers to leave")
-    # Tests beside this one may have some for as long as they last.
+    # Tests next to this one may have some for as long as they last.
     wait_until(lambda: shared_memory() <= semaphores, "shared memory to be given back")
     # What scripts hold while they run comes and goes, so medians of a while are compared.
     growth, files = (np.median(last, axis=0) - np.median(warm, axis=0)).T

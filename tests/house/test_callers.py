@@ -38,7 +38,7 @@ def hands_over(decorator: ast.expr) -> bool:
 
 
 def without_caller(sources: dict[Path, str], others: str) -> list[str]:
-    """Return the public names that stand once in their module, beside its name in no other, and in no other text."""
+    """Return the public names that stand once in their module, next to its name in no other, and in no other text."""
     counts = {path: Counter(WORD.findall(source)) for path, source in sources.items()}
     elsewhere = set(WORD.findall(others))
     return [

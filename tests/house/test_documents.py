@@ -121,10 +121,19 @@ def test_files_named_in_the_document_exist(document):
     assert [name for name in paths if not (REPOSITORY / name).exists()] == []
 
 
-def test_links_of_all_documents_lead_to_files():
-    found = re.compile(r"\]\(([^)#\s:]+)[)#]").findall
-    links = [(path, link) for path in tracked_files() if path.suffix == ".md" for link in found(read(path))]
-    assert [(str(path), link) for path, link in links if not (REPOSITORY / path.parent / link).exists()] == []
+def test_links_of_all_documents_lead_to_files_and_headings():
+    found = re.compile(r"\]\(([^)#\s:]*)(?:#([^)\s]*))?\)").findall
+    paths = [path for path in tracked_files() if path.suffix in {".md", ".ipynb"}]
+    links = [(path, link, part) for path in paths for link, part in found(FENCE.sub("", read(path)))]
+    broken = [(str(path), link) for path, link, _ in links if not (REPOSITORY / path.parent / link).exists()]
+    assert broken == []
+    targets = [(path, (path.parent / link if link else path), part) for path, link, part in links if part]
+    assert [(str(path), part) for path, target, part in targets if part not in _anchors(target)] == []
+
+
+def _anchors(document: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", FENCE.sub("", read(document)), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_documents_use_words_of_today_and_one_semicolon_a_paragraph():
@@ -132,6 +141,7 @@ def test_documents_use_words_of_today_and_one_semicolon_a_paragraph():
         r"\b(beside|anew|alone|mend|mends|mended|is said|are said|of which|thereby|hence)\b", re.IGNORECASE
     )
     texts = {document: FENCE.sub("", read(Path(document))) for document in DOCUMENTS}
+    assert odd.findall(read(Path("docs/cli.md"))) == []  # the help of the commands
     parts = [(document, part) for document, text in texts.items() for part in re.split(r"\n\n|\n(?=[-|])", text)]
     assert [(document, word) for document, part in parts for word in odd.findall(part)] == []
     assert [(document, part) for document, part in parts if part[:1] != "|" and part.count(";") > 1] == []

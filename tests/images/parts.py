@@ -136,7 +136,7 @@ def pip_settings(folder: Path) -> list[str]:
             path = Path(word.removeprefix("file://"))
             if not (path.is_absolute() and path.exists()):
                 continue
-            # A package may replace what lies beside a file; an index on disk names files beside its folder.
+            # A package may replace what lies next to a file; an index on disk names files next to its folder.
             inside = Path("/run") / name if path.is_file() else path
             mounted = path if path.is_file() or name == "find-links" else path.parent
             options += ["-v", f"{mounted}:{inside if path.is_file() else mounted}:ro"]

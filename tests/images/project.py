@@ -18,7 +18,7 @@ wait = partial(wait_until, timeout_seconds=SECONDS, poll_seconds=0.5)
 
 @dataclass(frozen=True)
 class Project:
-    """compose.yaml in a folder as a user has it, with `.env` beside it."""
+    """compose.yaml in a folder as a user has it, with `.env` next to it."""
 
     podman: Podman
     folder: Path

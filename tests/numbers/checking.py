@@ -178,7 +178,7 @@ def _check_trace(where: str, trace: Trace, derived: Columns | None, tally: Tally
 
 
 def _is_measured(name: str, trace: Trace) -> bool:
-    """Whether a figure's values are along x: those of bars and points beside names."""
+    """Whether a figure's values are along x: those of bars and points next to names."""
     return name == "x" and any(isinstance(value, str) for value in trace.columns.get("y", ()))
 
 

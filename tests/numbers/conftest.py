@@ -12,7 +12,7 @@ def recorded_root(tmp_path_factory):
 
 @pytest.fixture
 def derive(recorded_root):
-    """`derive("run", 2000)` opens all views of a page and asserts that all numbers, at least so many, are right."""
+    """`derive("run", 2000)` opens all views of a page and asserts that all numbers, at least so many, are correct."""
 
     def derived(name: str, least: int) -> None:
         before = settings.current()

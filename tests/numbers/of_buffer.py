@@ -15,7 +15,7 @@ NUM_CHECKS = 12
 
 
 def buffer_page(run: Recorded) -> Expected:
-    """Return what all views of Replay buffer show after the last step, beside the step in the middle."""
+    """Return what all views of Replay buffer show after the last step, next to the step in the middle."""
     step, base = run.last_step, run.last_step // 2
     (stored, retired), (was_stored, was_retired) = run.state(step), run.state(base)
     now, then = f"step {step}", f"step {base}"
@@ -39,7 +39,9 @@ def buffer_page(run: Recorded) -> Expected:
     figures[changed] = {"share that changes": {"x": steps, "y": [0.0] * len(steps)}}
     figures["Replays on the most replayed tenth"], sentence = _concentration(run)
     tables = {
-        "Attempts, retired questions, those by chance alone, and later attempts, by bucket": retired_table(run),
+        "Attempts, retired questions, those that only chance retires, and later attempts, by bucket": retired_table(
+            run
+        ),
         "Questions with the recorded and the other choice": _unchanged(run, step),
     }
     num_drawn = run.selections[run.selections["step"] == step]["question"].nunique()

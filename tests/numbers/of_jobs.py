@@ -43,7 +43,7 @@ def evaluation_page(job: Recorded) -> Expected:
 def samples_page(job: Recorded, beside: Recorded | None = None, opened: int | None = None) -> Expected:
     """Return the questions of an evaluation's only benchmark with their grades; `opened` is the row with answers.
 
-    Beside another evaluation they are those that the first one answers better.
+    Next to another evaluation they are those that the first one answers better.
     """
     sides = [answers_of(side) for side in (job, beside) if side is not None]
     frame, schemes = sides[0].copy(), list(job.of_kind("benchmark")[0]["num_correct"])
@@ -72,7 +72,7 @@ def samples_page(job: Recorded, beside: Recorded | None = None, opened: int | No
 
 
 def answers_of(job: Recorded) -> pd.DataFrame:
-    """Return a row a question by its id: samples, how many are right by the paper's scheme, cut, and their tokens."""
+    """Return a row a question by its id: samples, how many are correct by the paper's scheme, cut, and their tokens."""
     [path] = job.path.glob("evaluation/*.jsonl")
     rows = pd.DataFrame([json.loads(line) for line in path.read_text().splitlines()]).set_index("question_id")
     place = list(job.of_kind("benchmark")[0]["num_correct"]).index("paper")

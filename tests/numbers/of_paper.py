@@ -75,7 +75,7 @@ def _gains(content: dict[str, Any]) -> list[dict[str, str]]:
 
 
 def study_pages(root: Root) -> tuple[Expected, Expected]:
-    """Return the matrix of the recorded runs' study on chains, and their results beside the paper's."""
+    """Return the matrix of the recorded runs' study on chains, and their results next to the paper's."""
     content = study(record.STUDY)
     names = [cell["name"] for cell in content["cells"] if "chains" in cell]
     scores: dict[str, dict[int, float]] = {}
@@ -122,7 +122,7 @@ def study_pages(root: Root) -> tuple[Expected, Expected]:
     side = "Higher than the baseline" if np.mean(pairs["exgrpo"]) > 0 else "Lower"
     verdict = "Not distinguishable from it" if is_chance else side
     text = rf"Differences are to the cell {baseline}.*{verdict}: exgrpo\..* 5%.*cells compared: 1.*95% intervals.*"
-    tables = {"The paper's numbers beside yours": pd.DataFrame(lines), "Every figure of every cell": own}
+    tables = {"The paper's numbers next to yours": pd.DataFrame(lines), "Every figure of every cell": own}
     return matrix, Expected({}, tables, figures, [text, rf"\*\*{re.escape(figure)}\*\* &nbsp; .*", *_words(content)])
 
 
@@ -193,7 +193,7 @@ def system_pages(root: Root) -> tuple[Expected, Expected]:
 
 
 def paper_page(entry: Entry, expected: Expected) -> Expected:
-    """Return what an entry shows of the paper, beside what its runs show as `expected` of other pages."""
+    """Return what an entry shows of the paper, next to what its runs show as `expected` of other pages."""
     tables = [
         table
         for name in (entry.study, *entry.others)
@@ -254,7 +254,7 @@ def settings(specs: dict[str, dict[str, Any]]) -> pd.DataFrame:
 
 
 def paper_views(root: Root) -> Iterator[tuple[dict[str, str], Expected]]:
-    """Yield the address of each entry beside two runs, and what it shows: as the pages where it lives do."""
+    """Yield the address of each entry next to two runs, and what it shows: as the pages where it lives do."""
     runs = [root.by_name[run_id] for run_id in (record.CHAINS, record.ON_POLICY)]
     run, whole = runs[0], Expected()
     cases, rules = of_thoughts.cases_of(run)[:1], of_thoughts.rules_page(run)

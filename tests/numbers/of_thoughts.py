@@ -261,7 +261,7 @@ def snowball_page(run: Recorded) -> Expected:
         "With code": _spreading(run, "has_code", True), "Chains not valid": _spreading(run, "is_valid", False),
     }  # fmt: skip
     num = int(rows["is_valid"].notna().sum())
-    alt = "Entropy and share of valid chains of thought without and with code, this run beside the paper"
+    alt = "Entropy and share of valid chains of thought without and with code, this run next to the paper"
     return Expected(
         {}, {alt: pd.DataFrame(lines)}, figures, [rf"{num} of {len(rows)} correct answers have a verdict; .*"]
     )
@@ -312,7 +312,7 @@ def cases_of(run: Recorded) -> list[tuple[Any, Any]]:
     """Return a pair of correct answers a question, of low and of high entropy, the best first.
 
     Of the ends of each step, and the valid chain of lowest entropy against the invalid one of highest: a valid
-    beside an invalid one is best, then code in that of high entropy alone, then a wide gap.
+    next to an invalid one is best, then code in that of high entropy alone, then a wide gap.
     """
     rows, pairs = correct_answers(run).sort_values(["mean_entropy", "trajectory_id"]), []
     for _, part in rows.groupby(["question_index", "step"]):

@@ -83,7 +83,7 @@ def detail_page(root: Root, run: Recorded, trajectory: int) -> Expected:
 
 
 def difference_page(root: Root, run: Recorded, trajectory: int) -> Expected:
-    """Return what the page shows of a trajectory beside the next one of its group: the question folded, two texts."""
+    """Return what the page shows of a trajectory next to the next one of its group: the question folded, two texts."""
     expected = detail_page(root, run, trajectory)
     rows = run.fresh.set_index("trajectory_id")
     here = rows.loc[trajectory]

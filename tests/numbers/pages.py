@@ -1,6 +1,6 @@
 """Every view of every page that shows numbers of runs, with what derives them.
 
-`python -m tests.numbers.pages [RUNS_ROOT]` says of each how many numbers it shows and how many are right.
+`python -m tests.numbers.pages [RUNS_ROOT]` says of each how many numbers it shows and how many are correct.
 """
 
 import shutil
@@ -118,7 +118,7 @@ def _studies(root: Root) -> Iterator[View]:
         yield "studies", {"study": name, "view": "What the paper prints"}, of_paper.printed_page(name)
     matrix, beside = of_paper.study_pages(root)
     yield "studies", {"study": record.STUDY}, matrix
-    yield "studies", {"study": record.STUDY, "view": "Beside the paper"}, beside
+    yield "studies", {"study": record.STUDY, "view": "Next to the paper"}, beside
 
 
 def _paper(root: Root) -> Iterator[View]:

@@ -1,4 +1,4 @@
-"""A runs root with a run in it, and a whole run beside the root that nothing may reach."""
+"""A runs root with a run in it, and a whole run next to the root that nothing may reach."""
 
 import hashlib
 import json

@@ -191,7 +191,7 @@ for _name in STATELESS_CALLS:
 
 
 class HfReplica(RolloutReplica):
-    """One server, started beside the workers it takes weights from."""
+    """One server, started next to the workers it takes weights from."""
 
     async def launch_servers(self) -> None:
         """Start the server and wait until its model is loaded."""

@@ -1,4 +1,4 @@
-"""Bars by backbone and training variant: the paper's printed averages, and the user's models beside them."""
+"""Bars by backbone and training variant: the paper's printed averages, and the user's models next to them."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -189,7 +189,7 @@ def _fields() -> tuple[dict[str, int | None], dict[str, object]]:
     rewards = st.multiselect(
         "Rewards", PARTS, key="evaluate-rewards", placeholder="the run's; none for other models",
         accept_new_options=True, select_all=False, format_func=escape_control_characters,
-        help="Parts of a training reward whose means are beside the scores. A part of your own is module:function, "
+        help="Parts of a training reward whose means are shown with the scores. A part of your own is module:function, "
         "where this machine allows it",
     )  # fmt: skip
     return {"num_questions": num_questions, "samples_per_question": num_samples}, {

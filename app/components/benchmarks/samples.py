@@ -65,12 +65,12 @@ _OF_TWO: Mapping[str, _Rule] = {
 
 
 def show(run_id: str, name: str, benchmarks: Sequence[str]) -> None:
-    """Show the questions of an evaluation with its grades, alone or beside another evaluation of the benchmark."""
+    """Show the questions of an evaluation with its grades, alone or next to another evaluation of the benchmark."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         titles = {benchmark: column_of(benchmark) for benchmark in benchmarks}
         benchmark = address_choice.select("Benchmark", titles, _ON, benchmarks[0], [ITEM, _BESIDE], 200)
         others = {_NOBODY: "No other", **_others(run_id, benchmark)}
-        other = address_choice.select("Beside (B)", others, _BESIDE, _NOBODY, [ITEM, _SHOWN], 340)
+        other = address_choice.select("Compare with (B)", others, _BESIDE, _NOBODY, [ITEM, _SHOWN], 340)
         scheme = st.segmented_control(
             "Graded", list(SCHEMES), default="paper", required=True, key=_SCHEME, bind="query-params",
             help=" \n\n".join(f"**{key}**: {text}" for key, text in SCHEMES.items()),
@@ -136,7 +136,7 @@ def _filtered(rows: Sequence[_Row], rules: Mapping[str, _Rule]) -> list[_Row]:
     chosen = st.segmented_control(
         "Questions", offered, format_func=lambda name: f"{name} ({len(found[name]):,})", key="samples-shown",
         required=True, on_change=_take_filter, help="Of several answers to a question, right: all, wrong: none. "
-        "Beside another model, right: more often than the other",
+        "Compared with another model, correct: more often than the other",
     )  # fmt: skip
     return found[chosen or first]
 

@@ -25,7 +25,7 @@ def show_code(lines: Sequence[CodeLine], calibration: Calibration | None) -> Non
     data_table.show_card(
         "Entropy and CoT correctness, code off and on",
         code_frame(lines, calibration), "code-table",
-        "Entropy and share of valid chains of thought without and with code, this run beside the paper",
+        "Entropy and share of valid chains of thought without and with code, this run next to the paper",
         _code_columns(), _note(lines, calibration),
     )  # fmt: skip
 

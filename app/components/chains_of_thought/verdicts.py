@@ -1,4 +1,4 @@
-"""Verdicts on correct answers: whose they are, the list of them, and one answer beside all its verdicts."""
+"""Verdicts on correct answers: whose they are, the list of them, and one answer next to all its verdicts."""
 
 from collections.abc import Mapping, Sequence
 

@@ -161,7 +161,7 @@ def _wait() -> None:
 def _show_report(report: ProbeReport) -> None:
     num_answers = report.num_questions * report.num_samples
     rates = (
-        ("Pass rate", report.pass_rate, "Share of right answers"),
+        ("Pass rate", report.pass_rate, "Share of correct responses"),
         ("Format rate", report.format_rate, "Share of responses in which the grader finds an answer"),
         ("Truncated", report.truncation_rate, "Share of responses that do not end within the longest allowed"),
     )
@@ -169,7 +169,7 @@ def _show_report(report: ProbeReport) -> None:
     for tile, (label, share, help_text) in zip(tiles, rates, strict=True):
         rate = wilson(round(share * num_answers), num_answers)
         ends = f"{rate.low:.0%} to {rate.high:.0%} of {num_answers:,}"
-        figures.show_tile(tile, label, f"{share:.0%}", ends, f"{help_text}; beside it the 95% interval")
+        figures.show_tile(tile, label, f"{share:.0%}", ends, f"{help_text}; next to it the 95% interval")
     half = half_of_mean(report.entropy_deviation, num_answers)
     reach = f"{num_answers:,} answers" if math.isnan(half) else f"± {half:.2f} of {num_answers:,} answers"
     help_text = "Nats a token, the mean over answers; below it half of its 95% interval"

@@ -31,7 +31,7 @@ TABS_KEY = "new-run-sections"
 
 @dataclass
 class FormState:
-    """The form's values, nested as a specification, beside those that it started from."""
+    """The form's values, nested as a specification, next to those that it started from."""
 
     origin: str
     start: dict[str, Any]

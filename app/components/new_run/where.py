@@ -41,7 +41,7 @@ FIELDS = {
     Where.GPUS: ("verl.gpus_per_node",),
     Where.CLUSTER: ("verl.ray.address", "verl.num_nodes", "verl.gpus_per_node"),
 }
-"""What each choice needs to know; the fields are beside the question instead of in their sections."""
+"""What each choice needs to know; the fields are next to the question instead of in their sections."""
 
 
 def where_of(state: FormState) -> Where:
@@ -164,7 +164,7 @@ def show_scripts(spec: TrainSpec) -> None:
     try:
         scripts = {kind: write_script(spec, runs_root(), kind) for kind in ScriptKind}
     except SpecError as error:
-        if not isinstance(error, RunRefusedError):  # those are beside the button already
+        if not isinstance(error, RunRefusedError):  # those are next to the button already
             st.caption(literal(f"To run it elsewhere: {error}"))
         return
     with st.container(border=True, key="run-elsewhere"):
@@ -181,5 +181,5 @@ def show_scripts(spec: TrainSpec) -> None:
                 icon=_ICON, on_click="ignore", key="elsewhere-dry-run",
                 help="Settings of verl, memory of each GPU, disk",
             )  # fmt: skip
-        st.caption("As a job of a Ray cluster, from a folder that holds the shell script alone:")
+        st.caption("As a job of a Ray cluster, from a folder that holds only the shell script:")
         st.code(escape_control_characters(scripts[ScriptKind.RAY].text.rstrip()), language=None, wrap_lines=True)

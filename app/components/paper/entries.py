@@ -71,12 +71,12 @@ def _study(name: str) -> Home:
 ENTRIES = (
     Entry(
         "difficulty-scores", "Figure 1a", "Test performance by difficulty of the questions", PAPER,
-        "Training on medium questions alone gains most of the three, and all questions together gain more.",
+        "Training on only medium questions gains most of the three, and all questions together gain more.",
         Drawing.SCORES, (_study("masked-difficulty"), _BENCHMARKS), "masked-difficulty", "tab:merged_results", "Avg.",
     ),
     Entry(
         "validity", "Figure 1b", "Entropy of valid and invalid reasoning", PAPER,
-        "Among right answers, valid chains of thought have lower entropy than invalid ones.",
+        "Among correct answers, valid chains of thought have lower entropy than invalid ones.",
         Drawing.VALIDITY, (Home("entropy_and_judge", "Entropy and judge"),),
     ),
     Entry(
@@ -119,7 +119,7 @@ ENTRIES = (
     ),
     Entry(
         "data-conditions", "Figure 6", "Experience under different data conditions", PAPER,
-        "Without question selection more questions retire and fewer stay; a larger buffer alone scores no higher.",
+        "Without question selection more questions retire and fewer stay; only a larger buffer scores no higher.",
         Drawing.CURVES, (_COMPARE, _study("ablations")), "ablations",
         quantities=("buffer/num_questions", "buffer/num_retired"),
     ),
@@ -179,7 +179,7 @@ ENTRIES = (
     ),
     Entry(
         "difficulty-table", "Table 9", "Six benchmarks by difficulty", APPENDIX,
-        "Medium questions alone reach 42.3, easy 41.1 and hard 41.6; all together 45.3.",
+        "Only medium questions reach 42.3, easy 41.1 and hard 41.6; all together 45.3.",
         Drawing.SCORES, (_study("masked-difficulty"), _BENCHMARKS), "masked-difficulty", "tab:merged_results", "Avg.",
     ),
     Entry(
@@ -207,13 +207,13 @@ ENTRIES = (
     ),
     Entry(
         "code-table", "Table 12", "Code, entropy and valid reasoning", APPENDIX,
-        "Right answers with code have about twice the entropy and 9 to 12 points fewer valid chains.",
+        "Correct answers with code have about twice the entropy and 9 to 12 points fewer valid chains.",
         Drawing.CODE, (Home("snowball", "Snowball"), _study("code-analysis")), "code-analysis", "tab:code_analysis",
         "Entropy with code",
     ),
     Entry(
         "cases", "Cases 1 to 3", "The snowball effect in examples", APPENDIX,
-        "Of right answers to one question, the uncertain one verifies by code that does not hold.",
+        "Two correct answers to one question: the uncertain one checks itself with code that does not hold.",
         Drawing.CASES, (Home("snowball", "Snowball", {"view": "Cases"}),), "code-analysis",
     ),
 )  # fmt: skip

@@ -114,7 +114,7 @@ def _validity(entry: Entry, selection: RunSelection) -> None:
     sample = ask(code_analysis.entropy_points, _first(selection).run_id, None)
     thought_charts.show_sampling(sample)
     figures.show_card(
-        entry.title, "density over right answers", thought_charts.densities_of(sample.points, groups, "mean_entropy"),
+        entry.title, "density over correct answers", thought_charts.densities_of(sample.points, groups, "mean_entropy"),
         f"measured-{entry.key}", f"Densities of mean token entropy: {', '.join(group.name for group in groups)}",
     )  # fmt: skip
 
@@ -140,7 +140,7 @@ def _cases(_entry: Entry, selection: RunSelection) -> None:
     if cases:
         case_view.show_all(cases, {}, "paper")
     else:
-        st.caption("This run has no question with two right answers of different entropy yet.")
+        st.caption("This run has no question with two correct answers of different entropy yet.")
 
 
 def _rules(_entry: Entry, selection: RunSelection) -> None:

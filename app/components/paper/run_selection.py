@@ -1,4 +1,4 @@
-"""Which runs are shown beside the paper: the demo's, those that the reader chooses, a study's, or none."""
+"""Which runs are shown next to the paper: the demo's, those that the reader chooses, a study's, or none."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _KINDS = {
     DEMO: ("Demo", "The newest ExGRPO and on-policy runs of the presets that `make demo` trains, finished ones first"),
     CHOSEN: ("Chosen runs", "Runs of your choice, kept in the address"),
     STUDY: ("The study's runs", "One finished run of each cell of the study that this figure belongs to"),
-    PRINTED: ("Printed numbers", "What the paper prints, alone"),
+    PRINTED: ("Printed numbers", "Only what the paper prints"),
 }
 """Label and meaning of each kind of selection."""
 _DEMO_PRESETS = ("chains-exgrpo", "chains-on-policy")
@@ -47,7 +47,7 @@ def show(entry: Entry | None) -> RunSelection:
     """Show the choice and return it; a study's runs are offered where `entry` belongs to one."""
     kinds = [kind for kind in _KINDS if kind != STUDY or (entry is not None and entry.study)]
     kind = st.segmented_control(
-        "Beside the paper", kinds, format_func=lambda kind: _KINDS[kind][0], default=DEMO, required=True, key="beside",
+        "Next to the paper", kinds, format_func=lambda kind: _KINDS[kind][0], default=DEMO, required=True, key="beside",
         bind="query-params", help=" \n\n".join("**{}**: {}".format(*_KINDS[kind]) for kind in kinds),
     )  # fmt: skip
     if kind == CHOSEN:

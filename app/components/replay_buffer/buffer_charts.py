@@ -55,7 +55,7 @@ def draws(rows: Sequence[BucketRow], meaning: str) -> go.Figure | None:
 
 
 def entropies(rows: Sequence[CandidateRow]) -> go.Figure | None:
-    """Return boxes of candidates' entropies by bucket, chosen ones beside the others."""
+    """Return boxes of candidates' entropies by bucket, chosen ones next to the others."""
     if not rows:
         return None
     colours = theme.palette()

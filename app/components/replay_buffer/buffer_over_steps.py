@@ -165,7 +165,7 @@ def _spread(steps: list[int], most: int) -> list[int]:
 
 
 def show_replays(points: Sequence[ConcentrationPoint]) -> None:
-    """Show the share of replays that a tenth of the questions has, beside that of even draws."""
+    """Show the share of replays that a tenth of the questions has, next to that of even draws."""
     colours, figure, last = theme.palette(), figures.new_figure(), "none yet"
     figures.show_shares(figure)
     if points:
@@ -191,7 +191,7 @@ def show_answers(points: Sequence[DiversityPoint]) -> None:
         if seen:
             figures.add_line(figure, name, WHOLE.line([MetricPoint(*point) for point in seen]), Look(colour))
     figures.show_card(
-        "Different answers", "per question: among K fresh rollouts, or K-1 beside a replay",
+        "Different answers", "per question: among K fresh rollouts, or K-1 with a replay",
         figure if figure.data else None, "answer-diversity",
         "Curves: different answers per question, fresh and replayed",
     )  # fmt: skip

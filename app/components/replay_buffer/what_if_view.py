@@ -81,7 +81,7 @@ def show(run_id: str, step: int, buckets: list[BucketRow], algorithm: dict[str, 
     st.caption(
         "Nothing is changed. Questions: one possible draw that keeps as many recorded ones as the new probabilities "
         "allow. Questions that were not drawn have their newest scores from before this step, with the age in steps "
-        "beside them."
+        "next to them."
     )
 
 

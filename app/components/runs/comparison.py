@@ -125,7 +125,7 @@ def _shared_name(names: Sequence[str]) -> str:
 HELD_OUT = "held_out"
 """The held-out score among the keys of metrics."""
 MAX_RECORDED = 12
-"""Charts of runs that have metrics of their own, beside each other."""
+"""Charts of runs that have metrics of their own, next to each other."""
 MAX_OWN = 24
 """Those of one run."""
 HIDDEN = "hide"
@@ -146,7 +146,7 @@ _BY_KEY = {curve.key: chart for chart in QUANTITIES for curve in chart.curves}
 KEYS = tuple(_BY_KEY)
 """Metrics that every comparison has."""
 MORE = tuple(sorted(METRICS.keys() - _BY_KEY.keys()))
-"""Metrics that can be shown beside these."""
+"""Metrics that can be shown next to these."""
 
 
 def recorded_keys(run_ids: Sequence[str]) -> list[str]:

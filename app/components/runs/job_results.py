@@ -40,9 +40,7 @@ def show_scores(rows: Sequence[BenchmarkScoreRow]) -> None:
         rewards = pd.DataFrame(names, columns=["Benchmark", "Part"]).assign(Mean=list(means.values()))
         alt = "Mean of each part of the training reward by benchmark"
         data_table.show_titled("Rewards", rewards, "rewards", alt, {"Mean": number(format="%.4f")})
-        text = (
-            "Means over all answers, before weights. A part that asks for right answers follows the score as rewarded."
-        )
+        text = "Means over all responses before weights. A part for correct answers follows the score as rewarded."
         st.caption(text)
 
 

@@ -1,4 +1,4 @@
-"""What the paper prints about a study, the results of finished runs beside it, and its report as a file."""
+"""What the paper prints about a study, the results of finished runs next to it, and its report as a file."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -32,7 +32,7 @@ _WORDS = ("Paper's row", "Cell", "Column", "Figure")
 
 
 def show(results: StudyResults) -> None:
-    """Show measured figures beside the paper's, what the intervals mean, and every figure of every cell."""
+    """Show measured figures next to the paper's, what the intervals mean, and every figure of every cell."""
     rows, by_column = compare(results), is_by_column(results.study)
     if not any(result.seeds for result in results.cells):
         notice.show_empty("science", "No run has finished yet", "Results appear here after the first finished run.")
@@ -40,8 +40,8 @@ def show(results: StudyResults) -> None:
     if rows:
         frame = beside_table(rows, by_column=by_column)
         data_table.show_numbers(
-            frame, _WORDS, "The paper's numbers beside yours", "Beside the paper",
-            f"{results.study.name}-beside-the-paper",
+            frame, _WORDS, "The paper's numbers next to yours", "Next to the paper",
+            f"{results.study.name}-next-to-the-paper",
         )  # fmt: skip
     sentences = [
         differences_sentence(results.study, results),

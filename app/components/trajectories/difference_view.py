@@ -24,7 +24,7 @@ _Pair = tuple[Message | None, Message | None]
 
 
 def show(row: TrajectoryRow, _history: Sequence[LineageRow]) -> None:
-    """Show the open trajectory beside another of the run, by default the next of its group."""
+    """Show the open trajectory next to another of the run, by default the next of its group."""
     members = ask(lineage.group_members, row.run_id, row.step, row.question_index, row.group_position)
     others = [member.trajectory_id for member in members if member.trajectory_id != row.trajectory_id]
     number = address.whole_number(_ADDRESS)
@@ -32,7 +32,7 @@ def show(row: TrajectoryRow, _history: Sequence[LineageRow]) -> None:
         number = next((other for other in others if other > row.trajectory_id), next(iter(others), None))
     st.session_state[_ADDRESS] = number
     st.number_input(
-        "Beside trajectory", 0, value=None, step=1, key=_ADDRESS, on_change=_take, width=200,
+        "Compare with trajectory", 0, value=None, step=1, key=_ADDRESS, on_change=_take, width=200,
         help=f"Of its group: {', '.join(map(str, others[:12])) or 'none'}",
     )  # fmt: skip
     if number is None:

@@ -114,7 +114,7 @@ def _show_form(row: RunRow, spec: Mapping[str, Any], checkpoints: Sequence[Check
         )
         columns = st.columns(5, gap="small", vertical_alignment="bottom")
         first = columns[0].selectbox("Model", [*steps, START], format_func=_name_of)
-        second = columns[1].selectbox("Beside it", [START, *steps, _NOBODY], format_func=_name_of)
+        second = columns[1].selectbox("Compare with", [START, *steps, _NOBODY], format_func=_name_of)
         number = columns[2].number_input("Answers of each", 1, MAX_ANSWERS, 2)
         temperature = columns[3].number_input(
             "Temperature", 0.0, max(2.0, usual), usual, step=0.1, help="The run's at first; 0 is greedy"

@@ -113,7 +113,7 @@ class CurveView:
     axis_points: Sequence[MetricPoint] | None = None
     """The axis's value after each step of the run; None for steps themselves."""
     span: tuple[float, float] | None = None
-    """Where charts beside each other begin and end."""
+    """Where charts next to each other begin and end."""
 
     def line(self, points: Sequence[MetricPoint]) -> Line:
         """Return a metric against what the view asks for, in the unit that it shows."""

@@ -178,7 +178,7 @@ def grid(name: str) -> DeltaGenerator:
 def show_tile(
     column: DeltaGenerator, title: str, value: str, below: str | None = None, explanation: str | None = None
 ) -> None:
-    """Show a number in a frame, under its title; `explanation` appears at the icon beside that."""
+    """Show a number in a frame, under its title; `explanation` appears at the icon next to that."""
     column.metric(
         title, value, below, delta_color="off", delta_arrow="off", border=True, height="stretch", help=explanation
     )
@@ -189,7 +189,7 @@ def show_card(
 ) -> None:
     """Show a figure framed under its title and unit, with its values to download; None: there are no values yet.
 
-    `explanation` appears when the pointer rests on the icon beside the title.
+    `explanation` appears when the pointer rests on the icon next to the title.
     """
     with st.container(border=True, gap="xxsmall", key=f"card-{key}"):
         with st.container(horizontal=True, wrap=False, vertical_alignment="center"):

@@ -54,7 +54,7 @@ _RUN_PARAMETERS = ("trajectory", "question", "mark")
 
 
 def show_header(page: str, about: str = "", *, replays: bool = False) -> tuple[RunRow | None, DeltaGenerator]:
-    """Show the page's title and the choice of its run; return the run, and a container beside it for other choices.
+    """Show the page's title and the choice of its run; return the run, and a container next to it for other choices.
 
     `about` says below the title what the page shows and why.
 

@@ -157,7 +157,7 @@ def check_parallelism(look: Look) -> None:
     if sequence_parallel > 1 and attention_name(spec) == "sdpa":
         raise SpecError(
             "ulysses_sequence_parallel_size: expected 1 with PyTorch's attention, through which verl would attend to "
-            "a part of each sequence alone; set verl.attention to flash, on GPUs.",
+            "only a part of each sequence; set verl.attention to flash, on GPUs.",
             "verl.overrides",
         )
     if num_gpus % sequence_parallel or (shape is not None and not shape.shares_heads(sequence_parallel)):

@@ -66,7 +66,7 @@ def first_look(spec: TrainSpec) -> FirstLook | None:
     if is_large:
         return _look(spec, {"bytes": num_bytes} | parse_json(found))
     look = _look(spec, parse_json(found))
-    if look.is_good:  # another version of a package, or more memory, may mend what is not
+    if look.is_good:  # another version of a package, or more memory, may fix what is not
         path = _path_of(folder)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, found.encode())

@@ -1,4 +1,4 @@
-"""A study's own figures beside the paper's numbers row by row, and the settings that tell its cells apart."""
+"""A study's own figures next to the paper's numbers row by row, and the settings that tell its cells apart."""
 
 import importlib.metadata
 import math
@@ -41,10 +41,10 @@ class ComparedRow:
 
 
 def compare(results: StudyResults) -> list[ComparedRow]:
-    """Set each row of the paper beside its cells that have runs.
+    """Set each row of the paper next to its cells that have runs.
 
-    Where tables name figures of a run, these are set beside their columns. Else the figure for a whole run is set
-    beside the main column, and a row that the paper prints in two groups is listed once.
+    Where tables name figures of a run, these are set next to their columns. Else the figure for a whole run is set
+    next to the main column, and a row that the paper prints in two groups is listed once.
     """
     tables = results.study.tables
     mapped = [item for item in tables if item.figures]
@@ -226,7 +226,7 @@ def read_configuration(cells: tuple[CellResult, ...]) -> Configuration:
             for cell, item in specs.items()
         },
         unequal=tuple(
-            f"{cell}: its runs differ in {name}, so its interval is not over seeds alone."
+            f"{cell}: its runs differ in {name}, so its interval is not only over seeds."
             for cell, entry in specs.items()
             for name in differing
             if len({fields.get(name, _NOT_SET) for fields in entry}) > 1

@@ -112,7 +112,7 @@ class PaperTable(Spec):
     figures: dict[str, str] = Field(default_factory=dict)
     """For columns, the figure of a run here that is the same, `{row}` being the row's name in lower case.
 
-    Without any, the first figure of a run is set beside the first average.
+    Without any, the first figure of a run is set next to the first average.
     """
 
     @model_validator(mode="after")

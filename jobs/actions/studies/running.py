@@ -127,7 +127,7 @@ def _starting_point(runs_root: Path, study: Study, key: RunKey) -> list[str]:
         if not state.is_ended:
             return [f"model.source={run_id}@last", f"waits_for={run_id}"]
     raise CommandError(
-        f"{key.cell}, seed {key.seed}: starts from {name}, of which no run of this seed is finished or under way; "
+        f"{key.cell}, seed {key.seed}: starts from {name}, which has no finished or running run of this seed; "
         "start or resume that first."
     )
 

@@ -1,4 +1,4 @@
-"""A study's report: one HTML page with the paper's numbers beside those of your runs, which loads nothing."""
+"""A study's report: one HTML page with the paper's numbers next to those of your runs, which loads nothing."""
 
 import base64
 import hashlib

@@ -28,7 +28,7 @@ from jobs.runs.supervisor_file import read_supervisor
 logger = logging.getLogger(__name__)
 
 _MAX_CHECKED_BYTES = 256 * 2**20
-"""All pages of a larger file take long to read, beside a supervisor that writes to it."""
+"""All pages of a larger file take long to read, next to a supervisor that writes to it."""
 
 
 @contextmanager

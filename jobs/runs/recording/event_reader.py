@@ -70,7 +70,7 @@ def iterate_events(run: RunDirectory, kind: str) -> Iterator[Event]:
 
 
 def held_out_scores(run: RunDirectory) -> dict[int, float]:
-    """Return the held-out score of each step that was evaluated: right answers over samples a question."""
+    """Return the held-out score of each step that was evaluated: correct answers over samples a question."""
     events = (event for event in iterate_events(run, "evaluation") if event["question_set"] == "held_out")
     return {event["step"]: sum(event["num_correct"]) / event["samples_per_question"] for event in events}
 

@@ -111,7 +111,7 @@ def formats_in(folder: Path) -> dict[Path, RolloutFormat]:
     """Return the files and folders right in a folder whose rollouts are of several formats, each with its own.
 
     It is empty where they are of one format, or `folder` is none. Of names that differ by their numbers one is looked
-    at for all; metrics may lie beside rollouts.
+    at for all; metrics may lie next to rollouts.
     """
     found: dict[Path, RolloutFormat] = {}
     by_kind: dict[str, RolloutFormat | None] = {}

@@ -30,7 +30,7 @@ class Demonstrators:
     sloppy_with_code: float = 0.15
     """A chain with more errors, then needless code, wrong half of the time."""
     skipping: float = 0.05
-    """Right steps up to some place, then straight to the right answer."""
+    """Right steps up to some place, then straight to the correct answer."""
     error_scale: float = 1.0
     """Sets the warm model's Pass@1: the higher, the lower."""
     max_error: float = MAX_ERROR
@@ -46,7 +46,7 @@ def error_rate(value: int, operation: Operation, scale: float, max_error: float 
 
 
 def write_demonstration(problem: ChainProblem, rng: random.Random, demonstrators: Demonstrators) -> str:
-    """Return one demonstrator's solution of `problem`, right or wrong."""
+    """Return one demonstrator's solution of `problem`, correct or wrong."""
     kind = rng.random()
     code_share = demonstrators.code_only
     sloppy_share = code_share + demonstrators.sloppy_with_code

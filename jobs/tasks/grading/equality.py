@@ -199,7 +199,7 @@ def _are_same_words(gold: str, answer: str) -> bool | None:
 
 
 def _in_both_cases(text: str) -> set[str]:
-    """Return the capital letters that stand for a symbol beside their small ones."""
+    """Return the capital letters that stand for a symbol next to their small ones."""
     letters = {match["letter"] for match in _LETTER.finditer(text) if match["letter"]}
     return {letter for letter in letters if letter.isupper() and letter.lower() in letters}
 

@@ -1,4 +1,4 @@
-"""Gold answers that the grader cannot read: right answers to their questions would earn nothing, without a word."""
+"""Gold answers that the grader cannot read: correct answers to their questions would earn nothing, without a word."""
 
 import re
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ _NUMBER = re.compile(r"-?\d+(?:[.,]\d+)*")
 
 
 def unreadable_golds(golds: Sequence[str]) -> tuple[list[int], int]:
-    """Return the positions of gold answers to mathematics that no right answer equals, and how many were looked at.
+    """Return the positions of gold answers to mathematics that no correct answer equals, and how many were looked at.
 
     Raises:
         GraderError: Grading processes do not start.
@@ -53,7 +53,7 @@ def gold_notices(origin: str, golds: Sequence[tuple[str, str]]) -> list[str]:
     of_first = "" if num_looked == len(golds) else "first "
     return [
         f"{origin}: {len(found):,} of the {of_first}{num_looked:,} gold answers cannot be read by the grader, so right "
-        f"answers to them earn nothing ({examples}); write each answer alone, such as 7."
+        f"answers to them earn nothing ({examples}); write only the answer, such as 7."
     ]
 
 

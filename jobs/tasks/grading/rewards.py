@@ -115,7 +115,7 @@ class BuiltInTask:
     """So many distinct questions, numbered from 0; the first n of a longer set are the set of n."""
     make_reward: Callable[[DataSpec, RewardKind], RewardFunction]
     graded_as: str
-    """What a right answer is, in words."""
+    """What a correct answer is, in words."""
 
 
 def _make_chains(data: DataSpec, num_questions: int, tokenizer: TextEncoder) -> list[Question]:

@@ -42,7 +42,7 @@ class Demonstrators:
     sloppy_with_code: float = 0.02
     """A chain with more errors, then needless code, wrong half of the time."""
     skipping: float = 0.01
-    """Right steps up to some place, then straight to the right answer."""
+    """Right steps up to some place, then straight to the correct answer."""
     guessing: float = 0.30
     """The story's last number without any step, always wrong. Sets the warm model's Pass@1: the higher, the lower."""
     error_scale: float = 0.5
@@ -59,7 +59,7 @@ class WrittenStep:
 
 
 def write_demonstration(story: Story, rng: random.Random, demonstrators: Demonstrators) -> str:
-    """Return one demonstrator's solution of `story`, right or wrong."""
+    """Return one demonstrator's solution of `story`, correct or wrong."""
     kind = rng.random()
     code_share = demonstrators.code_only
     sloppy_share = code_share + demonstrators.sloppy_with_code

@@ -19,7 +19,7 @@ _NAMING = frozenset({"let", "call", "with", "say", "variable"})
 
 @dataclass(frozen=True, slots=True)
 class Equation:
-    """Two or more sides that are said to be equal; a side in words only is left out."""
+    """Two or more sides that are stated to be equal; a side in words only is left out."""
 
     sides: tuple[Expression, ...]
     start: int
@@ -54,7 +54,7 @@ def read_sentences(text: str) -> list[list[Statement]]:
 
 
 def find_unknowns(tokens: Sequence[Token]) -> frozenset[str]:
-    """Return the letters that are unknowns: named as such, or standing by themselves beside a sign.
+    """Return the letters that are unknowns: named as such, or standing by themselves next to a sign.
 
     A letter behind a number is a unit (12 h, 5g) unless it is an unknown elsewhere.
     """

@@ -76,7 +76,7 @@ class Walk:
 
     @property
     def num_steps(self) -> int:
-        """Steps that were checked, right or wrong."""
+        """Steps that were checked, correct or wrong."""
         return len(self._steps)
 
     def steps_before(self, position: int) -> int:

@@ -1,4 +1,4 @@
-"""What `model.source` names beside folders and hub names: a GGUF file, or a package whose wheel holds one."""
+"""What `model.source` names in addition to folders and hub names: a GGUF file, or a package whose wheel holds one."""
 
 import hashlib
 import os
@@ -46,7 +46,7 @@ def cache_directory() -> Path:
 
 
 def make_once(target: Path, make: Callable[[Path], None]) -> Path:
-    """Return a folder, made if it is not there: `make` writes it beside others of its own, and it appears whole.
+    """Return a folder, made if it is not there: `make` writes it next to others of its own, and it appears whole.
 
     Processes may call this at once.
     """

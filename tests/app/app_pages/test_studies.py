@@ -62,7 +62,7 @@ def test_studies_are_shown_before_anything_ran(open_page):
     assert has_text(page, "`exgrpo eval`")
     assert not has_text(page, "The address asks for")
     assert has_text(open_page("studies", study="nonsense"), "The address asks for study=nonsense")
-    assert "No run has finished yet" in texts(open_page("studies", study="repo", view="Beside the paper"))
+    assert "No run has finished yet" in texts(open_page("studies", study="repo", view="Next to the paper"))
     page = open_page("studies", study="crossover")
     matrix = tables(page)[0]
     assert (len(matrix.value), "Paper's row" in matrix.value) == (300, False)
@@ -134,7 +134,7 @@ def test_a_study_without_a_baseline_shows_no_differences(runs_root, open_page):
     record_run(runs_root, study, key("masked-easy", 0, study.name), 4)
     with open_fresh_index(runs_root, None):
         pass
-    page = open_page("studies", study=study.name, view="Beside the paper")
+    page = open_page("studies", study=study.name, view="Next to the paper")
     assert list(tables(page)[0].value) == ["Cell", "Seeds"]
     row = ComparedRow("tab", "", "Easy", "Size", "masked-easy", "21.2", None, MeanInterval(2.0, 0.1, (2.0,)), None, 1)
     beside = study_results.beside_table([row], by_column=False)

@@ -114,7 +114,7 @@ def test_the_majority_of_several_votes_is_the_verdict(database, tmp_path):
 
 @pytest.fixture
 def judged(database, tmp_path):
-    """A run of four right answers; the judge errs on 1, wavers on 2 and says nothing of 3."""
+    """A run of four correct answers; the judge errs on 1, wavers on 2 and says nothing of 3."""
     ingest_run(database, record_steps(tmp_path, [Step({0: GROUP})]))
     ingest_job(database, job_of_votes(tmp_path, VOTES))
     return database
@@ -140,7 +140,7 @@ def test_an_order_is_over_all_verdicts_equal_ones_newest_first_and_unknown_ones_
              "judge": "by_judge"}  # fmt: skip
     rows = list_verdicts(judged, "trained", "voted")
     for key, sign in itertools.product(JudgedSortKey, (1, -1)):
-        # Each of them has the right answer.
+        # Each of them has the correct answer.
         values = {row.trajectory_id: getattr(row, names.get(key, key), True) for row in rows}
         expected = sorted(values, key=lambda one, of=values, by=sign: (of[one] is None, by * (of[one] or 0)))
         found = list_verdicts(judged, "trained", "voted", limit=3, order=JudgedOrder(key, sign < 0))

@@ -6,7 +6,7 @@ from exgrpo_core.step_report import BufferEvent, BufferEventKind
 from tests.db.recorded_runs import ingest_changed_run
 
 MOVED, RETIRED = BufferEventKind.MOVED, BufferEventKind.RETIRED
-# Step s tries questions 4s to 4s + 3, modulo 16: fresh ones with 3 rollouts, the last two beside a replay with 2.
+# Step s tries questions 4s to 4s + 3, modulo 16: fresh ones with 3 rollouts, the last two next to a replay with 2.
 EVENTS = {
     1: [(MOVED, 4, None, 2), (MOVED, 6, None, 2), (RETIRED, 7, None, None)],
     5: [(RETIRED, 4, 2, None), (MOVED, 6, 2, 1)],
@@ -28,9 +28,9 @@ def test_luck_is_counted_by_bucket_and_later_attempts_by_the_bucket_before_retir
     # In no bucket: all 36 attempts but those at 4 (steps 5, 9), 6 (5, 9) and 7 after its retirement (5, 9).
     assert (none.bucket, none.num_attempts, none.num_retired) == (None, 30, 1)
     assert np.isnan(none.num_expected)
-    # Question 7 is tried beside a replay in steps 5 and 9: one of 2 correct each time.
+    # Question 7 is tried next to a replay in steps 5 and 9: one of 2 correct each time.
     assert (none.num_retests, none.retest_rate, none.retest_solved) == (2, 0.5, 0.0)
-    # Bucket 2 of 4 in step 5: question 4 fresh, 6 beside a replay.
+    # Bucket 2 of 4 in step 5: question 4 fresh, 6 next to a replay.
     assert (two.bucket, two.num_attempts, two.num_retired) == (2, 2, 1)
     assert two.num_expected == pytest.approx(0.5**3 + 0.5**2)
     assert (two.num_retests, two.retest_rate, two.retest_solved) == (1, 1.0, 1.0)

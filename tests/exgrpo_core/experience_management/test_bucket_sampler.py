@@ -133,7 +133,7 @@ def test_bucket_draws_follow_the_probabilities():
 def test_counts_vary_as_those_of_a_multinomial():
     rng = rng_of(6)
     counts = np.array([sample_buckets([99] * 3, [0.2, 0.3, 0.5], 20, rng) for _ in range(20_000)])
-    # n p (1 - p) on the diagonal, -n p_i p_j beside it
+    # n p (1 - p) on the diagonal, -n p_i p_j next to it
     expected = [[3.2, -1.2, -2.0], [-1.2, 4.2, -3.0], [-2.0, -3.0, 5.0]]
     np.testing.assert_allclose(np.cov(counts.T), expected, atol=0.15)
 

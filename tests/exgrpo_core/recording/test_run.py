@@ -1,4 +1,4 @@
-"""A loop's recorder: lines on disk at once, no error after the start, ranks and forks beside each other."""
+"""A loop's recorder: lines on disk at once, no error after the start, ranks and forks next to each other."""
 
 import errno
 import json

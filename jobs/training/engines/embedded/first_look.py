@@ -128,7 +128,7 @@ def _check_files(source: str, config: PreTrainedConfig, tokenizer: PreTrainedTok
         except Exception as error:  # the writers and readers of models raise errors of any kind
             raise EngineError(
                 f"{source} could not be saved as a checkpoint and read again "
-                f"({first_line(error)}); mend its configuration and tokenizer files.",
+                f"({first_line(error)}); fix its configuration and tokenizer files.",
                 "model.source",
             ) from error
     if read != expected:

@@ -1,4 +1,4 @@
-"""An engine on disk: a folder of a model, or of its adapters, with optimizer, sampler and counters beside it."""
+"""An engine on disk: a folder of a model, or of its adapters, with optimizer, sampler and counters next to it."""
 
 import json
 from pathlib import Path

@@ -17,7 +17,7 @@ Weigh = Callable[[Sequence[Question], Sequence[Response], Sequence[Verdict]], li
 
 
 class WorkbenchVerlEngine(VerlEngine):
-    """A `VerlEngine` that also answers benchmarks, and whose reward may have parts beside verl's reward function."""
+    """A `VerlEngine` that also answers benchmarks. Its reward can have parts in addition to verl's reward function."""
 
     agent_name = TEXT_AGENT_NAME
     weigh: Weigh | None = None

@@ -1,4 +1,4 @@
-"""verl's merger of sharded weights, which leaves adapters beside them, and these merged into the weights.
+"""verl's merger of sharded weights, which leaves adapters next to them, and these merged into the weights.
 
 `python -m jobs.training.engines.verl_ray.shard_merger merge --backend fsdp --local_dir SHARDS --target_dir FOLDER`
 """

@@ -68,7 +68,7 @@ def test_seven_billion_parameters_do_not_train_in_the_memory_of_a_laptop(machine
         ([], 24, "an update"),
         (["verl.gpus_per_node=1"], 79.6, "an update"),
         (["verl.gpu_memory_utilization=0.3"], 48, "weights and cache of one sequence"),
-        (["verl.gpu_memory_utilization=0.9"], 79.6, "generation beside"),
+        (["verl.gpu_memory_utilization=0.9"], 79.6, "generation next to"),
         (["verl.gpu_memory_utilization=0.3", "verl.tensor_parallel=2"], 48, ""),
     ],
 )

@@ -135,7 +135,7 @@ def test_gpus_that_only_generate_hold_no_training_state():
         "rollout, all together",
     }
     shortages = [dataclasses.replace(estimate, gpu=estimate.rollout - 1, activations=0) for estimate in estimates]
-    assert [short.shortage.startswith("generation beside") for short in shortages] == [True, False]
+    assert [short.shortage.startswith("generation next to") for short in shortages] == [True, False]
     assert shortages[1].shortage.startswith("generation")
 
 

@@ -1,4 +1,4 @@
-"""The estimate of activations beside what fake tensors of the real shapes hold: nothing is computed or allocated."""
+"""The estimate of activations next to what fake tensors of the real shapes hold: nothing is computed or allocated."""
 
 import pytest
 import torch

@@ -26,7 +26,7 @@ def database(tmp_path):
 
 
 def take_in_scores(database: Database, tmp_path, *scores: tuple[str, int, int]) -> None:
-    """Record an evaluation of run-1: (benchmark, step, right answers of 4)."""
+    """Record an evaluation of run-1: (benchmark, step, correct answers of 4)."""
     spec = EvalSpec(model=EvalModelSpec(source="a-model"), benchmarks=(BenchmarkChoice(name="aime24"),))
     run = RunDirectory.create(tmp_path / "runs", spec)
     recorder = FileRecorder(run, run.claim_attempt(), RecordingSpec())
