@@ -24,7 +24,7 @@ SECTIONS: dict[str, tuple[PageEntry, ...]] = {
         PageEntry("run", "Run", "monitoring"),
         PageEntry("compare", "Compare", "compare_arrows"),
     ),
-    "Experience": (
+    "Replay": (
         PageEntry("replay_buffer", "Replay buffer", "replay"),
         PageEntry("trajectories", "Trajectories", "article"),
         PageEntry("selection_audit", "Selection audit", "fact_check"),

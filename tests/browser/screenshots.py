@@ -1,21 +1,27 @@
 """Takes pictures of every page: `python -m tests.browser.screenshots LINK RUN OTHER_RUN FOLDER [NAME ...]`.
 
 LINK is what `exgrpo up` prints, RUN the id of a finished replaying run, OTHER_RUN of one to compare it with. Each page
-is taken in both themes and both sizes; the names of pages choose some of them.
+is taken in both themes and both sizes; the names of pages choose some of them. `moving` is the picture of the README:
+the flow through the replay buffer of RUN, ten steps at a time.
 """
 
+import io
 import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
 
-from tests.browser.clicks import enter
+from tests.browser.clicks import IDLE, enter
 from tests.browser.conftest import FLAGS, find_browser
 
 SIZES = {1440: 1000, 1024: 800}
 THEMES = ("light", "dark")
 SETTLE_MILLISECONDS = 8_000
+MOVING = "moving"
+MOVING_STEPS = range(10, 151, 10)
+FRAME_MILLISECONDS = 900
 
 
 def pages(run: str, other: str) -> dict[str, str]:
@@ -57,12 +63,29 @@ def take(browser: Browser, link: str, addresses: dict[str, str], folder: Path, w
     context.close()
 
 
+def animate(browser: Browser, link: str, run: str, path: Path) -> None:
+    """Save the flow of questions between the buckets, step by step, as an animated WebP."""
+    parts = urlsplit(link)
+    page = browser.new_context(viewport={"width": 1200, "height": 960}, color_scheme="light").new_page()
+    enter(page, link)
+    frames = []
+    for step in MOVING_STEPS:
+        page.goto(f"{parts.scheme}://{parts.netloc}/replay_buffer?run={run}&view=Flow&step={step}&base={step - 10}")
+        page.get_by_text(f"From step {step - 10} to step {step}").wait_for(timeout=90_000)
+        page.locator(IDLE).wait_for(timeout=90_000)
+        page.wait_for_timeout(SETTLE_MILLISECONDS / 2)
+        frames.append(Image.open(io.BytesIO(page.screenshot())).convert("RGB").resize((960, 768)))
+    frames[0].save(path, save_all=True, append_images=frames[1:], duration=FRAME_MILLISECONDS, loop=0, quality=80)
+
+
 def main(link: str, run: str, other: str, folder: str, *names: str) -> None:
     addresses = {name: address for name, address in pages(run, other).items() if not names or name in names}
     Path(folder).mkdir(parents=True, exist_ok=True)
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=find_browser(), args=FLAGS)
-        for width in SIZES:
+        if MOVING in names:
+            animate(browser, link, run, Path(folder) / "replay-buffer-moving.webp")
+        for width in SIZES if addresses else ():
             for theme in THEMES:
                 take(browser, link, addresses, Path(folder), width, theme)
         browser.close()
