@@ -41,7 +41,7 @@ _JOBS: tuple[tuple[str, str, str, str, dict[str, str]], ...] = (
     ("studies", "Run a study", "science", "A table of the paper, or a sweep over values that you list.", {}),
 )
 """What the page offers before there are runs: page, label, icon, what it does, and the page's address."""
-KINDS = {"All jobs": (), "Training": ("train",), "Evaluations": ("eval",), "Judges": ("judge",)}
+KINDS = {"All runs": (), "Training": ("train",), "Evaluations": ("eval",), "Judges": ("judge",)}
 
 
 def _chosen() -> tuple[RunFilter, str | None, bool]:

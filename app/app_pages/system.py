@@ -55,7 +55,7 @@ def _queue() -> None:
     st.subheader("Running and queued", anchor=False)
     rows = ask(runs.list_runs, RunFilter(statuses=LIVE_STATES), limit=None)
     if not rows:
-        st.caption("No job is running or queued.")
+        st.caption("No run is running or queued.")
         return
     frame = pd.DataFrame(
         {
@@ -72,7 +72,7 @@ def _queue() -> None:
         "Last data": [row.last_event_at for row in rows],
     }
     data_table.export_above(lambda: frame.assign(Id=[row.run_id for row in rows], **times), "queue")
-    grid.draw(frame, "queue", "Running and queued jobs")
+    grid.draw(frame, "queue", "Running and queued runs")
 
 
 @st.cache_data(ttl=CHECK_SECONDS, show_spinner="Checking this machine and its engines")

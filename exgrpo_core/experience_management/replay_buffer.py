@@ -293,7 +293,7 @@ class ReplayBuffer:
             return cls._restored(directory, header, columns)
         except ODD_CONTENT as error:
             raise BufferCorruptionError(
-                f"{path}: this is no snapshot of a replay buffer; use an older checkpoint."
+                f"{path}: not a valid snapshot of a replay buffer; use an older checkpoint."
             ) from error
 
     @classmethod

@@ -81,7 +81,7 @@ def open_attempt(folder: Path, spec: dict[str, object], run_id: str | None, rank
         raise InputError(f"run_id: expected letters, digits and . _ + -, at most 80, got {run_id[:80]!r}.")
     if rank:
         if run_id is None:
-            raise InputError("run_id: expected one that all processes give, such as the id of the job.")
+            raise InputError("run_id: pass the same one on every rank, such as the id of the job.")
         return _joined(folder / run_id, rank, num_ranks)
     path = folder / (run_id or make_run_id(datetime.now(UTC)))
     content = json.dumps(spec, ensure_ascii=False, indent=2).encode("utf-8", "backslashreplace")

@@ -16,8 +16,8 @@ from jobs.specs.mistakes import checked
 
 GIVEN = ("database", "runs_root")
 """Parameters that no caller names."""
-RUN = "Run id, a unique beginning or its end, or the run's name."
-JUDGE = "Judge's job whose verdicts count; without it the task's oracle."
+RUN = "Run name, run id, or any unique start or end of the id."
+JUDGE = "Judge run whose verdicts count. Default: the task's oracle."
 Number = Annotated[int, Field(ge=0, le=2**62)]
 Limit = Annotated[int, Field(ge=1, le=10_000, description="At most this many.")]
 _NAMED = {
@@ -39,8 +39,9 @@ def parameters(function: Callable[..., object]) -> dict[str, inspect.Parameter]:
 
 
 def describe(function: Callable[..., object]) -> str:
-    """Return the first sentence of a query's docstring."""
-    return (function.__doc__ or "").partition("\n\n")[0]
+    """Return what a query returns: the first sentence of its docstring, without its verb."""
+    text = (function.__doc__ or "").partition("\n\n")[0].removeprefix("Return ")
+    return text[:1].upper() + text[1:]
 
 
 @cache

@@ -35,7 +35,7 @@ class JudgedSpec(Spec):
     @model_validator(mode="after")
     def _check_source(self) -> "JudgedSpec":
         if (self.run_id is None) == (self.file is None):
-            raise SpecError("expected exactly one of them: a RUN or a file of labels.", "run_id", "file")
+            raise SpecError("give either a RUN or a file of labels.", "run_id", "file")
         return self
 
 

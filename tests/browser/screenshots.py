@@ -75,7 +75,7 @@ def animate(browser: Browser, link: str, run: str, path: Path) -> None:
         page.locator(IDLE).wait_for(timeout=90_000)
         page.wait_for_timeout(SETTLE_MILLISECONDS / 2)
         frames.append(Image.open(io.BytesIO(page.screenshot())).convert("RGB").resize((960, 768)))
-    frames[0].save(path, save_all=True, append_images=frames[1:], duration=FRAME_MILLISECONDS, loop=0, quality=80)
+    frames[0].save(path, save_all=True, append_images=frames[1:], duration=FRAME_MILLISECONDS, loop=0, quality=90)
 
 
 def main(link: str, run: str, other: str, folder: str, *names: str) -> None:

@@ -19,7 +19,7 @@ _TOLERANCE = 2e-4
 
 
 FIXED = (
-    r"Last seen .* ago\. Running jobs continue, .*",  # on a machine where a page takes long
+    r"Last seen .* ago\. Active runs continue, .*",  # on a machine where a page takes long
     r"\*\*Scores\*\* &nbsp; :gray\[:small\[share; held out with 95% interval]]",
     r"\*\*Gradient weight of replayed tokens\*\* &nbsp; .*",
     r"\*\*Fresh Pass@1\*\* &nbsp; :gray\[:small\[share of rollouts]]",

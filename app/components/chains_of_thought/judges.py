@@ -32,18 +32,18 @@ _KINDS = {"oracle": "oracle of the task", "server": "language model behind a ser
 def show(jobs: Sequence[JudgeRow]) -> None:
     """Show one row per job; a click opens it as a run."""
     if not jobs:
-        notice.show_empty("gavel", "No judge jobs yet", "Start one below; the paper's judge is Qwen3-32B.")
+        notice.show_empty("gavel", "No judge runs yet", "Start one below; the paper's judge is Qwen3-32B.")
         return
     frame = table(jobs)
     columns = {
         "Progress": st.column_config.ProgressColumn(format="percent", min_value=0.0, max_value=1.0, width=110),
-        "Votes": st.column_config.TextColumn(help="Recorded, of those the job is for"),
+        "Votes": st.column_config.TextColumn(help="Recorded votes, and the votes that the run is for"),
         "Requests": st.column_config.TextColumn(help="Retries counted; of the spend cap where there is one"),
         "Tokens": st.column_config.TextColumn(help="Prompt and answer; of the spend cap where there is one"),
     }
     data_table.export_above(frame, "judge-jobs")
     picked = data_table.pick(
-        frame, "judge-jobs", "Jobs of judges with state, progress, votes, requests and tokens",
+        frame, "judge-jobs", "Runs of judges with state, progress, votes, requests and tokens",
         [job.judge_run_id for job in jobs], columns,
     )  # fmt: skip
     for job in jobs:
@@ -130,7 +130,7 @@ def show_form(run_id: str, *, has_oracle: bool) -> None:
         else:
             content = _server_fields()
         content["judged"] = {"run_id": run_id} | _judged_fields()
-        is_sent = st.form_submit_button("Start judge job", type="primary", icon=":material/gavel:")
+        is_sent = st.form_submit_button("Start judge run", type="primary", icon=":material/gavel:")
     if is_sent:
         with notice.refusals("Not started"):
             judge_id = queue_job(runs_root(), parse_judge_spec(content, "form"))

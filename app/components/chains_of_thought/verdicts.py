@@ -130,7 +130,7 @@ def show_list(run_id: str, judge_run_id: str | None, opened: int | None) -> None
     sorting = long_lists.sorting(_SORT_KEYS, order, listed, num_rows)
     data_table.export_above(
         lambda: verdict_table(ask(judging.list_verdicts, run_id, judge_run_id, which, limit=None, order=order)).assign(
-            **{"Run id": run_id, "Judge's job": judge_run_id}
+            **{"Run id": run_id, "Judge run": judge_run_id}
         ),
         "verdicts", formats=data_table.WHOLE_FORMATS,
     )  # fmt: skip

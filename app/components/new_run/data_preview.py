@@ -161,7 +161,7 @@ def _wait() -> None:
 def _show_report(report: ProbeReport) -> None:
     num_answers = report.num_questions * report.num_samples
     rates = (
-        ("Pass rate", report.pass_rate, "Share of correct responses"),
+        ("Pass@1", report.pass_rate, "Share of correct responses"),
         ("Format rate", report.format_rate, "Share of responses in which the grader finds an answer"),
         ("Truncated", report.truncation_rate, "Share of responses that do not end within the longest allowed"),
     )

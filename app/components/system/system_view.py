@@ -99,7 +99,7 @@ def _gpus() -> list[Gpu]:
 
 _LOG_ROWS = 18
 WORDS = {
-    "submitted": "queued a job",
+    "submitted": "queued a run",
     "resume_asked": "requested resume",
     "stop_asked": "requested stop",
     "tagged": "tagged",

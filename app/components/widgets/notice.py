@@ -52,7 +52,7 @@ def show_unreadable_settings(row: RunRow) -> None:
     if row.has_settings:
         return
     is_known = row.kind != UNREADABLE_KIND
-    shown = "What it recorded is shown." if is_known else "It recorded nothing that says what kind of job it is."
+    shown = "What it recorded is shown." if is_known else "It recorded nothing that says what kind of run it is."
     show(
         "warning",
         "Settings cannot be read",

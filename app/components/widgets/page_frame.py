@@ -26,7 +26,7 @@ def show_supervisor() -> None:
         notice.show(
             "warning",
             "Supervisor not running",
-            f"Last seen {duration(age)} ago. Running jobs continue, but queued ones do not start and these figures may "
+            f"Last seen {duration(age)} ago. Active runs continue, but queued ones do not start and these figures may "
             "be old. Start it again with `exgrpo up`.",
         )
     elif heartbeat.num_unread:
@@ -67,4 +67,4 @@ def access_sentence() -> str:
         return "A view: pages only read."
     if settings.current().roles is None:
         return "Single-user mode: anyone with the link has full access."
-    return "People sign in; viewers look, operators start and stop jobs and annotate, admins hide runs from the list."
+    return "People sign in; viewers look, operators start and stop runs and annotate, admins hide runs from the list."

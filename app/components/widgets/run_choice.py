@@ -111,7 +111,7 @@ def _show_why_none(run: RunRow | None, rows: Sequence[RunName]) -> None:
     if run is not None and run.kind == UNREADABLE_KIND:
         return
     if run is not None:
-        notice.show_empty("replay", "Not a training run", "This job has no buffer and no trajectories.")
+        notice.show_empty("replay", "Not a training run", "This run has no buffer and no trajectories.")
     elif rows:
         notice.show_no_such_run()
     else:

@@ -65,7 +65,9 @@ def read_snapshot(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     try:
         return _decode(content)
     except (AttributeError, *ODD_CONTENT) as error:
-        raise BufferCorruptionError(f"{path}: is no snapshot of a replay buffer; use an older checkpoint.") from error
+        raise BufferCorruptionError(
+            f"{path}: not a valid snapshot of a replay buffer; use an older checkpoint."
+        ) from error
 
 
 def _decode(content: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

@@ -61,7 +61,7 @@ def test_replay_buffer_is_shown(open_page, run_id, view, last):
         ("selection_audit", "play-finished", "No audit"),
         ("trajectories", "run-finished", "trajectories, newest first"),
         ("replay_buffer", "run-queued", "Settings cannot be read"),
-        ("run", "run-queued", "It recorded nothing that says what kind of job it is"),
+        ("run", "run-queued", "It recorded nothing that says what kind of run it is"),
         ("run", "scored", "Scores"),
         ("run", "voted", "Judge judge, prompt"),
     ],

@@ -63,14 +63,14 @@ def test_a_users_verdict_goes_through_the_journal_and_survives_a_rebuild(open_pa
 def test_the_form_queues_a_judge_of_the_oracle_or_of_a_server(open_page, judged_runs):
     page = open_page("entropy_and_judge", run="thoughts-running", view="Judges")
     page.number_input(key="judge-limit").set_value(5)
-    next(element for element in page.button if element.label == "Start judge job").click().run()
+    next(element for element in page.button if element.label == "Start judge run").click().run()
     job_id = Journal(judged_runs).entries()[-1].run_id
     spec = RunDirectory.open(judged_runs, job_id).job_spec()
     assert (spec.judge, spec.judged.run_id, spec.judged.limit) == ("oracle", "thoughts-running", 5)
     page.segmented_control(key="judge-kind").set_value("server").run()
     page.text_input(key="judge-address").set_value("http://127.0.0.1:9/v1")
     page.number_input(key="judge-tokens").set_value(4000)
-    next(element for element in page.button if element.label == "Start judge job").click().run()
+    next(element for element in page.button if element.label == "Start judge run").click().run()
     spec = RunDirectory.open(judged_runs, Journal(judged_runs).entries()[-1].run_id).job_spec()
     assert (spec.server.model, spec.server.max_total_tokens) == ("Qwen/Qwen3-32B", 4000)
     ingest_all(judged_runs, None)

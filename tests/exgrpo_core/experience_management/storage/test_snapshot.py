@@ -170,5 +170,5 @@ def test_segment_that_is_cut_while_it_is_open_is_found_at_use(saved):
 def test_a_snapshot_of_another_shape_is_refused_though_its_checksum_is_right(tmp_path, header):
     body = _LENGTH.pack(len(header)) + header
     (tmp_path / SNAPSHOT).write_bytes(_START.pack(MAGIC, _START.size + len(body), zlib.crc32(body)) + body)
-    with pytest.raises(BufferCorruptionError, match=r"buffer\.snapshot: is no snapshot of a replay buffer"):
+    with pytest.raises(BufferCorruptionError, match=r"buffer\.snapshot: not a valid snapshot of a replay buffer"):
         read_snapshot(tmp_path / SNAPSHOT)
