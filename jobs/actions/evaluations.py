@@ -1,6 +1,7 @@
 """Evaluations as users ask for them: which model a target means, and what is checked before one is queued."""
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -235,13 +236,18 @@ def check_fit(spec: EvalSpec, model: ModelLook | None, prompts: Sequence[str]) -
     """
     shape, path = (None, None) if model is None else (model.shape, model.tokenizer)
     check_split(spec.model.source, shape, spec.num_gpus, "num_gpus")
-    limits = [spec.context_tokens, None if shape is None else shape.context]
-    context = min((limit for limit in limits if limit is not None), default=None)
-    if context is None or context >= spec.max_response_tokens + max(map(_most_tokens, prompts), default=1):
+
+    def limit_after(num_tokens: int) -> int:
+        if shape is None:
+            return spec.context_tokens or sys.maxsize
+        limit = shape.limit_after(num_tokens) if spec.generator == "embedded" else shape.context
+        return min(limit, spec.context_tokens or limit)
+
+    if limit_after(1) >= spec.max_response_tokens + max(map(_most_tokens, prompts), default=1):
         return
     encoded = [] if path is None else read_tokenizer(path).encode_batch(list(prompts))
-    longest = max((len(prompt.ids) for prompt in encoded), default=1)
-    tokens_left = context - longest
+    lengths = [len(prompt.ids) for prompt in encoded] or [1]
+    tokens_left, longest = min((limit_after(length) - length, length) for length in lengths)
     if tokens_left >= spec.max_response_tokens:
         return
     advice = (
@@ -251,7 +257,7 @@ def check_fit(spec: EvalSpec, model: ModelLook | None, prompts: Sequence[str]) -
     )
     raise SpecError(
         f"the longest prompt ({longest:,} tokens) and an answer of {spec.max_response_tokens:,} "
-        f"do not fit into the context of {context:,}; {advice}.",
+        f"do not fit into the context of {limit_after(longest):,}; {advice}.",
         "max_response_tokens",
     )
 

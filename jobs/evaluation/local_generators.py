@@ -72,7 +72,7 @@ class EmbeddedGenerator:
 
     def _encode(self, question: PromptedQuestion) -> Int32Array:
         ids = encode_question(question, self._policy.tokenizer)
-        limit = self._policy.context_tokens
+        limit = self._policy.limit_after(len(ids))
         if limit is not None and len(ids) + self._max_response_tokens > limit:
             raise TrainingError(
                 f"question {question.question_id}: prompt ({len(ids)} tokens) and max_response_tokens "

@@ -114,7 +114,7 @@ def answer(model: ChatModel, request: ChatRequest) -> Iterator[dict[str, object]
         text, ids = encode_messages(TemplateName(model.template), messages, policy.tokenizer)
     except ValueError as error:
         raise InputError(f"prompt: {error}") from error
-    context = policy.context_tokens
+    context = policy.limit_after(len(ids))
     if not ids or (context is not None and len(ids) + limit > context):
         raise InputError(
             f"prompt: expected tokens that fit with {limit} of the answer into the model's context of {context}, got "

@@ -16,6 +16,7 @@ from jobs.training.pretrained.model_shapes import (
     TOKENIZER_FILE,
     ModelShape,
     config_mistake,
+    longrope_refusal,
     model_file,
     model_shape,
 )
@@ -102,7 +103,17 @@ def check_context(look: Look) -> None:
     spec, model, shape = look.spec, look.model, look.model.shape
     if model.config_mistake:
         raise SpecError(f"{CONFIG_FILE} of {model.source}: {model.config_mistake}", "model.source")
-    if shape is None or model.source == CHAINS_WARM_MODEL or shape.context >= spec.sequence_tokens:
+    if shape is None or model.source == CHAINS_WARM_MODEL:
+        return
+    if shape.rope_border is not None and shape.rope_border < spec.sequence_tokens:
+        raise SpecError(longrope_refusal(model.source, shape.rope_border, spec.sequence_tokens), "model.source")
+    if shape.has_dynamic_rope and spec.engine == "verl":
+        raise SpecError(
+            f"{model.source} has dynamic rope scaling, which vLLM applies at every length and the trainer only above "
+            "the model's context; choose the embedded engine or another model.",
+            "model.source",
+        )
+    if shape.context >= spec.sequence_tokens:
         return
     advice = (
         f"use {shape.extended}, whose context was extended" if shape.extended else "choose a model with a longer one"

@@ -13,6 +13,7 @@ from exgrpo_core.types import Int32Array
 from jobs.training.engines.embedded.decoder import Decoder
 from jobs.training.engines.embedded.decoder_weights import HeadShape
 from jobs.training.engines.embedded.decoding import DecodedRows, Transcript, decode, is_end
+from jobs.training.engines.embedded.length_rope import LengthRope
 from jobs.training.engines.embedded.packing import (
     NUM_BLOCKS,
     PackedSequences,
@@ -135,12 +136,25 @@ class PaddedBackend:
         self._model = model
         self._compute_dtype = compute_dtype
         self._takes_positions = "position_ids" in inspect.signature(model.forward).parameters
+        self._rope = LengthRope(model)
 
     @torch.inference_mode()
     def decode(
         self, prompts: Sequence[Int32Array], max_new_tokens: int, sampler: Sampler, end_token_ids: torch.Tensor
     ) -> DecodedRows:
-        """Continue prompts, padded on the left."""
+        """Continue prompts, padded on the left; those with other rotary embeddings are another batch."""
+        groups = [torch.tensor(rows) for rows in self._rope.split([prompt.size for prompt in prompts])]
+        parts = [
+            self._decode([prompts[i] for i in rows], max_new_tokens, sampler.of_rows(rows), end_token_ids)
+            for rows in groups
+        ]
+        order = torch.cat(groups).argsort()
+        fields = ("token_ids", "log_probs", "entropies")
+        return DecodedRows(*(torch.cat([getattr(part, field) for part in parts])[order] for field in fields))
+
+    def _decode(
+        self, prompts: Sequence[Int32Array], max_new_tokens: int, sampler: Sampler, end_token_ids: torch.Tensor
+    ) -> DecodedRows:
         device = end_token_ids.device
         token_ids, mask = _pad(prompts, device, is_left=True)
         is_done = torch.zeros(len(prompts), dtype=torch.bool, device=device)
@@ -158,16 +172,19 @@ class PaddedBackend:
         return transcript.rows()
 
     def score(self, sequences: Sequence[TokenSequence], scoring: Scoring) -> TokenScores:
-        """Score response tokens of rows padded on the right."""
+        """Score response tokens of rows padded on the right; those with other rotary embeddings are another batch."""
         device = self._model.device
-        inputs = [np.concatenate([item.prompt_ids, item.token_ids[:-1]]) for item in sequences]
-        token_ids, mask = _pad(inputs, device, is_left=False)
-        logits, _ = self._forward(token_ids, mask, use_cache=False)
-        is_response = mask.bool()
-        for row, item in enumerate(sequences):
-            is_response[row, : item.prompt_ids.size - 1] = False
+        # A row's last token predicts nothing needed, but counts where rotary embeddings depend on the length.
+        rows = [np.concatenate([item.prompt_ids, item.token_ids]) for item in sequences]
+        logits: list[torch.Tensor] = [torch.empty(0)] * len(rows)
+        for group in self._rope.split([row.size for row in rows]):
+            token_ids, mask = _pad([rows[i] for i in group], device, is_left=False)
+            outputs, _ = self._forward(token_ids, mask, use_cache=False)
+            for i, output in zip(group, outputs, strict=True):
+                first = sequences[i].prompt_ids.size - 1
+                logits[i] = output[first : first + sequences[i].token_ids.size]
         targets = np.concatenate([item.token_ids for item in sequences]).astype(np.int64)
-        responses = logits[is_response]
+        responses = torch.cat(logits)
         target_ids = torch.from_numpy(targets).to(device)
         return score_targets(responses, torch.Tensor.float, responses.shape[-1], target_ids, scoring)
 
@@ -181,13 +198,13 @@ class PaddedBackend:
     @property
     def cached_bytes_per_token(self) -> int:
         """Keys and values of every layer; every head is assumed to have separate ones."""
-        config = self._model.config
+        config = self._model.config.get_text_config()
         return int(2 * config.num_hidden_layers * config.hidden_size * self._compute_dtype.itemsize)
 
     @property
     def training_bytes_per_token(self) -> int:
         """Activations of every layer and float32 logits."""
-        config = self._model.config
+        config = self._model.config.get_text_config()
         return int(4 * (30 * config.num_hidden_layers * config.hidden_size + 4 * config.vocab_size))
 
     def _forward(
@@ -196,6 +213,7 @@ class PaddedBackend:
         if self._takes_positions:
             positions = (mask.cumsum(-1) - 1).clamp(min=0)
             options["position_ids"] = positions[:, -token_ids.shape[1] :]
+        self._rope.reset()
         is_mixed = self._compute_dtype is not torch.float32
         with torch.autocast(token_ids.device.type, self._compute_dtype, enabled=is_mixed):
             output = self._model(input_ids=token_ids, attention_mask=mask, **options)

@@ -26,6 +26,7 @@ from jobs.training.engines.embedded.packing import TokenSequence
 from jobs.training.engines.embedded.sampling import Sampler
 from jobs.training.engines.embedded.state_files import check_saved_model, restore_engine, save_engine
 from jobs.training.engines.embedded.update import OptimSettings, PolicyOptimizer, PolicyUpdater
+from jobs.training.pretrained.model_shapes import longrope_refusal
 
 
 class EmbeddedEngine:
@@ -161,6 +162,8 @@ def _trajectory(question: Question, generated: GeneratedResponse, response: Resp
 
 def _check_context(policy: PolicyModel, config: ExGRPOConfig) -> None:
     needed = config.max_prompt_tokens + config.max_response_tokens
+    if policy.rope_border is not None and policy.rope_border < needed:
+        raise EngineError(longrope_refusal(policy.source, policy.rope_border, needed), "model.source")
     if policy.context_tokens is not None and policy.context_tokens < needed:
         raise EngineError(
             f"{policy.source} has a context of {policy.context_tokens} tokens, but max_prompt_tokens + "

@@ -1,7 +1,8 @@
 """A first look at a model before anything is trained, scored or answered: what would otherwise be wrong in silence.
 
-Its weights are numbers; what it generates with its cache is scored the same without; its files can be written and
-read again. A model that keeps its state elsewhere (Mamba, RWKV) generates without memory: the gap shows it.
+Its weights are numbers; what it generates in a batch, with its cache, is scored the same alone and without; its files
+can be written and read again. A model that keeps its state elsewhere (Mamba, RWKV) generates without memory, and one
+that sees padding scores a batch otherwise: the gap shows it.
 """
 
 import json
@@ -10,13 +11,14 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig, PreTrainedTokenizerBase
+from transformers import AutoConfig, PreTrainedConfig, PreTrainedTokenizerBase
 
 from exgrpo_core.errors import EngineError, first_line
 from jobs.training.engines.embedded.model import (
     PolicyModel,
     generate,
     load_policy,
+    model_class,
     refuse_remote_code,
     resolve_device,
     score_sequences,
@@ -58,7 +60,8 @@ def look_at(policy: PolicyModel) -> float:
         raise EngineError(
             f"{policy.source} is a {policy.model.config.model_type} model whose tokens have "
             f"other log-probs where they are scored than where they are generated (mean gap {gap:.3g} nats, expected "
-            f"at most {limit:g}): it keeps its state elsewhere than in a cache; choose another architecture.",
+            f"at most {limit:g}): it keeps its state elsewhere than in a cache, or sees padding; choose another "
+            "architecture.",
             "model.source",
         )
     _check_files(policy.source, policy.model.config, policy.tokenizer)
@@ -75,7 +78,7 @@ def look_without_weights(source: str) -> None:
         refuse_remote_code(source)
         config = AutoConfig.from_pretrained(source)
         with torch.device("meta"):
-            AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call] # untyped in transformers
+            model_class(config).from_config(config)
     except EngineError:
         raise
     except Exception as error:  # the readers of models raise errors of any kind
@@ -102,11 +105,13 @@ def _measure_gap(policy: PolicyModel) -> float:
         question = np.random.default_rng(0).integers(len(policy.tokenizer), size=max(_PROMPT_TOKENS)).tolist()
     prompts = [np.array(question[:size], dtype=np.int32) for size in _PROMPT_TOKENS]
     sampler = Sampler(1.0, torch.Generator(policy.device).manual_seed(0))
-    length = min(_RESPONSE_TOKENS, (policy.context_tokens or 1024) - max(_PROMPT_TOKENS))
+    length = min(_RESPONSE_TOKENS, (policy.limit_after(max(_PROMPT_TOKENS)) or 1024) - max(_PROMPT_TOKENS))
     try:
         responses = generate(policy, prompts, length, sampler)
         pairs = zip(prompts, responses, strict=True)
-        scores = score_sequences(policy, [TokenSequence(prompt, item.token_ids) for prompt, item in pairs], 1.0)
+        sequences = [TokenSequence(prompt, item.token_ids) for prompt, item in pairs]
+        batch = score_sequences(policy, sequences, 1.0).log_probs
+        alone = [score_sequences(policy, [item], 1.0).log_probs[0] for item in sequences]
     except Exception as error:  # a model's code raises errors of any kind
         raise EngineError(
             f"{policy.source} is a {policy.model.config.model_type} model, which this engine cannot "
@@ -114,7 +119,8 @@ def _measure_gap(policy: PolicyModel) -> float:
             "model.source",
         ) from error
     sampled = np.concatenate([item.log_probs for item in responses])
-    return float(np.abs(sampled - np.concatenate(scores.log_probs)).mean())
+    gaps = (np.abs(np.concatenate(scores) - np.concatenate(alone)).mean() for scores in ([sampled], batch))
+    return float(max(gaps))
 
 
 def _check_files(source: str, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> None:

@@ -12,11 +12,14 @@ import numpy as np
 import torch
 from torch import nn
 from transformers import (
+    AutoConfig,
     AutoModelForCausalLM,
+    AutoModelForImageTextToText,
     PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
+from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 from transformers.models.auto.tokenization_auto import get_tokenizer_config
 from transformers.utils import logging as transformers_logging
 
@@ -30,6 +33,7 @@ from jobs.training.engines.embedded.backend import Backend, PackedBackend, Padde
 from jobs.training.engines.embedded.decoder import Decoder, is_supported
 from jobs.training.engines.embedded.decoder_weights import WeightOf, adapted_weight, base_weight
 from jobs.training.engines.embedded.decoding import DecodedRows, is_end
+from jobs.training.engines.embedded.length_rope import LengthRope
 from jobs.training.engines.embedded.lora import (
     LoraSettings,
     add_adapters,
@@ -56,7 +60,8 @@ class PolicyModel:
     """pi_theta: float32 weights in `model`, computed by `backend` in `compute_dtype`.
 
     `end_token_ids` (E,) end a response. `context_tokens` is the longest prompt and response together, None if the
-    model sets no limit. `source` is where it was loaded from.
+    model sets no limit; a response that begins within `rope_border` tokens ends there. `source` is where the model was
+    loaded from.
     """
 
     model: PreTrainedModel
@@ -67,6 +72,12 @@ class PolicyModel:
     context_tokens: int | None
     source: str
     compute_dtype: torch.dtype = torch.float32
+    rope_border: int | None = None
+
+    def limit_after(self, num_prompt_tokens: int) -> int | None:
+        """Return the most tokens of a prompt and its response: beyond longrope's border the prompt would be another."""
+        is_within = self.rope_border is not None and num_prompt_tokens <= self.rope_border
+        return self.rope_border if is_within else self.context_tokens
 
     @property
     def working_bytes(self) -> int:
@@ -141,6 +152,7 @@ def wrap_model(
             "model.source",
         )
     nn.Module.to(model, device=device, dtype=torch.float32).train(mode=False)
+    _freeze_towers(model)
     compute_dtype = choose_dtype(device, model.num_parameters())
     logger.info("%s is computed in %s, with weights in float32.", source, str(compute_dtype).removeprefix("torch."))
     return PolicyModel(
@@ -149,9 +161,10 @@ def wrap_model(
         backend=_make_backend(model, compute_dtype),
         device=device,
         end_token_ids=torch.tensor(_end_token_ids(model, tokenizer, source), device=device),
-        context_tokens=getattr(model.config, "max_position_embeddings", None),
+        context_tokens=getattr(model.config.get_text_config(), "max_position_embeddings", None),
         source=source,
         compute_dtype=compute_dtype,
+        rope_border=LengthRope(model).border,
     )
 
 
@@ -215,7 +228,7 @@ def load_weights(source: str, revision: str | None = None, **options: object) ->
         EngineError: They lack weights of the model, which transformers would draw at random, or hold further layers.
         OSError, ValueError: They cannot be found or read.
     """
-    loaded: Any = AutoModelForCausalLM.from_pretrained(
+    loaded: Any = model_class(AutoConfig.from_pretrained(source, revision=revision)).from_pretrained(
         source, revision=revision, trust_remote_code=False, output_loading_info=True, **options
     )
     model, report = cast(tuple[PreTrainedModel, dict[str, set[str]]], loaded)
@@ -234,7 +247,28 @@ def load_weights(source: str, revision: str | None = None, **options: object) ->
             "the config.json that belongs to them.",
             "model.source",
         )
+    if unused := sorted(report["unexpected_keys"]):
+        logger.warning(
+            "%s has %d weights, such as %s, that a %s does not have: no checkpoint will hold them.",
+            source, len(unused), unused[0], type(model).__name__,
+        )  # fmt: skip
     return model
+
+
+def model_class(config: PreTrainedConfig) -> Any:  # noqa: ANN401 (auto classes have no type)
+    """Return the auto class of a language model: of one that also sees images, the class with its towers."""
+    name = MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES.get(config.model_type)
+    has_towers = config.get_text_config() is not config and (config.architectures or [name])[0] == name
+    return AutoModelForImageTextToText if has_towers else AutoModelForCausalLM
+
+
+def _freeze_towers(model: PreTrainedModel) -> None:
+    """Leave what sees or hears as it is: no text gives it a gradient, but weight decay would make it smaller."""
+    parts = [model.get_decoder(), model.get_input_embeddings(), model.get_output_embeddings()]
+    of_text = {id(weight) for part in parts if part is not None for weight in part.parameters()}
+    for weight in model.parameters():
+        if model.config.get_text_config() is not model.config and id(weight) not in of_text:
+            weight.requires_grad_(False)
 
 
 def refuse_remote_code(source: str, revision: str | None = None) -> None:
@@ -260,7 +294,7 @@ def refuse_remote_code(source: str, revision: str | None = None) -> None:
 
 def _end_token_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, source: str) -> list[int]:
     generation = model.generation_config.eos_token_id if model.generation_config is not None else None
-    return read_end_tokens(source, generation, model.config.eos_token_id, tokenizer.eos_token_id)
+    return read_end_tokens(source, generation, model.config.get_text_config().eos_token_id, tokenizer.eos_token_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """An engine on disk: a folder of a model, or of its adapters, with optimizer, sampler and counters next to it."""
 
 import json
+import shutil
 from pathlib import Path
 
 import torch
@@ -13,11 +14,14 @@ from exgrpo_core.errors import EngineError, first_line
 from jobs.training.engines.embedded.lora import has_adapters, restore_adapters, save_adapters
 from jobs.training.engines.embedded.model import PolicyModel, load_weights
 from jobs.training.engines.embedded.update import PolicyOptimizer
+from jobs.training.pretrained.model_shapes import model_file
 
 OPTIMIZER_FILE = "optimizer.safetensors"
 SAMPLER_FILE = "sampler.safetensors"
 COUNTERS_FILE = "engine.json"
 GENERATION_FILE = "generation_config.json"
+_PROCESSOR_FILES = ("preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json")
+"""How images become what a vision tower reads."""
 _NUM_COMPARED = 24
 _STRIDE = 7919
 """A prime: the tokens that are compared are from the whole vocabulary."""
@@ -31,6 +35,8 @@ def save_engine(directory: Path, policy: PolicyModel, optimizer: PolicyOptimizer
     directory.mkdir(parents=True, exist_ok=True)
     save_model(directory, policy.model)
     policy.tokenizer.save_pretrained(directory)
+    for path in filter(None, (model_file(policy.source, name) for name in _PROCESSOR_FILES)):
+        shutil.copyfile(path, directory / path.name)
     save_file(optimizer.state_tensors(), directory / OPTIMIZER_FILE)
     save_file({"state": generator.get_state()}, directory / SAMPLER_FILE)
     counters = {"num_optimizer_steps": optimizer.num_steps}

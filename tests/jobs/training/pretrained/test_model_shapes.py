@@ -17,8 +17,8 @@ TINY = ModelShape(
 )  # fmt: skip
 
 
-def with_model(source: str, **algorithm: int) -> TrainSpec:
-    content = {"data": {"source": "x.parquet", "template": "paper"}, "model": {"source": source}}
+def with_model(source: str, engine: str = "embedded", **algorithm: int) -> TrainSpec:
+    content = {"data": {"source": "x.parquet", "template": "paper"}, "model": {"source": source}, "engine": engine}
     return parse_spec(content | {"algorithm": algorithm}, "test")
 
 
@@ -60,6 +60,43 @@ def test_a_local_folder_is_read_from_its_config(tmp_path):
         "num_key_value_heads": 1, "vocab_size": 10, "tie_word_embeddings": True, "max_position_embeddings": 32,
     }  # fmt: skip
     (tmp_path / "config.json").write_text(json.dumps(config))
+    assert model_shape(str(tmp_path)) == TINY
+
+
+SIZES = {
+    "hidden_size": 4, "intermediate_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "vocab_size": 10,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "rope",
+    [
+        {"rope_scaling": {"type": "su"}, "original_max_position_embeddings": 4096},
+        {"rope_scaling": {"rope_type": "longrope", "original_max_position_embeddings": 4096}},
+        {"rope_parameters": {"rope_type": "longrope"}, "original_max_position_embeddings": 4096},
+        {"rope_parameters": {"full": {"rope_type": "longrope", "original_max_position_embeddings": 4096}}},
+    ],
+)
+@pytest.mark.parametrize("engine", ["embedded", "verl"])
+def test_longrope_whose_border_a_response_could_cross_is_refused_by_name(tmp_path, rope, engine):
+    (tmp_path / "config.json").write_text(json.dumps({**SIZES, "max_position_embeddings": 131072, **rope}))
+    with pytest.raises(SpecError, match=r"has longrope, .* to 4,096 in all"):
+        check_context(look_at(with_model(str(tmp_path), engine=engine, max_response_tokens=4096)))
+    check_context(look_at(with_model(str(tmp_path), engine=engine, max_response_tokens=3072)))
+
+
+def test_dynamic_rope_is_refused_for_verl_alone_whose_sampler_scales_otherwise(tmp_path):
+    rope = {"rope_scaling": {"type": "dynamic", "factor": 2.0}, "max_position_embeddings": 8192}
+    (tmp_path / "config.json").write_text(json.dumps(SIZES | rope))
+    check_context(look_at(with_model(str(tmp_path), max_response_tokens=3072)))
+    with pytest.raises(SpecError, match="dynamic rope"):
+        check_context(look_at(with_model(str(tmp_path), engine="verl", max_response_tokens=3072)))
+
+
+def test_a_model_of_images_and_text_has_the_sizes_of_its_text_part(tmp_path):
+    sizes = {**SIZES, "num_key_value_heads": 1, "max_position_embeddings": 32}
+    whole = {"tie_word_embeddings": True, "text_config": sizes, "vision_config": {"hidden_size": 7}}
+    (tmp_path / "config.json").write_text(json.dumps(whole))
     assert model_shape(str(tmp_path)) == TINY
 
 
