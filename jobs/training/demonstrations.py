@@ -44,9 +44,8 @@ def read_demonstrations(spec: TrainSpec, questions: Sequence[Question], tokenize
     Raises:
         DataError: A demonstration is missing, or too few are left for one batch.
     """
-    sft = spec.sft or SftSpec()
     limit = spec.algorithm.max_response_tokens
-    rows = _encode_rows(spec, questions, sft.response_column, tokenizer)
+    rows = encode_demonstrations(spec, questions, tokenizer)
     fitting = [row for row in rows if all(turn.token_ids.size <= limit for turn in row)]
     if len(fitting) < len(rows):
         num_left_out = len(rows) - len(fitting)
@@ -55,7 +54,8 @@ def read_demonstrations(spec: TrainSpec, questions: Sequence[Question], tokenize
         )
     log_trained_tokens(fitting)
     kept = [turn for row in fitting for turn in row]
-    kept += _encode_facts(spec, sft.num_facts, tokenizer) if sft.num_facts else []
+    num_facts = 0 if spec.sft is None else spec.sft.num_facts
+    kept += _encode_facts(spec, num_facts, tokenizer) if num_facts else []
     if len(kept) < spec.algorithm.batch_size:
         raise DataError(
             f"{spec.data.source}: {len(kept)} demonstrations fit into algorithm.max_response_tokens ({limit}), "
@@ -64,13 +64,12 @@ def read_demonstrations(spec: TrainSpec, questions: Sequence[Question], tokenize
     return kept
 
 
-def _encode_rows(
-    spec: TrainSpec,
-    questions: Sequence[Question],
-    column: str,
-    tokenizer: Any,  # noqa: ANN401 (any Hugging Face tokenizer)
-) -> list[list[TokenSequence]]:
-    """Return what is imitated of each question: its response, or each of the assistant's turns."""
+def encode_demonstrations(spec: TrainSpec, questions: Sequence[Question], tokenizer: Any) -> list[list[TokenSequence]]:  # noqa: ANN401 (any Hugging Face tokenizer)
+    """Return what is imitated of each question: its response, or each of the assistant's turns.
+
+    Raises:
+        DataError: A row has no demonstration, or one that cannot be trained.
+    """
     if spec.data.source == WORD_PROBLEMS_SOURCE:
         # Some solutions are wrong, so the start that they teach leaves room.
         rng, writers = random.Random(spec.seed), word_problems.Demonstrators()
@@ -79,7 +78,7 @@ def _encode_rows(
     elif spec.data.source == CHAINS_SOURCE:
         texts = _write_texts(questions, spec.seed)
     else:
-        return _read_rows(spec, questions, column, tokenizer)
+        return _read_rows(spec, questions, (spec.sft or SftSpec()).response_column, tokenizer)
     return [[encode_response(*pair, tokenizer)] for pair in zip(questions, texts, strict=True)]
 
 

@@ -1,19 +1,22 @@
 """The plan of a run before it starts: settings, command, memory of each GPU and disk."""
 
 import shlex
+import subprocess
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from exgrpo_core.bounded_json import UnreadableFileError, read_json
-from exgrpo_core.errors import UserError
+from exgrpo_core.bounded_json import UnreadableFileError, parse_json, read_json
+from exgrpo_core.errors import Mistake, UserError, first_line
 from jobs.actions.preflight.data_preview import preview_data
+from jobs.actions.preflight.looks import Look
 from jobs.actions.preflight.machine_fit import UNNAMED_RUN
 from jobs.actions.preflight.memory_estimate import MemoryEstimate
 from jobs.actions.preflight.model_look import first_look
-from jobs.actions.preflight.resolution import Preflight, complete, resolve
+from jobs.actions.preflight.resolution import Preflight, RunRefusedError, complete, resolve
 from jobs.machine.engine_environments import EngineEnvironmentError, engine_python
 from jobs.machine.hardware import GB, GIB, list_gpus, uses_bfloat16
 from jobs.runs.launchers.local import WORKER_MODULE
@@ -28,7 +31,9 @@ ELSEWHERE = (
     "machines that have what this one lacks."
 )
 
-
+_COUNTER = "jobs.training.trained_tokens"
+_COUNTER_SECONDS = 120.0
+_NUM_SHOWN = 5
 _SAMPLING_SETTINGS = {"temperature": 1.0, "top_p": 1.0, "top_k": 50, "min_p": None, "typical_p": 1.0}
 """Settings of generation_config.json that `do_sample` turns on, with the values that change nothing."""
 
@@ -51,9 +56,11 @@ def plan_run(spec: TrainSpec, runs_root: Path) -> Preflight:
     if shape is not None and spec.engine != "verl":
         notices.append(_describe_precision(spec, shape.parameters))
     if shape is None:
-        notices.append(f"{spec.model.source}: its config.json is not on this machine, so memory is not estimated.")
+        lack = "does not name all sizes" if plan.look.model.has_config else "is not on this machine"
+        notices.append(f"{spec.model.source}: its config.json {lack}, so memory is not estimated.")
     notices += [*_generation_notices(spec), *_look_notices(spec)]
     plan.prompt = _first_prompt(spec, notices)
+    plan.trained_tokens = {} if plan.prompt is None else _trained_tokens(plan.look, notices)
     plan.command = _command(spec, runs_root.absolute() / UNNAMED_RUN, notices)
     plan.notices = notices
     return plan
@@ -76,6 +83,7 @@ def plan_record(plan: Preflight) -> dict[str, Any]:
         "peak_memory": None if spec.engine == "verl" else needs.memory,
         "notices": plan.notices,
         "prompt": plan.prompt,
+        "trained_tokens": plan.trained_tokens,
     }
 
 
@@ -125,6 +133,10 @@ def describe_plan(plan: Preflight) -> str:
     parts += ["", "# Command", shlex.join(plan.command)]
     if plan.prompt is not None:
         parts += ["", "# The first prompt, as the model gets it", plan.prompt]
+    if counts := sorted(plan.trained_tokens.values()):
+        rows = [f"row {row}: {count:,}" for row, count in list(plan.trained_tokens.items())[:_NUM_SHOWN]]
+        spread = f"{counts[0]:,} to {counts[-1]:,}, median {counts[len(counts) // 2]:,}"
+        parts += ["", "# Trained tokens of each demonstration", *rows, f"{len(counts):,} rows: {spread}"]
     parts += ["", "# Estimates"]
     if needs.gpu_memory is not None:
         parts += _describe_memory(needs.gpu_memory, record["num_gpus"])
@@ -150,6 +162,24 @@ def _first_prompt(spec: TrainSpec, notices: list[str]) -> str | None:
     if preview.notice:
         notices.append(preview.notice)
     return preview.questions[0].prompt
+
+
+def _trained_tokens(look: Look, notices: list[str]) -> dict[str, int]:
+    spec = look.spec
+    if spec.sft is None or look.model.tokenizer is None:
+        return {}
+    command = [sys.executable, "-P", "-m", _COUNTER]
+    try:
+        done = subprocess.run(
+            command, input=spec.model_dump_json(), capture_output=True, text=True, timeout=_COUNTER_SECONDS, check=True
+        )
+    except subprocess.SubprocessError as error:
+        notices.append(f"Trained tokens could not be counted ({first_line(error)}).")
+        return {}
+    found = parse_json(done.stdout.splitlines()[-1])
+    if "error" in found:
+        raise RunRefusedError([Mistake(found["error"])])
+    return dict(found["rows"])
 
 
 def _command(spec: TrainSpec, run_path: Path, notices: list[str]) -> list[str]:

@@ -76,6 +76,8 @@ class Preflight:
     """What a dry run says that starts the run."""
     prompt: str | None = None
     """In a dry run the first question as the model gets it; None where the data is not on this machine."""
+    trained_tokens: dict[str, int] = field(default_factory=dict)
+    """In a dry run those of each demonstration by row; empty without any, or where data or tokenizer is elsewhere."""
 
     @cached_property
     def look(self) -> Look:

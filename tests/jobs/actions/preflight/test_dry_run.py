@@ -1,11 +1,12 @@
 import json
 
 import pytest
+from transformers import AutoTokenizer
 
 from jobs.actions.preflight.dry_run import describe_plan, plan_run
 from jobs.actions.preflight.looks import look_at
 from jobs.actions.preflight.machine_fit import check_machine, check_run_overrides, compose_config
-from jobs.actions.preflight.resolution import complete, resolve
+from jobs.actions.preflight.resolution import RunRefusedError, complete, resolve
 from jobs.actions.queueing import queue_job
 from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE, EngineEnvironmentError
 from jobs.machine.hardware import GIB, Gpu
@@ -155,3 +156,48 @@ def test_more_than_one_machine_needs_a_cluster(monkeypatch):
     check_machine(look_at(machine_spec(8, num_nodes=2, ray={"address": "http://127.0.0.1:8265"})))
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
     check_machine(look_at(machine_spec(8, num_nodes=2)))
+
+
+TURNS = [
+    {"role": "assistant", "content": "It is 3."},
+    {"role": "user", "content": "Sure?"},
+    {"role": "assistant", "content": "Yes."},
+]
+
+
+def sft_plan(tmp_path, *responses):
+    rows = [
+        {
+            "data_source": "own",
+            "prompt": [{"role": "user", "content": f"What is 1 + {number}?"}],
+            "reward_model": {"ground_truth": "3"},
+            "response": response,
+        }
+        for number, response in enumerate(responses, start=1)
+    ]
+    data = tmp_path / "own.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    content = {
+        "sft": {"response_column": "response"},
+        "model": {"source": str(make_chat_model(tmp_path / "model")), "device": "cpu"},
+        "data": {"source": str(data), "template": "chat", "num_held_out": 0},
+        "algorithm": {"batch_size": 2, "mini_batch_size": 2, "max_prompt_tokens": 64, "max_response_tokens": 64,
+                      "experience_ratio": 0.0, "rollouts_per_question": 2},
+    }  # fmt: skip
+    return plan_run(parse_spec(content, "test"), tmp_path / "runs")
+
+
+def test_dry_run_of_fine_tuning_tells_the_trained_tokens_of_each_row(tmp_path):
+    plan = sft_plan(tmp_path, "It is 3.", TURNS)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "model")
+    sizes = [len(tokenizer.encode(text, add_special_tokens=False)) + 1 for text in ("It is 3.", "Yes.")]
+    assert plan.trained_tokens == {"1": sizes[0], "2": sum(sizes)}
+    lines = describe_plan(plan).splitlines()
+    assert {f"row 1: {sizes[0]}", f"row 2: {sum(sizes)}"} <= set(lines)
+    assert f"2 rows: {sizes[0]} to {sum(sizes)}, median {sum(sizes)}" in lines
+
+
+def test_dry_run_refuses_by_row_and_field_what_the_template_does_not_write(tmp_path):
+    thought = {"role": "assistant", "reasoning_content": "1 + 2", "content": "3"}
+    with pytest.raises(RunRefusedError, match=r"row 2, response, turn 1, reasoning_content: the model's chat template"):
+        sft_plan(tmp_path, "It is 3.", [thought])
