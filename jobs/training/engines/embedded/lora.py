@@ -111,13 +111,13 @@ def merge_adapters(directory: Path, base: PreTrainedModel) -> PreTrainedModel:
 
 
 def _untie(base: PreTrainedModel, names: Iterable[str]) -> None:
-    """Give the output embedding weights of its own if adapters belong to one of two embeddings that share theirs."""
+    """Give the output embedding weights of its own if one of two that share theirs was adapted or trained."""
     embedding: Any = base.get_input_embeddings()
     head: Any = base.get_output_embeddings()  # type: ignore[no-untyped-call] # untyped in transformers
     if head is None or embedding.weight is not head.weight:
         return
     own = {name for name, module in base.named_modules() if module in (embedding, head)}
-    if any(f".{name}.lora_" in adapter for adapter in names for name in own):
+    if any(f".{name}." in adapter for adapter in names for name in own):
         head.weight = nn.Parameter(head.weight.detach().clone())
         base.config.tie_word_embeddings = False
 

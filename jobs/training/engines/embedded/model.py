@@ -258,13 +258,15 @@ def load_weights(source: str, revision: str | None = None, **options: object) ->
 def model_class(config: PreTrainedConfig) -> Any:  # noqa: ANN401 (auto classes have no type)
     """Return the auto class of a language model: of one that also sees images, the class with its towers."""
     name = MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES.get(config.model_type)
-    has_towers = config.get_text_config() is not config and (config.architectures or [name])[0] == name
+    named = config.architectures[0] if config.architectures else name
+    has_towers = name is not None and named == name and config.get_text_config() is not config
     return AutoModelForImageTextToText if has_towers else AutoModelForCausalLM
 
 
 def _freeze_towers(model: PreTrainedModel) -> None:
     """Leave what sees or hears as it is: no text gives it a gradient, but weight decay would make it smaller."""
-    parts = [model.get_decoder(), model.get_input_embeddings(), model.get_output_embeddings()]
+    whole: Any = model
+    parts = [whole.get_decoder(), whole.get_input_embeddings(), whole.get_output_embeddings()]
     of_text = {id(weight) for part in parts if part is not None for weight in part.parameters()}
     for weight in model.parameters():
         if model.config.get_text_config() is not model.config and id(weight) not in of_text:

@@ -180,7 +180,7 @@ def sft_plan(tmp_path, *responses):
     content = {
         "sft": {"response_column": "response"},
         "model": {"source": str(make_chat_model(tmp_path / "model")), "device": "cpu"},
-        "data": {"source": str(data), "template": "chat", "num_held_out": 0},
+        "data": {"source": str(data), "template": "chat", "num_questions": 2, "num_held_out": 0},
         "algorithm": {"batch_size": 2, "mini_batch_size": 2, "max_prompt_tokens": 64, "max_response_tokens": 64,
                       "experience_ratio": 0.0, "rollouts_per_question": 2},
     }  # fmt: skip
@@ -190,11 +190,12 @@ def sft_plan(tmp_path, *responses):
 def test_dry_run_of_fine_tuning_tells_the_trained_tokens_of_each_row(tmp_path):
     plan = sft_plan(tmp_path, "It is 3.", TURNS)
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "model")
-    sizes = [len(tokenizer.encode(text, add_special_tokens=False)) + 1 for text in ("It is 3.", "Yes.")]
-    assert plan.trained_tokens == {"1": sizes[0], "2": sum(sizes)}
+    texts = ("It is 3.", "It is 3.<|im_end|>", "Yes.<|im_end|>")
+    alone, *turns = (len(tokenizer.encode(text, add_special_tokens=False)) + 1 for text in texts)
+    assert plan.trained_tokens == {"1": alone, "2": sum(turns)}
     lines = describe_plan(plan).splitlines()
-    assert {f"row 1: {sizes[0]}", f"row 2: {sum(sizes)}"} <= set(lines)
-    assert f"2 rows: {sizes[0]} to {sum(sizes)}, median {sum(sizes)}" in lines
+    assert {f"row 1: {alone}", f"row 2: {sum(turns)}"} <= set(lines)
+    assert f"2 rows: {alone} to {sum(turns)}, median {sum(turns)}" in lines
 
 
 def test_dry_run_refuses_by_row_and_field_what_the_template_does_not_write(tmp_path):

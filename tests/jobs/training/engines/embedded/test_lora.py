@@ -12,11 +12,13 @@ from exgrpo_core.algorithm import exgrpo_step
 from exgrpo_core.errors import EngineError
 from exgrpo_core.state import ExGRPOState
 from jobs.training.engines.embedded.backend import PaddedBackend
+from jobs.training.engines.embedded.engine import EmbeddedEngine
 from jobs.training.engines.embedded.lora import merge_adapters
 from jobs.training.engines.embedded.model import frozen_reference, load_policy, score_sequences
 from jobs.training.engines.embedded.packing import TokenSequence
 from jobs.training.engines.embedded.sampling import Scoring
-from tests.jobs.training.engines.embedded.engines import LORA, make_engine, make_questions
+from jobs.training.engines.embedded.update import OptimSettings
+from tests.jobs.training.engines.embedded.engines import CONFIG, LORA, EvenTokenReward, make_engine, make_questions
 from tests.jobs.training.engines.tiny_models import build_model, build_policy, tiny_tokenizer
 
 pytestmark = pytest.mark.slow
@@ -141,16 +143,30 @@ def test_checkpoint_of_another_rank_is_refused(tmp_path):
 
 @pytest.mark.filterwarnings("ignore:Model has `tie_word_embeddings=True`:UserWarning")  # what is tested
 @pytest.mark.parametrize(
-    "targets", [["lm_head"], ["embed_tokens"], ["embed_tokens", "q_proj"], ["lm_head", "o_proj"], ["q_proj", "up_proj"]]
+    ("targets", "options"),
+    [
+        (["lm_head"], {}),
+        (["embed_tokens"], {}),
+        (["embed_tokens", "q_proj"], {}),
+        (["lm_head", "o_proj"], {}),
+        (["q_proj", "up_proj"], {}),
+        (["q_proj"], {"modules_to_save": ["lm_head"]}),
+        (["q_proj"], {"modules_to_save": ["embed_tokens"]}),
+        (["q_proj"], {"modules_to_save": ["embed_tokens", "lm_head"]}),
+        (["q_proj", "up_proj"], {"use_dora": True}),
+        (["q_proj", "lm_head"], {"use_rslora": True}),
+    ],
 )
-def test_merged_adapters_of_tied_embeddings_compute_what_peft_does_and_can_be_trained_and_saved(tmp_path, targets):
+def test_merged_adapters_of_tied_embeddings_compute_what_peft_does_and_can_be_trained_and_saved(
+    tmp_path, targets, options
+):
     base = build_model("qwen2_tied")
-    adapted = get_peft_model(copy.deepcopy(base), LoraConfig(r=2, lora_alpha=8, target_modules=targets))
+    adapted = get_peft_model(copy.deepcopy(base), LoraConfig(r=2, lora_alpha=8, target_modules=targets, **options))
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
-        for name, parameter in adapted.named_parameters():
-            if "lora_" in name:
-                parameter.copy_(0.3 * torch.randn(parameter.shape, generator=generator))
+        for parameter in adapted.parameters():
+            if parameter.requires_grad:
+                parameter.add_(0.3 * torch.randn(parameter.shape, generator=generator))
     adapted.save_pretrained(tmp_path / "adapters", save_embedding_layers=False)
     ids = torch.arange(8)[None] % base.config.vocab_size
     with torch.no_grad():
@@ -161,3 +177,26 @@ def test_merged_adapters_of_tied_embeddings_compute_what_peft_does_and_can_be_tr
         for model in (merged, again):
             assert torch.allclose(model(input_ids=ids).logits, expected, atol=1e-4)
     assert all(parameter.requires_grad for parameter in merged.parameters())
+
+
+@pytest.mark.filterwarnings("ignore:Model has `tie_word_embeddings=True`:UserWarning")  # what is tested
+@pytest.mark.parametrize("targets", [["q_proj"], ["lm_head"]])
+def test_full_training_from_adapters_changes_every_weight_and_its_checkpoint_is_the_model(tmp_path, targets):
+    base, folder = tmp_path / "base", tmp_path / "adapters"
+    for path in (base, folder):
+        tiny_tokenizer().save_pretrained(path)
+    build_model("qwen2_tied").save_pretrained(base)
+    adapted = get_peft_model(AutoModelForCausalLM.from_pretrained(base), LoraConfig(r=2, target_modules=targets))
+    with torch.no_grad():
+        for name, parameter in adapted.named_parameters():
+            if "lora_" in name:
+                parameter.add_(0.3)
+    adapted.save_pretrained(folder, save_embedding_layers=False)
+    policy = load_policy(str(folder), torch.device("cpu"))
+    engine = EmbeddedEngine(policy, EvenTokenReward(), CONFIG, OptimSettings(2e-3), 0)
+    before = {name: value.clone() for name, value in policy.model.named_parameters()}
+    engine.imitate(SEQUENCES)
+    assert all(not torch.equal(before[name], value) for name, value in policy.model.named_parameters())
+    engine.save(tmp_path / "checkpoint")
+    again = load_policy(str(tmp_path / "checkpoint"), torch.device("cpu"))
+    np.testing.assert_allclose(log_probs(again), log_probs(policy), atol=1e-5)
