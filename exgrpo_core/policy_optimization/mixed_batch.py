@@ -96,7 +96,6 @@ class MiniBatch:
     """The rows of one optimizer step: whole groups, `num_trajectories` rows in all."""
 
     rows: list[TrainingRow]
-    num_experiential_groups: int
     num_questions_left: int = 0
     """Groups with an advantage other than 0: neither masked nor of equal rewards throughout."""
 
@@ -196,5 +195,5 @@ def build_mini_batches(
         used += num_fresh
         parts = [group_rows(groups[j], config) for j in members.tolist()]
         num_left = sum(any(row.advantage for row in part) for part in parts)
-        batches.append(MiniBatch(list(chain.from_iterable(parts)), int(replayed.size), num_left))
+        batches.append(MiniBatch(list(chain.from_iterable(parts)), num_left))
     return batches

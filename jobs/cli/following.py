@@ -20,13 +20,13 @@ from jobs.actions import run_actions
 from jobs.actions.progress import count_pieces
 from jobs.cli.options import EXIT_FAILURE, EXIT_STOPPED, print_status
 from jobs.execution.supervisor.indexing import Indexer
-from jobs.execution.supervisor.instance import SupervisorRunningError, start_supervisor
+from jobs.execution.supervisor.instance import start_supervisor
 from jobs.execution.supervisor.loop import Supervisor
 from jobs.runs import lookup
 from jobs.runs.control import INTERRUPTED, RunStatus
 from jobs.runs.lookup import open_run
 from jobs.runs.state import RunState, read_state
-from jobs.runs.supervisor_file import read_supervisor
+from jobs.runs.supervisor_file import SupervisorRunningError, read_supervisor
 
 POLL_SECONDS = 0.25
 SETTLE_SECONDS = 10.0

@@ -1,13 +1,56 @@
-"""The heartbeat of a runs root's supervisor, which any process can read."""
+"""At most one supervisor has a runs root, and any process can read its heartbeat."""
 
+import json
+import os
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from exgrpo_core.bounded_json import read_json
-from exgrpo_core.recording.attempt_gate import is_locked
+from exgrpo_core.durable_files import write_whole
+from exgrpo_core.errors import UserError
+from exgrpo_core.recording.attempt_gate import FileLock, is_locked
 from jobs.runs.control import DEFAULT_GRACE_SECONDS
 from jobs.runs.directory import SUPERVISOR_FILE, SUPERVISOR_LOCK, WORKBENCH_FOLDER
+
+_TIMEOUT_SECONDS = 0.2
+
+
+class SupervisorRunningError(UserError):
+    """Another supervisor has this runs root already."""
+
+
+class SingleInstance:
+    """The lock of one runs root, held until `release` or until the process ends.
+
+    The kernel frees it however the process ends.
+    """
+
+    def __init__(self, runs_root: Path, stop_grace_seconds: float = DEFAULT_GRACE_SECONDS) -> None:
+        """Take the lock.
+
+        Raises:
+            SupervisorRunningError: Another process holds it.
+        """
+        self._folder = runs_root / WORKBENCH_FOLDER
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._since = datetime.now(UTC)
+        self._stop_grace_seconds = stop_grace_seconds
+        self._lock = FileLock(self._folder / SUPERVISOR_LOCK)
+        if not self._lock.acquire(timeout_seconds=_TIMEOUT_SECONDS):
+            raise SupervisorRunningError(f"A supervisor is already running for {runs_root}; stop it first.")
+
+    def beat(self, num_unread: int) -> None:
+        """Write a heartbeat, with how many ended runs the database lacks part of."""
+        times = {"at": datetime.now(UTC), "since": self._since}
+        record = {name: time.isoformat(timespec="milliseconds") for name, time in times.items()}
+        numbers = {"stop_grace_seconds": self._stop_grace_seconds, "num_unread": num_unread}
+        content = json.dumps({"pid": os.getpid(), **record, **numbers})
+        write_whole(self._folder / SUPERVISOR_FILE, content, is_durable=False)
+
+    def release(self) -> None:
+        """Release the lock; a second call changes nothing."""
+        self._lock.release()
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,9 +21,9 @@ from jobs.actions import run_actions
 from jobs.actions.backup import back_up, restore
 from jobs.execution.supervisor import indexing
 from jobs.execution.supervisor.indexing import Indexer
-from jobs.execution.supervisor.instance import SingleInstance, SupervisorRunningError
 from jobs.execution.supervisor.open_index import describe_database, ingest_all, rebuild_index
 from jobs.runs.directory import list_run_directories
+from jobs.runs.supervisor_file import SingleInstance, SupervisorRunningError
 from tests.faults import used_workbench
 from tests.jobs.cli.invoked import printed_json
 from tests.postgres import running_server

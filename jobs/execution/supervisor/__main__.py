@@ -13,11 +13,11 @@ from db import DATABASE_URL_VARIABLE
 from exgrpo_core.process_setup import keep_private, log_in_utc, settle_user
 from jobs.execution.alerts.watch import watch_from_environment
 from jobs.execution.supervisor.indexing import Indexer
-from jobs.execution.supervisor.instance import SupervisorRunningError
 from jobs.execution.supervisor.loop import LOOP_SECONDS, Supervisor, SupervisorSettings
 from jobs.execution.supervisor.watch import StopPolicy
 from jobs.runs.control import DEFAULT_GRACE_SECONDS
 from jobs.runs.launchers.local import LocalLauncher
+from jobs.runs.supervisor_file import SupervisorRunningError
 
 logger = logging.getLogger(__name__)
 

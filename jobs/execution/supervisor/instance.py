@@ -1,59 +1,13 @@
-"""At most one supervisor has a runs root, and any process can see whether one has."""
+"""Starting a supervisor."""
 
-import json
-import os
 import subprocess
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 
 from db import DATABASE_URL_VARIABLE
-from exgrpo_core.durable_files import write_whole
-from exgrpo_core.errors import UserError
-from exgrpo_core.recording.attempt_gate import FileLock
 from jobs.runs.control import DEFAULT_GRACE_SECONDS
-from jobs.runs.directory import SUPERVISOR_FILE, SUPERVISOR_LOCK, WORKBENCH_FOLDER
+from jobs.runs.directory import WORKBENCH_FOLDER
 from jobs.runs.launchers.local import start_detached
-
-_TIMEOUT_SECONDS = 0.2
-
-
-class SupervisorRunningError(UserError):
-    """Another supervisor has this runs root already."""
-
-
-class SingleInstance:
-    """The lock of one runs root, held until `release` or until the process ends.
-
-    The kernel frees it however the process ends.
-    """
-
-    def __init__(self, runs_root: Path, stop_grace_seconds: float = DEFAULT_GRACE_SECONDS) -> None:
-        """Take the lock.
-
-        Raises:
-            SupervisorRunningError: Another process holds it.
-        """
-        self._folder = runs_root / WORKBENCH_FOLDER
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self._since = datetime.now(UTC)
-        self._stop_grace_seconds = stop_grace_seconds
-        self._lock = FileLock(self._folder / SUPERVISOR_LOCK)
-        if not self._lock.acquire(timeout_seconds=_TIMEOUT_SECONDS):
-            raise SupervisorRunningError(f"A supervisor is already running for {runs_root}; stop it first.")
-
-    def beat(self, num_unread: int) -> None:
-        """Write a heartbeat, with how many ended runs the database lacks part of."""
-        times = {"at": datetime.now(UTC), "since": self._since}
-        record = {name: time.isoformat(timespec="milliseconds") for name, time in times.items()}
-        numbers = {"stop_grace_seconds": self._stop_grace_seconds, "num_unread": num_unread}
-        content = json.dumps({"pid": os.getpid(), **record, **numbers})
-        write_whole(self._folder / SUPERVISOR_FILE, content, is_durable=False)
-
-    def release(self) -> None:
-        """Release the lock; a second call changes nothing."""
-        self._lock.release()
-
 
 LOG_FILE = "supervisor.log"
 

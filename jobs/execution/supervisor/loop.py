@@ -10,7 +10,6 @@ from pathlib import Path
 
 from exgrpo_core.durable_files import is_disk_full
 from exgrpo_core.recording.run_folder import AttemptClaimedError
-from jobs.execution.supervisor.instance import SingleInstance
 from jobs.execution.supervisor.ray_watch import RayWatch
 from jobs.execution.supervisor.watch import AttemptWatch, StopPolicy
 from jobs.machine.hardware import Gpu, list_gpus
@@ -27,6 +26,7 @@ from jobs.runs.launchers.local import LaunchError, LocalLauncher
 from jobs.runs.launchers.ray_jobs import RayJobsLauncher
 from jobs.runs.people import Person, Role, acting_as
 from jobs.runs.state import RunState, is_recorded, read_contact, read_state
+from jobs.runs.supervisor_file import SingleInstance
 from jobs.specs.any_job import local_gpus
 from jobs.specs.train import SpecError, TrainSpec
 

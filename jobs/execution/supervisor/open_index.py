@@ -21,9 +21,8 @@ from db.queries import runs
 from exgrpo_core.durable_files import explain
 from exgrpo_core.errors import first_line
 from jobs.execution.supervisor.indexing import Indexer
-from jobs.execution.supervisor.instance import SupervisorRunningError
 from jobs.runs.directory import list_run_directories
-from jobs.runs.supervisor_file import read_supervisor
+from jobs.runs.supervisor_file import SupervisorRunningError, read_supervisor
 
 logger = logging.getLogger(__name__)
 

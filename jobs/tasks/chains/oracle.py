@@ -32,11 +32,6 @@ class ChainJudgement:
     has_code: bool
     num_good_steps: int
 
-    @property
-    def is_lucky_hit(self) -> bool:
-        """Whether the answer is right although the chain of thought is not valid."""
-        return self.is_correct and not self.is_valid
-
 
 def judge_response(problem: ChainProblem, text: str) -> ChainJudgement:
     """Walk the response's steps, run its code and compare its box with the answer."""

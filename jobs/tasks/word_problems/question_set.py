@@ -55,7 +55,6 @@ class Form:
     """One kind of story; `draw` says for each letter how its number is drawn, a..j are in the text, x..z are not."""
 
     name: str
-    topic: str
     texts: tuple[str, ...]
     draw: dict[str, str]
     steps: tuple[tuple[str, str], ...]
@@ -72,7 +71,7 @@ class Form:
 def load_forms() -> tuple[Form, ...]:
     """Return all forms, by file and in its order; the file's name is their topic."""
     files = sorted(FORMS_DIR.glob("*.yaml"))
-    return tuple(_form(path.stem, item) for path in files for item in yaml.safe_load(path.read_text(encoding="utf-8")))
+    return tuple(_form(item) for path in files for item in yaml.safe_load(path.read_text(encoding="utf-8")))
 
 
 def draw_story(rng: random.Random, form: Form, size: NumberSize) -> Story:
@@ -132,11 +131,10 @@ def _parse(formula: str) -> Expression:
     return parse_formula(formula)
 
 
-def _form(topic: str, item: dict[str, Any]) -> Form:
+def _form(item: dict[str, Any]) -> Form:
     known = {"name", "texts", "draw", "steps", "also"}
     return Form(
         name=item["name"],
-        topic=topic,
         texts=tuple(item["texts"]),
         draw={letter: str(source) for letter, source in item["draw"].items()},
         steps=tuple((str(formula), str(names)) for formula, names in item["steps"]),

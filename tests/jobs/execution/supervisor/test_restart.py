@@ -18,7 +18,6 @@ from db.connections.opening import open_database
 from db.queries.runs import get_run
 from jobs.actions import run_actions
 from jobs.cli.following import RunFollower
-from jobs.execution.supervisor.instance import SupervisorRunningError
 from jobs.execution.supervisor.open_index import ingest_all
 from jobs.runs.attempts import Heartbeat, write_heartbeat
 from jobs.runs.checkpoints import list_steps
@@ -26,6 +25,7 @@ from jobs.runs.control import INTERRUPTED, RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.runs.processes import identify
 from jobs.runs.state import read_state
+from jobs.runs.supervisor_file import SupervisorRunningError
 from tests.jobs.execution.supervisor.toy_bench import Bench, toy_spec, wait_until
 
 pytestmark = pytest.mark.slow

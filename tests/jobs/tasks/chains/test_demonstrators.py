@@ -46,7 +46,7 @@ def test_each_kind_alone_is_what_it_is_called():
         return judgements(Demonstrators(error_scale=0.0, **{**none, **shares}))
 
     assert all(j.is_valid and not j.has_code for j in only())
-    assert all(j.is_lucky_hit and j.num_good_steps < 5 and not j.has_code for j in only(skipping=1.0))
+    assert all(j.is_correct and not j.is_valid and j.num_good_steps < 5 and not j.has_code for j in only(skipping=1.0))
     assert all(j.has_code and j.num_good_steps == 0 and not j.is_valid for j in only(code_only=1.0))
     assert all(j.has_code and j.num_good_steps == 5 and j.is_correct for j in only(sloppy_with_code=1.0))
 

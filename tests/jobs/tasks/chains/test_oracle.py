@@ -24,7 +24,6 @@ BOX = r"\boxed{9}"
 def test_steps_code_and_answer_are_judged(text, expected):
     found = judge_response(PROBLEM, text)
     assert (found.is_correct, found.is_valid, found.has_code, found.num_good_steps) == expected
-    assert found.is_lucky_hit == (found.is_correct and not found.is_valid)
 
 
 @pytest.mark.parametrize(

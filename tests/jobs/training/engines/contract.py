@@ -149,7 +149,7 @@ class PolicyEngineContract:
         groups = engine.rollout(requests_for(questions, [3] * 4))
         rows = training_rows(groups[:2], [1.0, -0.5, -0.5] * 2)
         rows += training_rows(groups[2:], [1.0, -0.5, -0.5] * 2, is_replayed=True)
-        metrics = engine.update([MiniBatch(rows, 2)], build_objective(config, is_replay_open=True))
+        metrics = engine.update([MiniBatch(rows)], build_objective(config, is_replay_open=True))
         assert metrics.keys() <= METRICS.keys()
         assert {"loss/policy", "loss/total", "ratio/fresh_mean", "optim/gradient_norm"} <= metrics.keys()
         assert all(math.isfinite(value) for value in metrics.values())
@@ -164,7 +164,7 @@ class PolicyEngineContract:
             row._replace(behavior_log_probs=row.behavior_log_probs + np.float32(math.log(2.0)))
             for row in training_rows(groups[2:], [1.0, -1.0] * 2, is_replayed=True)
         ]
-        metrics = engine.update([MiniBatch(rows + halved, 2)], build_objective(config, is_replay_open=True))
+        metrics = engine.update([MiniBatch(rows + halved)], build_objective(config, is_replay_open=True))
         assert abs(metrics["ratio/fresh_mean"] - 1.0) < 1e-3
         assert abs(metrics["ratio/replayed_mean"] - 0.5) < 1e-3
         assert metrics["generator/log_prob_gap"] < SCORE_TOLERANCE

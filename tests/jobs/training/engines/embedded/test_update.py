@@ -47,7 +47,7 @@ def mini_batch(seed=0, advantages=None) -> MiniBatch:
         behavior = rng.normal(-3.0, 0.5, tokens.size).astype(np.float32)
         advantage = float(rng.normal()) if advantages is None else advantages[i]
         rows.append(TrainingRow(prompt, tokens, behavior, advantage, is_replayed=i % 4 == 3))
-    return MiniBatch(rows, 2)
+    return MiniBatch(rows)
 
 
 def nearby_reference(policy):
