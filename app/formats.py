@@ -14,6 +14,8 @@ VALIDITY = {True: "valid", False: "not valid", None: NONE_SHOWN}
 _SECONDS_PER_MINUTE, _SECONDS_PER_HOUR, _SECONDS_PER_DAY = 60, 3600, 86400
 _THOUSAND = 1000
 _LINK_STARTS = re.compile(r"https?(?=://)|www(?=\.)|@(?=[\w-]+\.\w)", re.IGNORECASE)
+_SYMBOLS = re.compile(r"(?:(?<=\s)|^)([-<>~])(?=(?:>|-|=|->)(?:\s|$))", re.MULTILINE)
+"""Where Streamlit would put an arrow, a dash or another sign instead of two characters."""
 _LIST_STARTS = re.compile(r"^([^\S\n]*\d*)([-+.)])", re.MULTILINE)
 
 
@@ -111,9 +113,11 @@ def exact(at: datetime | None) -> str:
 def literal(text: str) -> str:
     """Return text escaped for Markdown, such as in a label or a caption, so that it is displayed unchanged.
 
-    Addresses become links even if their characters are escaped; a word joiner, which has no width, prevents it.
+    Addresses become links and `->` an arrow even if their characters are escaped; a word joiner, which has no width,
+    prevents it.
     """
     apart = _LINK_STARTS.sub("\\g<0>\N{WORD JOINER}", escape_control_characters(text))
+    apart = _SYMBOLS.sub("\\g<1>\N{WORD JOINER}", apart)
     escaped = "".join(f"\\{character}" if character in r"\`*_{}[]<>#|$:~&" else character for character in apart)
     return _LIST_STARTS.sub(r"\1\\\2", escaped)
 

@@ -71,3 +71,15 @@ def test_time_without_a_zone_is_utc():
 def test_literal_text_keeps_addresses_from_becoming_links():
     assert formats.literal("http://a.example www.a.example a@b.example").count("\N{WORD JOINER}") == 3
     assert "\N{WORD JOINER}" not in formats.literal("20:15, 3/4, http, www")
+
+
+@pytest.mark.parametrize("text", ["a -> b", "-> b", "a >=", "a <= b", "a <-> b", "a -- b", "~= a"])
+def test_literal_text_keeps_two_characters_from_becoming_one_sign(text):
+    shown = formats.literal(text)
+    assert shown.count("\N{WORD JOINER}") == 1
+    assert shown.replace("\N{WORD JOINER}", "").replace("\\", "") == text
+
+
+@pytest.mark.parametrize("text", ["a->b", "--flag", "x-y", "a - b", "a > b", "1 = 1"])
+def test_literal_text_has_no_joiner_where_none_is_needed(text):
+    assert "\N{WORD JOINER}" not in formats.literal(text)

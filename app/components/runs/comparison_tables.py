@@ -93,7 +93,11 @@ def _result(row: RunRow, recorded: Sequence[str]) -> dict[str, object]:
         **{name: last.get(key) for name, key in _LAST.items()},
         "Minutes": spent[-1].value / 60 if spent else None,
     }
-    return {escape_control_characters(chart_of(key).title): last.get(key) for key in recorded} | result
+    titles = {key: escape_control_characters(chart_of(key).title) for key in recorded}
+    given = [*result, *titles.values()]
+    # A metric of the loop's may be called as a column, or as another metric is here.
+    named = {key: title if given.count(title) == 1 else f"{title} ({key})" for key, title in titles.items()}
+    return {name: last.get(key) for key, name in named.items()} | result
 
 
 def group_result(group: Group, single: Mapping[str, Mapping[str, object]]) -> dict[str, object]:

@@ -95,8 +95,8 @@ TITLES = {
 _IN_MINUTES = frozenset({Axis.TIME, Axis.CLOCK})
 _SECONDS_A_MINUTE = 60.0
 _MARGIN = 0.015
-_TINY = 1e-4
-"""Values below have ticks with powers of ten."""
+_TINY, HUGE = 1e-4, 1e15
+"""Values below and above have ticks with powers of ten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +178,8 @@ def dress(figure: go.Figure, view: CurveView) -> None:
         hovermode="x unified" if view.axis is Axis.STEPS else "closest",
     )
     figure.update_xaxes(title={"text": TITLES[view.axis]}, range=window)
+    if view.axis is Axis.STEPS:  # 20,000,001 instead of 20.000001M
+        figure.update_xaxes(exponentformat="none", separatethousands=True)
     figure.update_yaxes(fixedrange=True, **(_log_axis(figure) if view.has_log_axis else {}))
 
 
@@ -192,7 +194,7 @@ def _log_axis(figure: go.Figure) -> dict[str, str]:
     least, greatest = (positive.min(), positive.max()) if positive.size else (1.0, 1.0)
     axis = {"type": "log", "rangemode": "normal"}
     if not figure.layout.yaxis.tickformat:
-        axis["tickformat"] = ".2~e" if least < _TINY else ",.3~r"
+        axis["tickformat"] = ".2~e" if least < _TINY or greatest >= HUGE else ",.3~r"
     return axis | ({"dtick": "D2"} if 0.9 < np.log10(greatest) - np.log10(least) < 2.0 else {})
 
 

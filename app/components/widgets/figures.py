@@ -11,7 +11,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from app import theme
 from app.components.widgets import chart, data_table
-from app.components.widgets.curve_view import WHOLE, CurveView, Line, cut, smoothed
+from app.components.widgets.curve_view import HUGE, WHOLE, CurveView, Line, cut, smoothed
 from app.formats import literal
 from app.theme import Look
 
@@ -141,11 +141,11 @@ def show_shares(figure: go.Figure) -> None:
 
 
 def use_powers_of_ten(figure: go.Figure) -> None:
-    """Write tiny values as powers of ten, where plotly would write 50 millionths as 50µ."""
+    """Write tiny and huge values as powers of ten, where plotly would write 50 millionths as 50µ."""
     drawn = [np.asarray(trace.y) for trace in figure.data if trace.type == "scatter" and trace.y is not None]
     numbers = [values[np.isfinite(values)] for values in drawn if values.dtype.kind in "fiu"]
     largest = max((float(np.abs(values).max()) for values in numbers if values.size), default=0.0)
-    if 0.0 < largest < _SMALL:
+    if 0.0 < largest < _SMALL or largest >= HUGE:
         figure.update_yaxes(exponentformat="power")
 
 
