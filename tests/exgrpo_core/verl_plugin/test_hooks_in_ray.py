@@ -25,6 +25,8 @@ def composed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("hooks")
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        import verl  # noqa: F401 - before the variable: this process stays one whose later engines generate
+
         patch.setenv(GENERATOR_VARIABLE, "vllm")
         patch.setenv("EXGRPO_RUNS_ROOT", str(folder / "runs"))
         from exgrpo_core.verl_plugin.session import compose_config, ray_session

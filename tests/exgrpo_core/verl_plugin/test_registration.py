@@ -36,6 +36,19 @@ from exgrpo_core.verl_plugin.blocks import BlockWorker
 from exgrpo_core.verl_plugin.fsdp_engine import GpuEngine
 assert EngineRegistry.get_engine_cls("language_model", "fsdp2") is GpuEngine
 """
+EACH_FIRST = """
+import importlib, multiprocessing
+import ray, tensordict, torch, transformers  # which take longest, and know nothing of verl
+fork = multiprocessing.get_context("fork")
+failed = []
+for name in ("agent_loop", "engine", "fsdp_engine", "trainer_v0", "trainer_v1"):
+    first = fork.Process(target=importlib.import_module, args=[f"exgrpo_core.verl_plugin.{name}"])
+    first.start()
+    first.join()
+    if first.exitcode:
+        failed.append(name)
+assert not failed, failed
+"""
 OLDER_TRAINER = """
 import inspect
 import verl.trainer.main_ppo_v0
@@ -65,9 +78,8 @@ def test_a_configuration_of_the_older_trainer_needs_nothing_of_the_newer_one():
     run(OLDER_TRAINER)
 
 
-@pytest.mark.parametrize("name", ["agent_loop", "engine", "fsdp_engine", "trainer_v0", "trainer_v1"])
-def test_any_part_can_be_imported_first(name):
-    run(f"import exgrpo_core.verl_plugin.{name}")
+def test_any_part_can_be_imported_first():
+    run(EACH_FIRST)
 
 
 STARTS = (
