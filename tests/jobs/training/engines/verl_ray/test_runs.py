@@ -84,16 +84,12 @@ def test_evaluation_of_a_checkpoint_merges_its_shards_first(experiential, tmp_pa
     assert spec.model.step == NUM_STEPS
 
 
-def test_a_stop_is_heard_while_weights_are_exchanged_and_the_run_goes_on_later(tmp_path, monkeypatch):
-    run = new_run(tmp_path, num_steps=2, checkpoint_interval=1)
+def test_a_stop_is_heard_while_weights_are_exchanged(tmp_path, monkeypatch):
+    run = new_run(tmp_path, num_steps=2)
     monkeypatch.setenv(GENERATOR_VARIABLE, "hf-stuck")
     process, mark = start_worker(run)
     wait_for_log(process, run, STUCK)
     run.request_stop()
     wait_for(process, mark)
-    run.clear_stop()
     assert read_outcome(run.attempt_path(1)).status == "stopped"
     assert "Stopped while weights were sent to the servers." in run.log_path.read_text()
-    monkeypatch.delenv(GENERATOR_VARIABLE)
-    assert work(run) == "finished"
-    assert sorted(steps_of(run)) == [1, 2]
