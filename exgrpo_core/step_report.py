@@ -1,8 +1,9 @@
 """What one step did: what the recorder writes and pages show."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from exgrpo_core.types import Float32Array, Int64Array, RolloutGroup
 
@@ -215,6 +216,8 @@ class DrawnQuestions:
     notices: list[str]
     policy_version: int | None = None
     """Steps done by the policy whose rollouts were begun; None where none were."""
+    random_state: Mapping[str, Any] | None = None
+    """State of the random generator before the draw."""
 
 
 @dataclass(slots=True)
@@ -229,3 +232,5 @@ class StepReport:
     buffer_events: list[BufferEvent] = field(default_factory=list)
     metrics: dict[str, float] = field(default_factory=dict)
     notices: list[str] = field(default_factory=list)
+    random_state: Mapping[str, Any] | None = None
+    """State of the random generator (PCG64) before the draw of questions."""

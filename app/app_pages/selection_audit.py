@@ -7,7 +7,6 @@ import pandas as pd
 import streamlit as st
 
 from app import address
-from app.components.replay_buffer import what_if
 from app.components.trajectories import audit_view, replay_effects
 from app.components.widgets import address_choice, curves, data_table, figures, notice, run_choice
 from app.formats import known
@@ -17,7 +16,6 @@ from db.queries import draw_effects, runs, selections
 from db.rows.replays import ReplayedGroupRow, age
 from db.rows.runs import RunRow
 from db.rows.spec_fields import algorithm_settings, experience_ratio, has_continuous_rewards
-from exgrpo_core.config import LogProbRefresh
 from exgrpo_core.errors import InputError
 from exgrpo_core.methods.loading import QUESTIONS, find_part
 
@@ -83,16 +81,14 @@ def _take() -> None:
     address.put({"step": str(st.session_state["audited-step"])})
 
 
-def _checks(row: RunRow, algorithm: dict[str, Any]) -> None:
+def _checks(row: RunRow, _algorithm: dict[str, Any]) -> None:
     steps = ask(selections.steps_with_selections, row.run_id)
     if not steps:
         _replays(row)
         return
     step = _step(steps)
     with st.spinner("Checking tokens", show_time=False):
-        estimator = what_if.selector_of(algorithm)
-        has_new_log_probs = algorithm["refresh"] != LogProbRefresh.NEVER
-        rows = audit_view.audit(row.run_id, step, estimator, algorithm["replays_per_group"], has_new_log_probs)
+        rows = audit_view.audit(row.run_id, step)
     audit_view.show_verdict(rows, wrong_choices(row.run_id), step)
     wanted = st.query_params.get("question")
     opened = next((row for row in rows if str(row.selection.question_index) == wanted), None)

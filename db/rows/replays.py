@@ -1,6 +1,8 @@
 """Plain rows of the replay buffer's page: its state at a step and the questions of each bar."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,35 @@ class SelectionRow:
     max_ratio: float | None
     file: str | None
     rollout_file: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class StepTrajectoryRow:
+    """A fresh or replayed trajectory of a step. Only fresh ones have verdict and `extra`, only replays the rest."""
+
+    group_position: int
+    question_index: int
+    trajectory_id: int
+    reward: float
+    advantage: float
+    file: str
+    verdict: str = ""
+    is_truncated: bool | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    is_replayed: bool = False
+    rollout_step: int | None = None
+    is_external: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BufferChangeRow:
+    """One change of the replay buffer; a bucket is None outside of it."""
+
+    kind: str
+    question_index: int
+    trajectory_id: int | None
+    bucket_from: int | None
+    bucket_to: int | None
 
 
 def age(step: int, rollout_step: int) -> int | None:

@@ -9,7 +9,7 @@ import binascii
 import contextlib
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -116,16 +116,29 @@ def read_tokens(path: Path, place: str, trajectory_id: int, replayed_in: int | N
         UnreadableFileError: They are damaged.
     """
     begin, _, name = place.partition(":")
-    wanted = {"id": name or trajectory_id, "is_replayed": replayed_in is not None}
-    if replayed_in is not None:
-        wanted["step"] = replayed_in
-    member = read_member(path, int(begin))
+    wanted = name or trajectory_id, replayed_in
+    found = read_token_arrays(path, int(begin), {wanted})
+    if wanted not in found:
+        raise KeyError(f"{path}: holds no tokens of trajectory {name or trajectory_id} there.")
+    return {value: None if array is None else array.tolist() for value, array in found[wanted].items()}
+
+
+def read_token_arrays(
+    path: Path, begin: int, wanted: Container[tuple[str | int, int | None]]
+) -> dict[tuple[str | int, int | None], dict[str, Any]]:
+    """Return arrays of the values of tokens in the member that begins at a byte, each by (id, step that replayed it).
+
+    Raises:
+        UnreadableFileError: They are damaged.
+    """
+    member, found = read_member(path, begin), {}
     for line in member.lines() if member else ():
         if line.startswith(_BEGIN_OF_TOKENS):
             values = parse_json(line)
-            if all(values.get(field) == value for field, value in wanted.items()):
-                return _parse_values(path, values)
-    raise KeyError(f"{path}: holds no tokens of trajectory {name or trajectory_id} there.")
+            place = values.get("id"), values.get("step") if values.get("is_replayed") else None
+            if place in wanted and place not in found:
+                found[place] = _parse_values(path, values)
+    return found
 
 
 def _parse_values(path: Path, line: Mapping[str, Any]) -> dict[str, Any]:
@@ -135,7 +148,7 @@ def _parse_values(path: Path, line: Mapping[str, Any]) -> dict[str, Any]:
             raise ValueError
     except (TypeError, ValueError, binascii.Error):
         raise UnreadableFileError(f"{path}: values of tokens are damaged; use another copy of the run.") from None
-    return {name: arrays[name].tolist() if name in arrays else None for name in TOKEN_VALUES}
+    return {name: arrays.get(name) for name in TOKEN_VALUES}
 
 
 def _from_text(text: str, kind: str) -> npt.NDArray[Any]:

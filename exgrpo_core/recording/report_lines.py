@@ -110,7 +110,24 @@ def _step_fields(report: StepReport) -> Mapping[str, Any]:
         "selections": list(map(_plain, report.selections)),
         "buffer_events": list(map(_plain, report.buffer_events)),
         "notices": report.notices,
-    }
+    } | ({} if report.random_state is None else {"random_state": _state_fields(report.random_state)})
+
+
+def _state_fields(state: Mapping[str, Any]) -> list[str | int]:
+    """Return a generator's two numbers of 128 bits in base 16, and the half of 64 bits that it has left, if any."""
+    numbers = state["state"]
+    return [f"{numbers['state']:x}", f"{numbers['inc']:x}", int(state["has_uint32"]), int(state["uinteger"])]
+
+
+def read_state(fields: Sequence[Any]) -> dict[str, Any]:
+    """Return the state of a generator (PCG64) that a step's line has.
+
+    Raises:
+        ValueError: They are none.
+    """
+    state, increment, has_half, half = fields
+    numbers = {"state": int(state, 16), "inc": int(increment, 16)}
+    return {"bit_generator": "PCG64", "state": numbers, "has_uint32": int(has_half), "uinteger": int(half)}
 
 
 def _plain(record: BucketCount | BufferEvent | Selection) -> dict[str, Any]:

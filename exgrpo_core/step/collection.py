@@ -76,7 +76,7 @@ def _store(state: ExGRPOState, config: ExGRPOConfig, report: StepReport, stored:
     buffer.history.record_rewards([group.question.index for group in latest], [group.rewards for group in latest])
     for (group, bucket), old, trajectories in zip(stored, before, kept, strict=True):
         if trajectories or old is not None:
-            moved_to = _next_bucket(config, bucket, old)
+            moved_to = next_bucket(config, bucket, old)
             _move(state, report, group.question.index, old, moved_to)
             for outcome in islice(outcomes, len(trajectories)):
                 kind = BufferEventKind.DUPLICATE if outcome.is_duplicate else BufferEventKind.INSERTED
@@ -103,7 +103,7 @@ def _with_behavior(trajectory: Trajectory, config: ExGRPOConfig) -> Trajectory:
     return trajectory if behavior is trajectory.log_probs else replace(trajectory, log_probs=behavior)
 
 
-def _next_bucket(config: ExGRPOConfig, bucket: int, old: int | None) -> int:
+def next_bucket(config: ExGRPOConfig, bucket: int, old: int | None) -> int:
     """Return the bucket to move into: for a buffered question without any success the zero-correct rule decides."""
     keeps = config.zero_correct is ZeroCorrectRule.KEEP_BUCKET and config.reward_kind is RewardKind.BINARY
     return old if keeps and bucket == 0 and old is not None else bucket

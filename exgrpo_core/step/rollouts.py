@@ -43,10 +43,15 @@ class StepRollouts:
 
     def draw(self) -> DrawnQuestions:
         """Lines 4 to 8 and 17: questions to replay, unless a method draws them after the rollouts, and fresh ones."""
-        draws_first = self.state.strategies.question_sampler.draws_first
+        draws_first, random_state = (
+            self.state.strategies.question_sampler.draws_first,
+            self.state.rng.bit_generator.state,
+        )
         replay_weights = self._choose_replays(self.num_wanted) if draws_first else {}
         fresh, report = self.draw_fresh(replay_weights), self.report
-        return DrawnQuestions(fresh, replay_weights, report.buckets, report.buffer_events, report.notices)
+        drawn = DrawnQuestions(fresh, replay_weights, report.buckets, report.buffer_events, report.notices)
+        drawn.random_state = random_state
+        return drawn
 
     def begin_next(self) -> None:
         """Draw the questions of the next step and begin its rollouts, under the policy that this step updates.
@@ -101,6 +106,7 @@ class StepRollouts:
         """Line 23: K rollouts of fresh questions, K-1 where a trajectory will be replayed; then what a method adds."""
         report = self.report
         report.buckets, report.buffer_events, report.notices = drawn.buckets, drawn.buffer_events, drawn.notices
+        report.random_state = drawn.random_state
         self._record_draws(drawn.replay_weights)
         self._generate(self._asked(drawn))
         if drawn.policy_version is not None:

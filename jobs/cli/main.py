@@ -75,6 +75,10 @@ COMMANDS = {
         "runs": ("runs:runs", "List runs, newest first. Add search words to find some of them."),
         "show": ("runs:show", "Show one run. Prints state, newest metrics, evaluations, attempts and checkpoints."),
         "logs": ("runs:logs", "Print the log of a run."),
+        "replay": (
+            "replay:replay",
+            "Execute a recorded step again. Exits with 1 if the record differs from what its settings give.",
+        ),
         "query": ("query:query_app", "Print the rows that pages show. Text, JSON, CSV or Parquet."),
         "mcp": ("agents:mcp", "Serve the queries to an agent by MCP. Uses standard input and output."),
         "annotate": (

@@ -1,12 +1,13 @@
 """A run's records as pandas frames, for notebooks: `open_run("runs/RUN").trajectories()`."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pandas as pd
 
 from db.queries.whole_tables import whole_table
 from db.rows.trajectories import extra_names, spread_extra
+from jobs.actions.replay.steps import replay_step
 from jobs.execution.supervisor.open_index import open_fresh_index
 from jobs.runs.directory import RunDirectory
 
@@ -42,6 +43,11 @@ class RunFrames:
     def candidates(self) -> pd.DataFrame:
         """Return one row a candidate for replay, with its scores and whether it was chosen."""
         return self._frame("candidates")
+
+    def replay(self, step: int) -> pd.DataFrame:
+        """Return one row for each comparison of a step that is executed again, as `exgrpo replay` prints them."""
+        with open_fresh_index(self.path.parent, self.database_url) as database:
+            return pd.DataFrame(map(asdict, replay_step(database, self.path.parent, self.path.name, step)))
 
     def evaluations(self) -> pd.DataFrame:
         """Return one row an evaluation on the held-out or training questions."""

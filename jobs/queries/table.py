@@ -23,6 +23,8 @@ from db.rows.judging import JudgedRow, VerdictFilter
 from db.rows.runs import MetricPoint, RewardCountRow, RunRow
 from db.rows.scores import ComparisonRow, ScoredRuns
 from db.rows.trajectories import TrajectoryFacets, TrajectoryRow
+from jobs.actions.replay.facts import ReplayRow
+from jobs.actions.replay.steps import replay_step
 from jobs.actions.studies.definition import load_study, study_names
 from jobs.actions.studies.measures import AVERAGES
 from jobs.actions.studies.numbers import number_rows
@@ -98,6 +100,11 @@ def selected(database: Database, run_id: str, step: Step = None) -> Sequence[obj
 def scored_candidates(database: Database, run_id: str, step: Step = None) -> Sequence[object]:
     """A step's candidates for replay with their scores."""
     return buffer.candidates(database, run_id, _replay_step(database, run_id, step))
+
+
+def replay(database: Database, runs_root: Path, run_id: str, step: Step = None) -> list[ReplayRow]:
+    """A step executed again from what was recorded: what was compared in each stage, and the first difference."""
+    return replay_step(database, runs_root, run_id, _step(database, run_id, step))
 
 
 def retired(database: Database, run_id: str) -> list[dict[str, str]]:
@@ -318,6 +325,7 @@ QUERIES: dict[str, Callable[..., object]] = {
     "concentration": replay_concentration,
     "selections": selected,
     "candidates": scored_candidates,
+    "replay": replay,
     "wrong-choices": selections.wrong_choices,
     "retired": retired,
     "trajectories": trajectories,

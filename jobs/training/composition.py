@@ -22,6 +22,7 @@ from jobs.runs.directory import RunDirectory
 from jobs.specs.base import ANSWER_ALONE, OptimSpec
 from jobs.specs.train import TrainSpec
 from jobs.tasks.grading.reward_function import RewardFunction
+from jobs.tasks.grading.rewards import open_reward
 from jobs.training.data_rows import DataError
 from jobs.training.demonstrations import read_demonstrations, read_external
 from jobs.training.engines.embedded.engine import EmbeddedEngine
@@ -33,7 +34,7 @@ from jobs.training.engines.embedded.update import OptimSettings
 from jobs.training.engines.tokenizer import unknown_token
 from jobs.training.reward_parts import RewardParts, open_reward_parts
 from jobs.training.run_components import BenchmarkReader, RunComponents, no_benchmarks
-from jobs.training.run_data import log_first_prompt, log_leaks, open_data, open_reward
+from jobs.training.run_data import log_first_prompt, log_leaks, open_data
 from jobs.training.training_loop import AttemptLoop, TrainingLoop
 
 logger = logging.getLogger(__name__)

@@ -1,8 +1,7 @@
 """A run's questions, read or made, its initial model and reward function, for every engine."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,9 +16,7 @@ from jobs.specs.train import (
     DataSpec,
     TrainSpec,
 )
-from jobs.tasks.grading.answer_grader import AnswerGrader
-from jobs.tasks.grading.reward_function import RewardFunction
-from jobs.tasks.grading.rewards import TASKS, BuiltInTask, MathReward
+from jobs.tasks.grading.rewards import TASKS, BuiltInTask
 from jobs.tasks.word_problems.question_set import make_question, make_stories
 from jobs.tasks.word_problems.story import Story
 from jobs.training.data_rows import DataError
@@ -169,17 +166,6 @@ def log_leaks(questions: Sequence[Question], benchmarks: Mapping[str, Sequence[Q
 def log_first_prompt(questions: Sequence[Question], tokenizer: Any) -> None:  # noqa: ANN401 (any Hugging Face tokenizer)
     """Log one whole prompt as the model gets it, special tokens included."""
     logger.info("The first prompt, as the model gets it:\n%s", tokenizer.decode(questions[0].prompt_ids.tolist()))
-
-
-@contextmanager
-def open_reward(spec: TrainSpec) -> Iterator[RewardFunction]:
-    """Yield the grader of a specification's questions, and end its processes afterwards."""
-    task = TASKS.get(spec.data.source)
-    if task is not None:
-        yield task.make_reward(spec.data, spec.algorithm.reward_kind)
-        return
-    with AnswerGrader(requires_think_end=spec.data.requires_think_end) as grader:
-        yield MathReward(grader)
 
 
 def _warm_chains_model(spec: TrainSpec, should_stop: Callable[[], bool] | None = None) -> Path:

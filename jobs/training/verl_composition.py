@@ -24,6 +24,7 @@ from jobs.runs.directory import RunDirectory
 from jobs.runs.recording.loggers import FanOutRecorder
 from jobs.specs.base import ANSWER_ALONE
 from jobs.specs.train import TrainSpec
+from jobs.tasks.grading.rewards import open_reward
 from jobs.training.data_rows import DataError
 from jobs.training.demonstrations import read_external
 from jobs.training.engines.embedded.model import refuse_odd_files
@@ -32,7 +33,7 @@ from jobs.training.pretrained.model_shapes import model_shape
 from jobs.training.pretrained.sources import cache_directory
 from jobs.training.reward_parts import open_reward_parts
 from jobs.training.run_components import BenchmarkReader, RunComponents, no_benchmarks
-from jobs.training.run_data import RunData, log_first_prompt, log_leaks, open_data, open_reward
+from jobs.training.run_data import RunData, log_first_prompt, log_leaks, open_data
 from jobs.training.run_health import VERL_MAX_GAP
 from jobs.training.training_loop import TrainingLoop
 

@@ -4,7 +4,6 @@ import numpy as np
 import plotly.graph_objects as go
 
 from app import theme
-from app.components.replay_buffer.what_if import Settings
 from app.components.widgets import figures
 from app.components.widgets.curve_view import Line
 from app.theme import Look
@@ -12,6 +11,7 @@ from db.queries.all_draws import AllDraws
 from exgrpo_core.experience_management.bucket_sampler import bucket_probabilities
 from exgrpo_core.methods.protocols import CandidateColumns, TrajectorySelector
 from exgrpo_core.types import Float64Array, Int64Array
+from jobs.actions.replay.other_settings import Settings
 
 
 def changed_shares(
@@ -19,8 +19,8 @@ def changed_shares(
 ) -> tuple[Int64Array, Float64Array]:
     """Return the steps that drew something, and the expected share of each one's draws that would be others.
 
-    A draw is the same if its question stays, with probability min(1, p'_k / p_k) as in `what_if.redraw`, and its chosen
-    trajectory does. Steps after the first are as recorded: a changed draw changes no later one here.
+    A draw is the same if its question stays, with probability min(1, p'_k / p_k) as in `other_settings.redraw`, and
+    its chosen trajectory does. Steps after the first are as recorded: a changed draw changes no later one here.
     """
     steps, row = np.unique(draws.buckets["step"], return_inverse=True)
     shape = (len(steps), rollouts_per_question + 1)

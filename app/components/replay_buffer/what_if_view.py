@@ -9,8 +9,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app import theme
-from app.components.replay_buffer import what_if, what_if_steps
-from app.components.replay_buffer.what_if import Candidate, QuestionDraw, RecordedDraw, Settings
+from app.components.replay_buffer import what_if_steps
 from app.components.widgets import data_table, figures, notice
 from app.formats import counted, number
 from app.queries.answers import ask
@@ -20,6 +19,8 @@ from db.rows.runs import BucketRow, CandidateRow
 from db.rows.spec_fields import bucket_meaning
 from exgrpo_core.config import GAUSSIAN
 from exgrpo_core.methods.protocols import TrajectorySelector
+from jobs.actions.replay import other_settings
+from jobs.actions.replay.other_settings import Candidate, QuestionDraw, RecordedDraw, Settings
 
 
 class Change(StrEnum):
@@ -62,7 +63,7 @@ def show(run_id: str, step: int, buckets: list[BucketRow], algorithm: dict[str, 
         return
     st.markdown(f"**Step {step:,}**")
     recorded = _recorded(run_id, step, buckets, rows, algorithm)
-    draw = what_if.redraw(recorded, settings, seed=0)
+    draw = other_settings.redraw(recorded, settings, seed=0)
     outcomes = _outcomes(run_id, step, rows, draw, settings.estimator)
     _show_counts(draw, outcomes)
     left, right = st.columns([2, 3], gap="small")
@@ -136,7 +137,7 @@ def _table(outcomes: list[_Outcome], step: int) -> pd.DataFrame:
 def _settings(algorithm: dict[str, Any]) -> Settings:
     rule = algorithm["trajectory_selection"]
     label = rule.replace("_", " ")
-    known = what_if.estimators(algorithm)
+    known = other_settings.estimators(algorithm)
     estimators: dict[str, TrajectorySelector | None] = {} if rule in known else {f"as recorded ({label})": None}
     estimators |= {name.replace("_", " "): selector for name, selector in known.items()}
     names = list(estimators)
@@ -189,12 +190,12 @@ def _outcomes(
     chosen = {row.question_index: row.trajectory_id for row in rows if row.is_chosen}
     outcomes = []
     for index, bucket in draw.kept.items():
-        choice = what_if.rechoose(scored[index], estimator, chosen[index])
+        choice = other_settings.rechoose(scored[index], estimator, chosen[index])
         is_same = choice is not None and choice.trajectory_id == chosen[index]
         change = Change.SAME if is_same else Change.OTHER_TRAJECTORY
         outcomes.append(_Outcome(index, bucket, change, chosen[index], choice))
     for index, bucket in draw.added.items():
-        choice = what_if.rechoose(scored.get(index, []), estimator, None)
+        choice = other_settings.rechoose(scored.get(index, []), estimator, None)
         outcomes.append(_Outcome(index, bucket, Change.ADDED, None, choice))
     outcomes += [_Outcome(index, bucket, Change.DROPPED, chosen[index], None) for index, bucket in draw.dropped.items()]
     return sorted(outcomes, key=lambda row: (list(Change).index(row.change), row.question_index))

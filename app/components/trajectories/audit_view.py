@@ -8,17 +8,17 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app import address, theme
-from app.components.trajectories import selection_audit
-from app.components.trajectories.selection_audit import Check
 from app.components.widgets import data_table, figures, grid, notice
+from app.formats import counted
 from app.queries.answers import ask
 from app.queries.runs import current_runs_root
 from app.settings import runs_root
 from db.queries import buffer, selections
 from db.rows.replays import SelectionRow, WrongChoiceRow, age
 from db.rows.runs import CandidateRow
-from exgrpo_core.methods.protocols import TrajectorySelector
-from jobs.actions.token_texts import token_data
+from jobs.actions.replay.facts import Fact, Outcome
+from jobs.actions.replay.selection import ENTROPY, NLL, violations
+from jobs.actions.replay.steps import audit_questions
 
 MAX_WRONG_NAMED = 5
 MAX_NAMED = 5
@@ -42,30 +42,35 @@ class Audited:
 
     selection: SelectionRow
     candidates: tuple[CandidateRow, ...]
-    checks: tuple[Check, ...]
+    checks: tuple[Fact, ...]
 
     @property
-    def violations(self) -> list[Check]:
+    def violations(self) -> list[Fact]:
         """The checks that fail."""
-        return selection_audit.violations(self.checks)
+        return violations(self.checks)
 
 
-def audit(
-    run_id: str, step: int, estimator: TrajectorySelector | None, num_wanted: int, has_new_log_probs: bool = False
-) -> list[Audited]:
-    """Check every selection of a step, tokens included; see `selection_audit.check_tokens`."""
+def audit(run_id: str, step: int) -> list[Audited]:
+    """Check every selection of a step, tokens included; see `replay.selection.question_facts`."""
     candidates: dict[int, list[CandidateRow]] = {}
     for row in ask(buffer.candidates, run_id, step):
         candidates.setdefault(row.question_index, []).append(row)
-    audited = []
-    for selection in ask(selections.list_selections, run_id, step):
-        scored = candidates.get(selection.question_index, [])
-        chosen = next((row for row in scored if row.trajectory_id == selection.chosen_trajectory_id), None)
-        checks = selection_audit.check_choice(selection, scored, estimator, num_wanted)
-        question = repr((current_runs_root(), run_id, step, selection, chosen))
-        checks += _token_checks(question, run_id, step, selection, chosen, has_new_log_probs)
-        audited.append(Audited(selection, tuple(scored), tuple(checks)))
-    return audited
+    rows = ask(selections.list_selections, run_id, step)
+    checks = _checks(repr((current_runs_root(), run_id, step, rows)), run_id, step)
+    return [
+        Audited(row, tuple(candidates.get(row.question_index, ())), tuple(checks[row.question_index])) for row in rows
+    ]
+
+
+def compared(check: Fact) -> str:
+    """Return what a check compared, in words."""
+    if check.outcome is Outcome.UNKNOWN:
+        return check.note
+    if check.recorded is None and check.computed is None:
+        return f"{counted(check.num_compared, 'value')}, largest difference {check.difference:.3g}"
+    values = [f"{value:z.6g}" if isinstance(value, float) else value for value in (check.recorded, check.computed)]
+    where = "" if check.token is None else f", token {check.token}"
+    return f"recorded {values[0]}, computed {values[1]}{where}"
 
 
 def show_verdict(rows: Sequence[Audited], wrong: Sequence[WrongChoiceRow], step: int) -> None:
@@ -74,15 +79,15 @@ def show_verdict(rows: Sequence[Audited], wrong: Sequence[WrongChoiceRow], step:
     if bad:
         named = [
             f"question {row.selection.question_index}: "
-            + ", ".join(f"{check.name} ({check.message})" for check in row.violations)
+            + ", ".join(f"{check.compared} ({compared(check)})" for check in row.violations)
             for row in bad[:MAX_NAMED]
         ]
         more = f"; and {len(bad) - MAX_NAMED} more" if len(bad) > MAX_NAMED else ""
         notice.show("error", f"{len(bad)} of {len(rows)} selections of this step are wrong", "; ".join(named) + more)
     show_banner(wrong)
     if not bad and not wrong:
-        num_checks = sum(check.is_good is True for row in rows for check in row.checks)
-        num_open = sum(check.is_good is None for row in rows for check in row.checks)
+        num_checks = sum(check.outcome is Outcome.SAME for row in rows for check in row.checks)
+        num_open = sum(check.outcome is Outcome.UNKNOWN for row in rows for check in row.checks)
         text = f":green[:material/verified:] **{num_checks:,} checks of step {step:,} pass**, and no choice of the run "
         text += "contradicts its scores"
         st.markdown(text + (f"; not made, since tokens were not stored: {num_open:,}." if num_open else "."))
@@ -126,8 +131,8 @@ def _table(rows: Sequence[Audited]) -> pd.DataFrame:
             "Chosen": [row.selection.chosen_trajectory_id for row in rows],
             "Age": [_age(row) for row in rows],
             "Entropy": [row.selection.mean_entropy for row in rows],
-            "Entropy recomputed": [_recomputed(row, selection_audit.ENTROPY) for row in rows],
-            "NLL recomputed": [_recomputed(row, selection_audit.NLL) for row in rows],
+            "Entropy recomputed": [_recomputed(row, ENTROPY) for row in rows],
+            "NLL recomputed": [_recomputed(row, NLL) for row in rows],
             "Mean ratio": [row.selection.mean_ratio for row in rows],
             "Tokens": [row.selection.num_tokens for row in rows],
         }
@@ -149,8 +154,8 @@ def show_one(row: Audited) -> None:
             _candidates(row.candidates), f"candidates-question-{question}", "Candidates", columns, key="candidates"
         )
     with right:
-        signs = {True: "passes", False: "VIOLATED", None: "not checked"}
-        checks = [(check.name, signs[check.is_good], check.message) for check in row.checks]
+        signs = {Outcome.SAME: "passes", Outcome.DIFFERS: "VIOLATED", Outcome.UNKNOWN: "not checked"}
+        checks = [(check.compared, signs[check.outcome], compared(check)) for check in row.checks]
         data_table.show(
             pd.DataFrame(checks, columns=["Check", "Result", "Compared"]), f"checks-question-{question}",
             "Every check and what it compared", key="checks",
@@ -174,36 +179,23 @@ def chart(candidates: Sequence[CandidateRow]) -> go.Figure | None:
     return figure
 
 
-@st.cache_data(max_entries=4000, show_spinner=False)
-def _token_checks(
+@st.cache_data(max_entries=50, show_spinner=False)
+def _checks(
     question: str,  # noqa: ARG001 - the cache's key, which leaves out what begins with an underscore
     _run_id: str,
     _step: int,
-    _selection: SelectionRow,
-    _chosen: CandidateRow | None,
-    _has_new_log_probs: bool,
-) -> list[Check]:
-    replayed = _tokens(_run_id, _selection.file, _selection.chosen_trajectory_id, replayed_in=_step)
-    at_rollout = _tokens(_run_id, _selection.rollout_file, _selection.chosen_trajectory_id, replayed_in=None)
-    return selection_audit.check_tokens(_selection, _chosen, replayed, at_rollout, _has_new_log_probs)
-
-
-def _tokens(
-    run_id: str, file: str | None, trajectory_id: int, replayed_in: int | None
-) -> selection_audit.Tokens | None:
-    if file is None:
-        return None
-    return token_data(runs_root(), run_id, file, trajectory_id, replayed_in=replayed_in, has_texts=False)
+) -> dict[int, list[Fact]]:
+    return ask(audit_questions, runs_root(), _run_id, _step)
 
 
 def _result(row: Audited) -> str:
     num_bad = len(row.violations)
-    num_made = sum(check.is_good is not None for check in row.checks)
+    num_made = sum(check.outcome is not Outcome.UNKNOWN for check in row.checks)
     return f"{num_bad} VIOLATED" if num_bad else f"{num_made} of {num_made} pass"
 
 
 def _recomputed(row: Audited, name: str) -> float | None:
-    return next((check.recomputed for check in row.checks if check.name == name), None)
+    return next((check.computed for check in row.checks if check.compared == name), None)
 
 
 def _age(row: Audited) -> int | None:

@@ -1,13 +1,14 @@
 """The reward functions of training: mathematics and choices, register chains and word problems."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from zlib import crc32
 
 from exgrpo_core.config import RewardKind
 from exgrpo_core.types import Question
 from jobs.specs.base import AnswerKind
-from jobs.specs.train import CHAINS_SOURCE, WORD_PROBLEMS_SOURCE, DataSpec
+from jobs.specs.train import CHAINS_SOURCE, WORD_PROBLEMS_SOURCE, DataSpec, TrainSpec
 from jobs.tasks.chains import question_set
 from jobs.tasks.chains.oracle import judge_response, prints_answer
 from jobs.tasks.chains.question_set import read_problem
@@ -143,3 +144,14 @@ TASKS: dict[str, BuiltInTask] = {
     ),
 }
 """By the name that `data.source` gives."""
+
+
+@contextmanager
+def open_reward(spec: TrainSpec) -> Iterator[RewardFunction]:
+    """Yield the grader of a specification's questions, and end its processes afterwards."""
+    task = TASKS.get(spec.data.source)
+    if task is not None:
+        yield task.make_reward(spec.data, spec.algorithm.reward_kind)
+        return
+    with AnswerGrader(requires_think_end=spec.data.requires_think_end) as grader:
+        yield MathReward(grader)

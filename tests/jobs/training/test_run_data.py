@@ -13,14 +13,14 @@ from jobs.runs.recording.event_reader import EventReader
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import parse_spec
 from jobs.tasks.grading.reward_function import Response
-from jobs.tasks.grading.rewards import TASKS, BuiltInTask
+from jobs.tasks.grading.rewards import TASKS, BuiltInTask, open_reward
 from jobs.tasks.questions import build_question
 from jobs.tasks.word_problems.oracle import judge_response
 from jobs.tasks.word_problems.story import Story
 from jobs.training.composition import run_sft, run_training
 from jobs.training.demonstrations import read_demonstrations
 from jobs.training.engines.verl_ray.reward import compute_score, describe_question
-from jobs.training.run_data import log_first_prompt, open_data, open_reward
+from jobs.training.run_data import log_first_prompt, open_data
 from tests.faults.small_training import StepControl
 from tests.jobs.evaluation.judging.chain_runs import new_job, oracle_spec, run_job, votes_of
 from tests.jobs.training.conftest import SMALL

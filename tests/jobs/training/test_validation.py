@@ -14,8 +14,9 @@ from jobs.specs.train import parse_spec
 from jobs.tasks.chains.demonstrators import make_tokenizer
 from jobs.tasks.grading.answer_grader import AnswerGrader, GradeItem
 from jobs.tasks.grading.reward_function import Grade, Response
+from jobs.tasks.grading.rewards import open_reward
 from jobs.training.run_components import RunComponents, Validator
-from jobs.training.run_data import open_data, open_reward
+from jobs.training.run_data import open_data
 from tests.jobs.training.test_dataset import row, write_lines
 
 pytestmark = pytest.mark.slow

@@ -5,12 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from app.components.replay_buffer import what_if, what_if_steps
-from app.components.replay_buffer.what_if import Candidate, RecordedDraw, Settings
+from app.components.replay_buffer import what_if_steps
 from db.connections.opening import open_database
 from db.queries import buffer
 from db.queries.all_draws import all_draws
 from db.rows.spec_fields import algorithm_settings
+from jobs.actions.replay import other_settings
+from jobs.actions.replay.other_settings import Candidate, RecordedDraw, Settings
 from tests.app import played
 from tests.exgrpo_core.builders import small_config
 
@@ -18,7 +19,9 @@ pytestmark = pytest.mark.slow
 
 CONFIG = small_config(experience_ratio=0.5)
 ALGORITHM = algorithm_settings({"algorithm": {"trajectory_selection": CONFIG.trajectory_selection}})
-OWN = Settings(CONFIG.bucket_center, CONFIG.bucket_spread, CONFIG.experience_ratio, what_if.selector_of(ALGORITHM))
+OWN = Settings(
+    CONFIG.bucket_center, CONFIG.bucket_spread, CONFIG.experience_ratio, other_settings.selector_of(ALGORITHM)
+)
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +47,7 @@ def test_settings_of_the_run_itself_change_nothing_in_any_step(database):
 
 @pytest.mark.parametrize(
     "settings",
-    [replace(OWN, spread=0.2), replace(OWN, estimator=what_if.selector_of(ALGORITHM, "highest_entropy"))],
+    [replace(OWN, spread=0.2), replace(OWN, estimator=other_settings.selector_of(ALGORITHM, "highest_entropy"))],
 )
 def test_share_is_the_mean_over_the_possible_draws_of_each_step(database, settings):
     run_id = played.FINISHED.run_id
@@ -60,7 +63,7 @@ def test_share_is_the_mean_over_the_possible_draws_of_each_step(database, settin
         )  # fmt: skip
         chosen = {row.question_index: row.trajectory_id for row in rows if row.is_chosen}
         stays = {
-            index: what_if.rechoose(
+            index: other_settings.rechoose(
                 [
                     Candidate(row.trajectory_id, int(step), row.entropy, row.nll, row.num_tokens)
                     for row in rows
@@ -72,5 +75,7 @@ def test_share_is_the_mean_over_the_possible_draws_of_each_step(database, settin
             == chosen[index]
             for index in drawn
         }
-        same = [sum(stays[index] for index in what_if.redraw(recorded, settings, seed).kept) for seed in range(400)]
+        same = [
+            sum(stays[index] for index in other_settings.redraw(recorded, settings, seed).kept) for seed in range(400)
+        ]
         assert share == pytest.approx(1 - np.mean(same) / len(drawn), abs=0.06)

@@ -80,10 +80,10 @@ def estimators(algorithm: Mapping[str, Any]) -> dict[str, TrajectorySelector]:
 def is_recomputable(selector: TrajectorySelector) -> bool:
     """Whether the selector's scores follow from what is recorded of each candidate."""
     any_candidate = Candidate(trajectory_id=0, scored_step=0, entropy=1.0, nll=1.0, num_tokens=1)
-    return not np.isnan(selector.score(_recorded_columns([any_candidate]))).any()
+    return not np.isnan(selector.score(recorded_columns([any_candidate]))).any()
 
 
-def _recorded_columns(candidates: Sequence[Candidate]) -> CandidateColumns:
+def recorded_columns(candidates: Sequence[Candidate]) -> CandidateColumns:
     """Return what is recorded of candidates; the other columns are NaN."""
     entropies = np.array([row.entropy for row in candidates], dtype=np.float32)
     nlls = np.array([row.nll for row in candidates], dtype=np.float32)
@@ -132,7 +132,7 @@ def rechoose(
     scored = [row for row in candidates if not np.isnan([row.entropy, row.nll]).any()]
     if not scored:
         return None
-    positions, _ = estimator.choose(_recorded_columns(scored), 1, np.random.default_rng(0))
+    positions, _ = estimator.choose(recorded_columns(scored), 1, np.random.default_rng(0))
     return scored[int(positions[0])]
 
 

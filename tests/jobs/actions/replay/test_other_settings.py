@@ -4,17 +4,15 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from app.components.replay_buffer import what_if
-from app.components.replay_buffer.what_if import Candidate, RecordedDraw, Settings
 from db.rows.spec_fields import algorithm_settings
 from exgrpo_core import bucket_probabilities
-
-pytestmark = pytest.mark.slow
+from jobs.actions.replay import other_settings
+from jobs.actions.replay.other_settings import Candidate, RecordedDraw, Settings
 
 K, BATCH = 4, 8
 MEMBERS = {1: range(10), 2: range(10, 20), 3: range(20, 30), 4: range(30, 40)}
 ALGORITHM = algorithm_settings({})
-OWN = Settings(0.5, 1.0, 0.5, what_if.selector_of(ALGORITHM))
+OWN = Settings(0.5, 1.0, 0.5, other_settings.selector_of(ALGORITHM))
 
 
 def recorded(drawn=None, step=3):
@@ -25,21 +23,21 @@ def recorded(drawn=None, step=3):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_settings_of_the_run_itself_change_nothing(seed):
-    draw = what_if.redraw(recorded(), OWN, seed)
+    draw = other_settings.redraw(recorded(), OWN, seed)
     assert draw.kept == {0: 1, 11: 2, 12: 2, 33: 4}
     assert draw.added == draw.dropped == {}
 
 
 def test_other_ratio_adds_or_drops_and_keeps_the_rest_and_never_more_than_there_are():
-    more = what_if.redraw(recorded(), Settings(0.5, 1.0, 0.75, OWN.estimator), 0)
+    more = other_settings.redraw(recorded(), Settings(0.5, 1.0, 0.75, OWN.estimator), 0)
     assert (len(more.kept), len(more.added), more.dropped) == (4, 2, {})
-    less = what_if.redraw(recorded(), Settings(0.5, 1.0, 0.25, OWN.estimator), 0)
+    less = other_settings.redraw(recorded(), Settings(0.5, 1.0, 0.25, OWN.estimator), 0)
     assert (len(less.kept), less.added, len(less.dropped)) == (2, {}, 2)
     assert less.kept.keys() | less.dropped.keys() == {0, 11, 12, 33}
-    none = what_if.redraw(recorded(), Settings(0.5, 1.0, 0.0, OWN.estimator), 0)
+    none = other_settings.redraw(recorded(), Settings(0.5, 1.0, 0.0, OWN.estimator), 0)
     assert none.kept == none.added == {}
     small = RecordedDraw(3, 100, K, {1: [0, 1], 2: [2]}, {0: 1}, {1: 0.5, 2: 0.5})
-    whole = what_if.redraw(small, OWN, 0)
+    whole = other_settings.redraw(small, OWN, 0)
     assert whole.kept.keys() | whole.added.keys() == {0, 1, 2}
 
 
@@ -50,7 +48,7 @@ def test_draws_follow_the_new_probabilities():
     for step in range(2000):
         buckets = rng.choice(np.arange(1, K + 1), 4, p=shares)
         drawn = {int(10 * (bucket - 1) + index): int(bucket) for index, bucket in enumerate(buckets)}
-        draw = what_if.redraw(recorded(drawn, step), settings, 0)
+        draw = other_settings.redraw(recorded(drawn, step), settings, 0)
         counts.update([*draw.kept.values(), *draw.added.values()])
     expected = bucket_probabilities(np.arange(1, K + 1) / K, 1.0, 0.4)
     assert [counts[bucket] / 8000 for bucket in range(1, K + 1)] == pytest.approx(expected, abs=0.02)
@@ -63,11 +61,11 @@ def test_draws_follow_the_new_probabilities():
 def test_estimators_choose_by_recorded_scores(estimator, expected):
     scores = [(0.1, 0.9), (0.8, 0.5), (0.4, 0.2), (math.nan, 0.0)]
     scored = [Candidate(number, 1, *score, 7) for number, score in enumerate(scores, start=1)]
-    rule = what_if.estimators(ALGORITHM)[estimator]
-    assert what_if.rechoose(scored, rule, None).trajectory_id == expected
-    assert what_if.rechoose(scored[3:], rule, None) is None
-    assert what_if.rechoose(scored, None, 2) == scored[1]
-    assert what_if.rechoose(scored, None, None) is None
+    rule = other_settings.estimators(ALGORITHM)[estimator]
+    assert other_settings.rechoose(scored, rule, None).trajectory_id == expected
+    assert other_settings.rechoose(scored[3:], rule, None) is None
+    assert other_settings.rechoose(scored, None, 2) == scored[1]
+    assert other_settings.rechoose(scored, None, None) is None
     # Rules that do not follow from recorded scores are not offered.
-    assert not what_if.estimators(ALGORITHM).keys() & {"lowest_sampled_entropy", "random"}
-    assert what_if.selector_of(ALGORITHM, "elsewhere:Rule") is None
+    assert not other_settings.estimators(ALGORITHM).keys() & {"lowest_sampled_entropy", "random"}
+    assert other_settings.selector_of(ALGORITHM, "elsewhere:Rule") is None

@@ -1,0 +1,169 @@
+"""What an executed step compares: facts of one value or array each, and the row that sums up facts of one kind."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+
+from exgrpo_core.errors import InputError
+
+_SMALLEST = 1e-3
+"""Tolerances are relative to at least this."""
+MAX_SHOWN = 8
+
+
+class ReplayError(InputError, ValueError):
+    """A step that cannot be executed again; one sentence says why."""
+
+
+class Stage(StrEnum):
+    """The stages of a step, in their order."""
+
+    SELECTION = "selection"
+    REWARD = "reward"
+    ADVANTAGES = "advantages"
+
+
+class Outcome(StrEnum):
+    """What a comparison found."""
+
+    SAME = "same"
+    DIFFERS = "differs"
+    UNKNOWN = "not recorded"
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One comparison of a recorded with a computed value, or of two arrays, whose first different place is `token`."""
+
+    stage: Stage
+    compared: str
+    outcome: Outcome
+    question_index: int | None = None
+    trajectory_id: int | None = None
+    token: int | None = None
+    recorded: Any = None
+    computed: Any = None
+    difference: float = 0.0
+    """Largest difference of numbers; NaN where something else differs."""
+    num_compared: int = 1
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayRow:
+    """All facts of a step of one kind; the question, trajectory, token and both values are those of the first one.
+
+    Where nothing differs, these are None. `note` says what is not recorded, and how to record it.
+    """
+
+    step: int
+    stage: Stage
+    compared: str
+    outcome: Outcome
+    num_compared: int
+    num_different: int
+    largest_difference: float
+    question_index: int | None
+    trajectory_id: int | None
+    token: int | None
+    recorded: Any
+    computed: Any
+    note: str
+
+
+def unknown(stage: Stage, compared: str, note: str, question_index: int | None = None) -> Fact:
+    """Return that something cannot be compared, and why."""
+    return Fact(stage, compared, Outcome.UNKNOWN, question_index, num_compared=0, note=note)
+
+
+def compare(
+    stage: Stage,
+    compared: str,
+    recorded: Any,  # noqa: ANN401 - a number, a text, a list or an array
+    computed: Any,  # noqa: ANN401 - likewise
+    *,
+    tolerance: float = 0.0,
+    question: int | None = None,
+    trajectory: int | None = None,
+) -> Fact:
+    """Compare two values of one kind; `tolerance` is relative to the recorded number."""
+    if isinstance(recorded, np.ndarray):
+        return _compare_arrays(stage, compared, (recorded, np.asarray(computed)), tolerance, question, trajectory)
+    difference = float("nan")
+    is_same = recorded == computed
+    if _is_number(recorded) and _is_number(computed):
+        difference = abs(float(recorded) - float(computed))
+        both_nan = np.isnan(recorded) and np.isnan(computed)
+        is_same = bool(is_same or both_nan or difference <= tolerance * max(abs(recorded), _SMALLEST))
+        difference = 0.0 if both_nan else difference
+    outcome = Outcome.SAME if is_same else Outcome.DIFFERS
+    return Fact(
+        stage, compared, outcome, question, trajectory, None, recorded, computed,
+        0.0 if is_same and np.isnan(difference) else difference,
+    )  # fmt: skip
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+
+
+def _compare_arrays(
+    stage: Stage,
+    compared: str,
+    values: tuple[np.ndarray, np.ndarray],
+    tolerance: float,
+    question: int | None,
+    trajectory: int | None,
+) -> Fact:
+    recorded, computed = values
+    if recorded.shape != computed.shape:
+        sizes = (f"{recorded.size} values", f"{computed.size} values")
+        return Fact(stage, compared, Outcome.DIFFERS, question, trajectory, None, *sizes, float("nan"))
+    gaps = np.abs(recorded.astype(np.float64) - computed.astype(np.float64))
+    is_bad = ~(gaps <= tolerance * np.maximum(np.abs(recorded), _SMALLEST)) & ~(
+        (recorded != recorded) & (computed != computed)
+    )
+    largest = float(np.nanmax(gaps)) if gaps.size and not np.isnan(gaps).all() else 0.0
+    if not is_bad.any():
+        return Fact(stage, compared, Outcome.SAME, question, trajectory, difference=largest, num_compared=recorded.size)
+    first = int(np.argmax(is_bad))
+    return Fact(
+        stage, compared, Outcome.DIFFERS, question, trajectory, first, recorded[first].item(), computed[first].item(),
+        largest, recorded.size,
+    )  # fmt: skip
+
+
+def summed_up(step: int, facts: Iterable[Fact]) -> list[ReplayRow]:
+    """Return a row for each kind of fact, in the order of the stages."""
+    kinds: dict[tuple[Stage, str], list[Fact]] = {}
+    for fact in facts:
+        kinds.setdefault((fact.stage, fact.compared), []).append(fact)
+    order = list(Stage)
+    rows = [_row(step, of_kind) for of_kind in kinds.values()]
+    return sorted(rows, key=lambda row: order.index(row.stage))
+
+
+def _row(step: int, facts: Sequence[Fact]) -> ReplayRow:
+    different = [fact for fact in facts if fact.outcome is Outcome.DIFFERS]
+    made = [fact for fact in facts if fact.outcome is not Outcome.UNKNOWN]
+    outcome = Outcome.DIFFERS if different else Outcome.SAME if made else Outcome.UNKNOWN
+    first = different[0] if different else None
+    gaps = [fact.difference for fact in made if not np.isnan(fact.difference)]
+    return ReplayRow(
+        step=step,
+        stage=facts[0].stage,
+        compared=facts[0].compared,
+        outcome=outcome,
+        num_compared=sum(fact.num_compared for fact in made),
+        num_different=len(different),
+        largest_difference=max(gaps, default=float("nan")),
+        question_index=first and first.question_index,
+        trajectory_id=first and first.trajectory_id,
+        token=first and first.token,
+        recorded=first and first.recorded,
+        computed=first and first.computed,
+        note=next((fact.note for fact in facts if fact.note), ""),
+    )

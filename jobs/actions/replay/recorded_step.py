@@ -1,0 +1,212 @@
+"""Everything that a run recorded of one step and that its replay needs, from the database and the step's own lines."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from db.connections.session import Database
+from db.queries import buffer, recorded_steps, selections
+from db.rows.replays import BufferChangeRow, SelectionRow, StepTrajectoryRow, StoredRow
+from db.rows.runs import BucketRow, CandidateRow
+from exgrpo_core.bounded_json import UnreadableFileError, parse_json
+from exgrpo_core.experience_management.storage.memory_index import ABSENT, BucketMembership
+from exgrpo_core.recording.lines import read_token_arrays
+from exgrpo_core.recording.record_file import read_member
+from exgrpo_core.recording.report_lines import VERSION_COLUMN, read_state
+from exgrpo_core.types import Experience, Int64Array, Question, Replay, RolloutGroup, Trajectory
+from jobs.runs.directory import RunDirectory, RunDirectoryError, inside
+
+_NONE = np.empty(0, dtype=np.int32)
+_NO_FLOATS = np.empty(0, dtype=np.float32)
+Tokens = Mapping[str, Any]
+"""Arrays of values of tokens by name; None of those that were not kept."""
+
+
+class BucketsThen:
+    """The buckets of a replay buffer before a step, as a question sampler sees them; other columns are not known."""
+
+    def __init__(self, moves: Iterable[tuple[int, int | None, int]], rollouts_per_question: int, until: int) -> None:
+        self.rollouts_per_question = rollouts_per_question
+        counted = [(index, bucket) for index, bucket, step in moves if step <= until]
+        size = 1 + max((index for index, _ in counted), default=0)
+        self._membership = BucketMembership(size, rollouts_per_question + 1)
+        self.retired = set[int]()
+        for index, bucket in counted:
+            if bucket is None:
+                self._membership.remove(index)
+                self.retired.add(index)
+            else:
+                self._membership.move(index, bucket)
+
+    def questions(self) -> Int64Array:
+        """Return the questions of buckets 1..K."""
+        return np.flatnonzero(self._membership.is_member & (self._membership.buckets_of(slice(None)) > 0))  # type: ignore[arg-type]
+
+    def bucket_sizes(self) -> Int64Array:
+        """Return the questions in buckets 0..K."""
+        return self._membership.sizes
+
+    def buckets_of(self, question_indices: Int64Array) -> Int64Array:
+        """Return the bucket of each question, -1 outside the buffer."""
+        found = np.full(len(question_indices), ABSENT, dtype=np.int64)
+        is_known = np.asarray(question_indices) < self._membership.is_member.size
+        found[is_known] = self._membership.buckets_of(np.asarray(question_indices)[is_known])
+        return found
+
+    def bucket_of(self, question_index: int) -> int | None:
+        """Return the bucket of a question, None outside the buffer."""
+        bucket = int(self.buckets_of(np.array([question_index]))[0])
+        return None if bucket == ABSENT else bucket
+
+    def members(self, bucket: int) -> Int64Array:
+        """Return a bucket's questions in the order of the state."""
+        return self._membership.members(bucket)
+
+
+@dataclass
+class RecordedStep:
+    """One step of one run; what is large is read when it is first asked for."""
+
+    database: Database
+    run: RunDirectory
+    step: int
+
+    @property
+    def run_id(self) -> str:
+        """The run's folder."""
+        return self.run.run_id
+
+    @cached_property
+    def trajectories(self) -> list[StepTrajectoryRow]:
+        """Fresh and replayed trajectories, by group, replayed ones last."""
+        return recorded_steps.step_trajectories(self.database, self.run_id, self.step)
+
+    @cached_property
+    def groups(self) -> list[list[StepTrajectoryRow]]:
+        """The same by group.
+
+        The index gives each replay but the first of a group a place of its own, behind all groups.
+        """
+        home: dict[int, int] = {}
+        found: dict[int, list[StepTrajectoryRow]] = defaultdict(list)
+        for row in self.trajectories:
+            position = row.group_position
+            found[home.setdefault(row.question_index, position) if row.is_replayed else position].append(row)
+        return list(found.values())
+
+    @cached_property
+    def selections(self) -> list[SelectionRow]:
+        """What was chosen of each drawn question."""
+        return selections.list_selections(self.database, self.run_id, self.step)
+
+    @cached_property
+    def candidates(self) -> dict[int, list[CandidateRow]]:
+        """Candidates by question, oldest first."""
+        found: dict[int, list[CandidateRow]] = defaultdict(list)
+        for row in buffer.candidates(self.database, self.run_id, self.step):
+            found[row.question_index].append(row)
+        return found
+
+    @cached_property
+    def stored(self) -> dict[int, list[StoredRow]]:
+        """What the buffer held of the drawn questions before the step, oldest first."""
+        questions = [row.question_index for row in self.selections]
+        found: dict[int, list[StoredRow]] = defaultdict(list)
+        for row in buffer.stored_candidates(self.database, self.run_id, self.step, questions) if questions else ():
+            found[row.question_index].append(row)
+        return found
+
+    @cached_property
+    def buckets(self) -> list[BucketRow]:
+        """The buckets that the step drew from."""
+        return buffer.buckets_at(self.database, self.run_id, self.step)
+
+    @cached_property
+    def changes(self) -> list[BufferChangeRow]:
+        """Changes of the buffer, in order."""
+        return recorded_steps.changes_of(self.database, self.run_id, self.step)
+
+    @cached_property
+    def moves(self) -> list[tuple[int, int | None, int]]:
+        """Moves of questions before the step, in order."""
+        return recorded_steps.moves_until(self.database, self.run_id, self.step - 1)
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether its questions were drawn in the step before."""
+        return any(VERSION_COLUMN in row.extra for row in self.trajectories)
+
+    @cached_property
+    def line(self) -> Mapping[str, Any]:
+        """The step's own line; empty where its file does not hold one."""
+        for file in dict.fromkeys(row.file for row in self.trajectories):
+            path, begin = self._place(file)
+            member = None if path is None else read_member(path, begin)
+            for line in member.lines() if member else ():
+                if line.startswith(b'{"kind":"step"') and (content := parse_json(line))["step"] == self.step:
+                    return dict(content)
+        return {}
+
+    @cached_property
+    def random_state(self) -> dict[str, Any] | None:
+        """State of the random generator before the draw, None where it is not recorded."""
+        fields = self.line.get("random_state")
+        return None if fields is None else read_state(fields)
+
+    def replayed_tokens(self) -> dict[int, Tokens]:
+        """Return the values of tokens of what was replayed, by trajectory."""
+        rows = [row for row in self.trajectories if row.is_replayed]
+        return self._tokens({row.trajectory_id: row.file for row in rows}, self.step)
+
+    def tokens_at_rollout(self, files: Mapping[int, str]) -> dict[int, Tokens]:
+        """Return the values of tokens of trajectories as they were rolled out, by trajectory; `files` says where."""
+        return self._tokens(files, None)
+
+    def _tokens(self, files: Mapping[int, str], replayed_in: int | None) -> dict[int, Tokens]:
+        by_file: dict[str, set[int]] = defaultdict(set)
+        for number, file in files.items():
+            by_file[file].add(number)
+        found: dict[int, Tokens] = {}
+        for file, numbers in by_file.items():
+            path, begin = self._place(file)
+            try:
+                wanted = {(number, replayed_in) for number in numbers}
+                arrays = {} if path is None else read_token_arrays(path, begin, wanted)
+            except (OSError, UnreadableFileError):
+                continue
+            found |= {int(number): values for (number, _), values in arrays.items()}
+        return found
+
+    def _place(self, file: str) -> tuple[Path | None, int]:
+        name, _, place = file.partition("@")
+        begin = place.partition(":")[0]
+        try:
+            return (inside(self.run.path, name), int(begin)) if begin else (None, 0)
+        except RunDirectoryError:
+            return None, 0
+
+
+def as_group(rows: list[StepTrajectoryRow]) -> RolloutGroup:
+    """Return a recorded group as the algorithm has it, without tokens."""
+    index = rows[0].question_index
+    fresh = [
+        Trajectory(index, _NONE, _NO_FLOATS, row.reward, trajectory_id=row.trajectory_id)
+        for row in rows
+        if not row.is_replayed
+    ]
+    replays = tuple(
+        Replay(
+            Experience(0, row.trajectory_id, index, row.rollout_step or 0, row.reward, _NONE, _NO_FLOATS),
+            _NO_FLOATS,
+            _NO_FLOATS,
+            row.is_external,
+        )
+        for row in rows
+        if row.is_replayed
+    )
+    return RolloutGroup(Question(index, "", _NONE, "", ""), fresh, replays)

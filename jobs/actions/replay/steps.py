@@ -1,0 +1,45 @@
+"""Executing recorded steps again: the one entrance for the command, agents, notebooks and pages."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from db.connections.session import Database
+from db.rows.spec_fields import RECORDED_KIND
+from jobs.actions.replay.advantages import advantage_facts, formula_facts
+from jobs.actions.replay.facts import Fact, ReplayError, ReplayRow, summed_up
+from jobs.actions.replay.recorded_step import RecordedStep
+from jobs.actions.replay.rewards import reward_facts
+from jobs.actions.replay.selection import question_facts, selection_facts
+from jobs.runs.directory import RunDirectory
+from jobs.specs.train import TrainSpec
+
+
+def replay_step(database: Database, runs_root: Path, run_id: str, step: int) -> list[ReplayRow]:
+    """Execute a recorded step again and return what was compared, by stage.
+
+    Of a run that another program recorded, its advantages are compared with the formulas of the field.
+
+    Raises:
+        ReplayError: The run did not record this step, or it has no steps.
+    """
+    run = RunDirectory.open(runs_root, run_id)
+    recorded = RecordedStep(database, run, step)
+    if not recorded.trajectories:
+        raise ReplayError(f"{run_id}: recorded no trajectories of step {step}; `exgrpo query curves` lists its steps.")
+    return summed_up(step, _facts(recorded, run))
+
+
+def audit_questions(database: Database, runs_root: Path, run_id: str, step: int) -> dict[int, list[Fact]]:
+    """Return the facts of each question that a step drew for replay, all its candidates and tokens included."""
+    run = RunDirectory.open(runs_root, run_id)
+    return question_facts(RecordedStep(database, run, step), run.spec().algorithm)
+
+
+def _facts(recorded: RecordedStep, run: RunDirectory) -> Sequence[Fact]:
+    spec = run.job_spec()
+    if spec.kind == RECORDED_KIND:
+        return formula_facts(recorded)
+    if not isinstance(spec, TrainSpec):
+        raise ReplayError(f"{run.run_id}: is of kind {spec.kind}; only training has steps to execute again.")
+    config = spec.algorithm
+    return [*selection_facts(recorded, config), *reward_facts(recorded, spec), *advantage_facts(recorded, config)]

@@ -1,0 +1,83 @@
+"""The command that executes recorded steps again."""
+
+from collections.abc import Iterable
+from typing import Annotated
+
+import typer
+
+from jobs.actions.replay.facts import Outcome, ReplayRow
+from jobs.actions.replay.steps import replay_step
+from jobs.cli.options import (
+    DEFAULT_RUNS_ROOT,
+    EXIT_FAILURE,
+    AsJson,
+    DatabaseUrl,
+    RunName,
+    RunsRoot,
+    print_json,
+    print_result,
+    print_status,
+    table_console,
+)
+from jobs.execution.supervisor.open_index import open_fresh_index
+from jobs.runs.lookup import CommandError, find_run_id
+
+
+def replay(
+    run: RunName,
+    step: Annotated[int | None, typer.Option("--step", min=1, help="Execute this step.")] = None,
+    steps: Annotated[
+        str | None, typer.Option("--steps", metavar="A:B", help="Execute the steps from A to B, both included.")
+    ] = None,
+    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+    database_url: DatabaseUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Execute a recorded step again. Exits with 1 if the record differs from what its settings give."""
+    run_id = find_run_id(runs_root, run)
+    with open_fresh_index(runs_root, database_url) as database:
+        rows = [row for number in _numbers(step, steps) for row in replay_step(database, runs_root, run_id, number)]
+    if as_json:
+        print_json(rows)
+    else:
+        _print_table(rows)
+        for row in rows:
+            if row.outcome is Outcome.DIFFERS:
+                print_result(_sentence(row))
+    if any(row.outcome is Outcome.DIFFERS for row in rows):
+        raise typer.Exit(EXIT_FAILURE)
+
+
+def _numbers(step: int | None, steps: str | None) -> range:
+    if (step is None) == (steps is None):
+        raise CommandError("--step: expected either --step N or --steps A:B.")
+    if step is not None:
+        return range(step, step + 1)
+    first, separator, last = str(steps).partition(":")
+    if not (separator and first.isdecimal() and last.isdecimal() and 1 <= int(first) <= int(last)):
+        raise CommandError(f"--steps: expected A:B with 1 <= A <= B, such as 10:20, got {steps!r}.")
+    return range(int(first), int(last) + 1)
+
+
+def _print_table(rows: Iterable[ReplayRow]) -> None:
+    from rich.table import Table
+
+    table = Table("Step", "Stage", "Compared", "Values", "Different", "Largest difference", "Result", box=None)
+    notes: dict[str, None] = {}
+    for row in rows:
+        gap = "" if row.largest_difference != row.largest_difference else f"{row.largest_difference:.3g}"
+        cells = (str(row.step), row.stage, row.compared, f"{row.num_compared:,}", f"{row.num_different:,}", gap)
+        table.add_row(*cells, row.outcome)
+        if row.note:
+            notes[f"{row.compared}: {row.note}"] = None
+    table_console().print(table)
+    for note in notes:
+        print_status(note)
+
+
+def _sentence(row: ReplayRow) -> str:
+    """Return where a row first differs."""
+    places = {"question": row.question_index, "trajectory": row.trajectory_id, "token": row.token}
+    where = "".join(f", {name} {number}" for name, number in places.items() if number is not None)
+    values = f"recorded {row.recorded}, computed {row.computed}"
+    return f"First difference: step {row.step}, {row.stage}, {row.compared}{where}: {values}."

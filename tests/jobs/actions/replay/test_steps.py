@@ -1,0 +1,340 @@
+"""A recorded step executed again: true runs are found true, and each planted fault is found where it is."""
+
+import dataclasses
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from exgrpo_core import recording
+from exgrpo_core.config import EASY, LogProbRefresh, RetiredRule, RewardKind
+from exgrpo_core.step_report import BucketCount, BufferEventKind
+from jobs.actions.replay.facts import Outcome, ReplayError
+from jobs.actions.replay.steps import replay_step
+from jobs.execution.supervisor.open_index import open_fresh_index
+from tests.jobs.actions.replay import solved_runs
+
+AT = solved_runs.NUM_STEPS
+
+
+def rows_of(root, steps=(AT,), run_id="solved"):
+    with open_fresh_index(root, None) as database:
+        return [row for step in steps for row in replay_step(database, root, run_id, step)]
+
+
+def found(root, steps=(AT,)):
+    return {row.compared for row in rows_of(root, steps) if row.outcome is Outcome.DIFFERS}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"weights": {"answer": 0.9, "format": 0.1}, "reward_kind": RewardKind.CONTINUOUS},
+        {"weights": {"answer": 1.0, "random": 0.5}, "reward_kind": RewardKind.CONTINUOUS},
+        {"normalize_by_std": True, "trajectory_selection": "lowest_nll"},
+        {"experience_ratio": 0.0, "mask_range": EASY},
+        {"question_selection": "exgrpo_released", "trajectory_selection": "lowest_total_entropy"},
+        {"question_selection": "trinity", "retired": RetiredRule.NEVER, "off_policy_correction": "clip"},
+        {"question_selection": "trl_replay", "retired": RetiredRule.NEVER, "off_policy_correction": "clip"},
+        {
+            "question_selection": "repo", "trajectory_selection": "newest", "retired": RetiredRule.NEVER,
+            "replays_per_group": 2, "strategy_settings": {"min_stored": 2.0, "max_stored": 4.0},
+        },
+        {"question_selection": "uniform", "trajectory_selection": "random", "refresh": LogProbRefresh.ON_REPLAY},
+        {"refresh": LogProbRefresh.ON_DUPLICATE, "candidate_budget": 2},
+        {"replays_per_group": 2},
+        {"review_interval": 2, "review_fraction": 1.0},
+        {"start_pass_rate": 0.6},
+    ],
+)  # fmt: skip
+def test_no_step_of_a_true_run_differs(tmp_path, settings):
+    num_steps = 8
+    solved_runs.record(tmp_path, num_steps=num_steps, **settings)
+    rows = rows_of(tmp_path, range(1, num_steps + 1))
+    assert [row for row in rows if row.outcome is Outcome.DIFFERS] == []
+    assert {row.stage for row in rows} == {"selection", "reward", "advantages"}
+
+
+def mixed(report):
+    """Return a group with a replay and one without."""
+    return next(group for group in report.groups if group.has_replay)
+
+
+def other_bucket(report):
+    counts = report.buckets
+    index = next(i for i, row in enumerate(counts) if row.bucket and row.num_questions)
+    counts[index] = dataclasses.replace(counts[index], num_questions=counts[index].num_questions + 1)
+
+
+def other_probability(report):
+    report.buckets = [
+        BucketCount(row.bucket, row.num_questions, row.probability * 0.99, row.num_drawn, row.overflow)
+        for row in report.buckets
+    ]
+
+
+def other_counts(report):
+    row = next(i for i, one in enumerate(report.buckets) if one.num_drawn)
+    report.buckets[row] = dataclasses.replace(report.buckets[row], num_drawn=report.buckets[row].num_drawn + 1)
+
+
+def other_overflow(report):
+    report.buckets[1] = dataclasses.replace(report.buckets[1], overflow=3)
+
+
+def other_random_state(report):
+    state = report.random_state
+    numbers = {"state": state["state"]["state"] ^ (0xFFFF << 60), "inc": state["state"]["inc"]}
+    report.random_state = {**state, "state": numbers}
+
+
+def change_selection(report, **change):
+    report.selections[0] = dataclasses.replace(report.selections[0], **change)
+
+
+def bucket_of_drawn(report):
+    change_selection(report, bucket=1 + report.selections[0].bucket % 4)
+
+
+def lost_candidate(report):
+    index, row = next((i, row) for i, row in enumerate(report.selections) if row.scores.size > 1)
+    kept = [row.chosen[0]]
+    arrays = {
+        name: getattr(row, name)[kept]
+        for name in ("trajectory_ids", "rollout_steps", "num_tokens", "entropies", "nlls", "scores")
+    }
+    report.selections[index] = dataclasses.replace(row, chosen=(0,), **arrays)
+
+
+def worst_chosen(report):
+    index, row = next(
+        (i, row) for i, row in enumerate(report.selections) if row.scores.size > 1 and np.ptp(row.scores) > 0
+    )
+    worst = int(np.argmax(row.scores))
+    report.selections[index] = dataclasses.replace(row, chosen=(worst,))
+
+
+def stale_entropy(report):
+    row = report.selections[0]
+    values = row.entropies.copy()
+    values[row.chosen[0]] *= np.float32(1.01)
+    change_selection(report, entropies=values)
+
+
+def other_score(report):
+    change_selection(report, scores=report.selections[0].scores + np.float32(0.01))
+
+
+def other_nll(report):
+    change_selection(report, nlls=report.selections[0].nlls * np.float32(1.01))
+
+
+def other_rollout_step(report):
+    change_selection(report, rollout_steps=report.selections[0].rollout_steps - 1)
+
+
+def change_replay(report, **change):
+    group = mixed(report)
+    group.replays = (dataclasses.replace(group.replays[0], **change),)
+
+
+def change_stored(report, **change):
+    change_replay(report, experience=mixed(report).replays[0].experience._replace(**change))
+
+
+def behavior_of_another(report):
+    change_stored(report, behavior_log_probs=mixed(report).replays[0].experience.behavior_log_probs - np.float32(0.5))
+
+
+def token_changed(report):
+    ids = mixed(report).replays[0].experience.token_ids.copy()
+    ids[-1] += 1
+    change_stored(report, token_ids=ids)
+
+
+def mask_off_by_one(report):
+    group = next(group for group in report.groups if group.has_replay and group.replays[0].entropies.size > 1)
+    [replay] = group.replays
+    stored = replay.experience
+    stored = stored._replace(token_ids=stored.token_ids[:-1], behavior_log_probs=stored.behavior_log_probs[:-1])
+    group.replays = (
+        dataclasses.replace(
+            replay, experience=stored, old_log_probs=replay.old_log_probs[:-1], entropies=replay.entropies[:-1]
+        ),
+    )
+
+
+def positive_log_prob(report):
+    values = mixed(report).replays[0].old_log_probs.copy()
+    values[0] = 0.5
+    change_replay(report, old_log_probs=values)
+
+
+def reward_of_replay(report):
+    change_stored(report, reward=0.0)
+
+
+def reward_of_fresh(report):
+    item = mixed(report).trajectories[0]
+    item.reward = 1.0 - item.reward
+
+
+def verdict_of_fresh(report):
+    mixed(report).trajectories[0].verdict = "unparsed"
+
+
+def text_of_fresh(report):
+    item = mixed(report).trajectories[0]
+    item.text = solved_runs.WRITINGS["wrong" if item.reward else "valid"]
+
+
+def wrong_deviation(report):
+    group = next(group for group in report.groups if group.advantages.any())
+    group.advantages = group.advantages / group.rewards.std()
+
+
+def advantage_of_one(report):
+    mixed(report).advantages[-1] += np.float32(1e-6)
+
+
+def lost_move(report):
+    moved = next(event for event in report.buffer_events if event.kind is BufferEventKind.MOVED)
+    report.buffer_events.remove(moved)
+
+
+def move_elsewhere(report):
+    index, moved = next((i, row) for i, row in enumerate(report.buffer_events) if row.kind is BufferEventKind.MOVED)
+    report.buffer_events[index] = moved._replace(bucket_to=1 + moved.bucket_to % 4)
+
+
+def lost_trajectory(report):
+    report.buffer_events.remove(next(row for row in report.buffer_events if row.kind is BufferEventKind.INSERTED))
+
+
+OF_A_REWARD = {"bucket after the step", "trajectories stored", "advantage"}
+"""What else a wrong reward contradicts."""
+
+
+@pytest.mark.parametrize(
+    ("fault", "expected", "others"),
+    [
+        (other_bucket, {"bucket sizes"}, set()),
+        (other_probability, {"bucket probabilities"}, set()),
+        (other_counts, {"draws by bucket"}, set()),
+        (other_overflow, {"overflows by bucket"}, set()),
+        (other_random_state, {"drawn questions"}, {"draws by bucket", "overflows by bucket"}),
+        (bucket_of_drawn, {"bucket of a drawn question"}, set()),
+        (lost_candidate, {"candidates"}, set()),
+        (worst_chosen, {"argmin", "replayed is the chosen"}, {"tokens"}),
+        (stale_entropy, {"entropy that chose", "score of a candidate"}, {"argmin"}),
+        (other_score, {"score of a candidate"}, set()),
+        (other_nll, {"NLL that chose"}, set()),
+        (other_rollout_step, {"step that wrote a candidate"}, set()),
+        (behavior_of_another, {"same log-probs as at rollout"}, set()),
+        (token_changed, {"same tokens as at rollout"}, set()),
+        (mask_off_by_one, {"aligned"}, set()),
+        (positive_log_prob, {"ranges"}, {"NLL that chose"}),
+        (reward_of_replay, {"reward of a replayed trajectory", "advantage"}, OF_A_REWARD),
+        (reward_of_fresh, {"reward", "advantage"}, OF_A_REWARD),
+        (verdict_of_fresh, {"verdict"}, set()),
+        (text_of_fresh, {"reward", "verdict"}, set()),
+        (wrong_deviation, {"advantage"}, set()),
+        (advantage_of_one, {"advantage"}, set()),
+        (lost_move, {"bucket after the step"}, set()),
+        (move_elsewhere, {"bucket after the step"}, set()),
+        (lost_trajectory, {"trajectories stored"}, set()),
+    ],
+)
+def test_planted_fault_is_found_where_it_is_and_nothing_else_is_reported(tmp_path, fault, expected, others):
+    def change(report):
+        if report.step == AT:
+            fault(report)
+
+    solved_runs.record(tmp_path, change)
+    differing = found(tmp_path)
+    assert expected <= differing <= expected | others
+    assert found(tmp_path, range(1, AT)) == set()
+
+
+def test_first_difference_is_named(tmp_path):
+    seen = {}
+
+    def change(report):
+        if report.step == AT:
+            token_changed(report)
+            replay = mixed(report).replays[0].experience
+            seen.update(number=replay.trajectory_id, question=replay.question_index, last=replay.token_ids.size - 1)
+
+    solved_runs.record(tmp_path, change)
+    [row] = [row for row in rows_of(tmp_path) if row.outcome is Outcome.DIFFERS]
+    assert (row.question_index, row.trajectory_id, row.token) == (seen["question"], seen["number"], seen["last"])
+    assert row.recorded == row.computed + 1
+    assert row.num_different == 1
+
+
+def loop_run(root, advantages_of, groups=((1.0, 0.0, 0.0, 1.0), (0.0, 0.0, 1.0, 0.0), (0.25, 0.5, 1.0, 0.0))):
+    """Record a step of a loop; `advantages_of` gives the advantages of all groups, None for those not recorded."""
+    given = advantages_of([np.array(group) for group in groups])
+    trajectories = [
+        {"prompt": f"question {number}", "response": "7", "reward": reward, "advantage": advantage}
+        for number, (rewards, advantages) in enumerate(zip(groups, given, strict=True))
+        for reward, advantage in zip(rewards, advantages, strict=True)
+    ]
+    with recording.start("loop", {}, root, run_id="loop") as run:
+        run.log(1, {"loss": 0.5}, trajectories=trajectories)
+
+
+def whole(values):
+    return np.concatenate(values)
+
+
+@pytest.mark.parametrize(
+    ("formula", "name"),
+    [
+        (lambda groups: [rewards - rewards.mean() for rewards in groups], "Dr.GRPO"),
+        (lambda groups: [(r - r.mean()) / (r.std(ddof=1) + 1e-4) for r in groups], "0.0001), sample"),
+        (lambda groups: [(r - r.mean()) / (r.std() + 1e-6) for r in groups], "1e-06), population"),
+        (lambda groups: [r - (r.sum() - r) / (r.size - 1) for r in groups], "RLOO"),
+        (lambda groups: [(r - r.mean()) / (whole(groups).std(ddof=1) + 1e-4) for r in groups], "scale_rewards=batch"),
+        (
+            lambda groups: [(r - whole(groups).mean()) / (whole(groups).std(ddof=1) + 1e-8) for r in groups],
+            "(REINFORCE++)",
+        ),
+    ],
+)
+def test_formula_of_another_programs_advantages_is_named(tmp_path, formula, name):
+    loop_run(tmp_path, lambda groups: [values.astype(np.float32).tolist() for values in formula(groups)])
+    [row] = rows_of(tmp_path, [1], "loop")
+    assert row.outcome is Outcome.SAME
+    assert name in row.note.partition(";")[0]
+
+
+def test_first_group_that_no_formula_gives_is_named(tmp_path):
+    def wrong_in_the_third(groups):
+        return [(rewards - rewards.mean()) * (3 if number == 2 else 1) for number, rewards in enumerate(groups)]
+
+    loop_run(tmp_path, wrong_in_the_third)
+    [row] = rows_of(tmp_path, [1], "loop")
+    assert row.outcome is Outcome.DIFFERS
+    assert (row.question_index, row.recorded, row.computed) == (2, -0.5625, -0.1875)
+    assert "2 of 3" in row.note
+
+
+def test_what_a_loop_did_not_record_is_said_with_the_argument_that_records_it(tmp_path):
+    loop_run(tmp_path, lambda groups: [[None] * 4 for _ in groups])
+    [row] = rows_of(tmp_path, [1], "loop")
+    assert row.outcome is Outcome.UNKNOWN
+    assert "'advantage': value" in row.note
+
+
+def test_step_that_was_not_recorded_is_one_sentence(tmp_path):
+    solved_runs.record(tmp_path)
+    with pytest.raises(ReplayError, match="no trajectories of step 99"):
+        rows_of(tmp_path, [99])
+
+
+def test_no_torch_is_loaded():
+    code = "import sys, jobs.actions.replay.steps; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
