@@ -102,9 +102,16 @@ def scored_candidates(database: Database, run_id: str, step: Step = None) -> Seq
     return buffer.candidates(database, run_id, _replay_step(database, run_id, step))
 
 
-def replay(database: Database, runs_root: Path, run_id: str, step: Step = None) -> list[ReplayRow]:
+def replay(
+    database: Database,
+    runs_root: Path,
+    run_id: str,
+    step: Step = None,
+    settings: Annotated[list[str] | None, Field(description="With this setting, as FIELD=VALUE; repeatable.")] = None,
+    method: Annotated[str | None, Field(description="With the algorithm of this preset.")] = None,
+) -> list[ReplayRow]:
     """A step executed again from what was recorded: what was compared in each stage, and the first difference."""
-    return replay_step(database, runs_root, run_id, _step(database, run_id, step))
+    return replay_step(database, runs_root, run_id, _step(database, run_id, step), settings or (), method)
 
 
 def retired(database: Database, run_id: str) -> list[dict[str, str]]:

@@ -1,7 +1,5 @@
 """What a step would have replayed with another mu, sigma, rho or estimator."""
 
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 import pandas as pd
@@ -15,30 +13,20 @@ from app.formats import counted, number
 from app.queries.answers import ask
 from app.queries.runs import draws_of
 from db.queries import buffer
-from db.rows.runs import BucketRow, CandidateRow
+from db.rows.runs import BucketRow
 from db.rows.spec_fields import bucket_meaning
 from exgrpo_core.config import GAUSSIAN
 from exgrpo_core.methods.protocols import TrajectorySelector
 from jobs.actions.replay import other_settings
-from jobs.actions.replay.other_settings import Candidate, QuestionDraw, RecordedDraw, Settings
-
-
-class Change(StrEnum):
-    """What becomes of a question; those that change come first."""
-
-    OTHER_TRAJECTORY = "other trajectory"
-    ADDED = "drawn instead"
-    DROPPED = "not drawn"
-    SAME = "same"
-
-
-@dataclass(frozen=True, slots=True)
-class _Outcome:
-    question_index: int
-    bucket: int
-    change: Change
-    recorded_id: int | None
-    choice: Candidate | None
+from jobs.actions.replay.other_settings import (
+    Change,
+    Choice,
+    QuestionDraw,
+    RecordedDraw,
+    Settings,
+    other_choices,
+    recorded_draw,
+)
 
 
 def show(run_id: str, step: int, buckets: list[BucketRow], algorithm: dict[str, Any]) -> None:
@@ -62,9 +50,11 @@ def show(run_id: str, step: int, buckets: list[BucketRow], algorithm: dict[str, 
         )
         return
     st.markdown(f"**Step {step:,}**")
-    recorded = _recorded(run_id, step, buckets, rows, algorithm)
+    before = ask(buffer.state_at, run_id, step - 1).buckets
+    recorded = recorded_draw(before, buckets, rows, algorithm["batch_size"], algorithm["rollouts_per_question"])
     draw = other_settings.redraw(recorded, settings, seed=0)
-    outcomes = _outcomes(run_id, step, rows, draw, settings.estimator)
+    stored = ask(buffer.stored_candidates, run_id, step, tuple(draw.added)) if draw.added else []
+    outcomes = other_choices(rows, stored, draw, settings.estimator)
     _show_counts(draw, outcomes)
     left, right = st.columns([2, 3], gap="small")
     with left:
@@ -119,7 +109,7 @@ def chart(recorded: RecordedDraw, draw: QuestionDraw, meaning: str) -> go.Figure
     return figure
 
 
-def _table(outcomes: list[_Outcome], step: int) -> pd.DataFrame:
+def _table(outcomes: list[Choice], step: int) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "Question": [row.question_index for row in outcomes],
@@ -163,45 +153,7 @@ def _settings(algorithm: dict[str, Any]) -> Settings:
     return Settings(values[0], values[1], values[2], estimators[estimator])
 
 
-def _recorded(
-    run_id: str, step: int, buckets: list[BucketRow], rows: list[CandidateRow], algorithm: dict[str, Any]
-) -> RecordedDraw:
-    members: dict[int, list[int]] = {}
-    for index, bucket in sorted(ask(buffer.state_at, run_id, step - 1).buckets.items()):
-        members.setdefault(bucket, []).append(index)
-    return RecordedDraw(
-        step=step, batch_size=algorithm["batch_size"], rollouts_per_question=algorithm["rollouts_per_question"],
-        members=members, drawn={row.question_index: row.bucket for row in rows},
-        probabilities={row.bucket: row.probability for row in buckets},
-    )  # fmt: skip
-
-
-def _outcomes(
-    run_id: str, step: int, rows: list[CandidateRow], draw: QuestionDraw, estimator: TrajectorySelector | None
-) -> list[_Outcome]:
-    scored: dict[int, list[Candidate]] = {}
-    for row in rows:
-        scored.setdefault(row.question_index, []).append(
-            Candidate(row.trajectory_id, step, row.entropy, row.nll, row.num_tokens)
-        )
-    for stored in ask(buffer.stored_candidates, run_id, step, tuple(draw.added)) if draw.added else []:
-        known = Candidate(stored.trajectory_id, stored.scored_step, stored.entropy, stored.nll, stored.num_tokens)
-        scored.setdefault(stored.question_index, []).append(known)
-    chosen = {row.question_index: row.trajectory_id for row in rows if row.is_chosen}
-    outcomes = []
-    for index, bucket in draw.kept.items():
-        choice = other_settings.rechoose(scored[index], estimator, chosen[index])
-        is_same = choice is not None and choice.trajectory_id == chosen[index]
-        change = Change.SAME if is_same else Change.OTHER_TRAJECTORY
-        outcomes.append(_Outcome(index, bucket, change, chosen[index], choice))
-    for index, bucket in draw.added.items():
-        choice = other_settings.rechoose(scored.get(index, []), estimator, None)
-        outcomes.append(_Outcome(index, bucket, Change.ADDED, None, choice))
-    outcomes += [_Outcome(index, bucket, Change.DROPPED, chosen[index], None) for index, bucket in draw.dropped.items()]
-    return sorted(outcomes, key=lambda row: (list(Change).index(row.change), row.question_index))
-
-
-def _show_counts(draw: QuestionDraw, outcomes: list[_Outcome]) -> None:
+def _show_counts(draw: QuestionDraw, outcomes: list[Choice]) -> None:
     num_others = sum(row.change is Change.OTHER_TRAJECTORY for row in outcomes)
     if not (num_others or draw.added or draw.dropped):
         st.markdown(f"**Nothing changes:** the same {counted(len(draw.kept), 'question')} and trajectories.")

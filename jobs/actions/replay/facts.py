@@ -32,6 +32,7 @@ class Outcome(StrEnum):
     SAME = "same"
     DIFFERS = "differs"
     UNKNOWN = "not recorded"
+    NO_EFFECT = "no effect"
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +149,8 @@ def summed_up(step: int, facts: Iterable[Fact]) -> list[ReplayRow]:
 
 def _row(step: int, facts: Sequence[Fact]) -> ReplayRow:
     different = [fact for fact in facts if fact.outcome is Outcome.DIFFERS]
-    made = [fact for fact in facts if fact.outcome is not Outcome.UNKNOWN]
-    outcome = Outcome.DIFFERS if different else Outcome.SAME if made else Outcome.UNKNOWN
+    made = [fact for fact in facts if fact.outcome in {Outcome.SAME, Outcome.DIFFERS}]
+    outcome = Outcome.DIFFERS if different else Outcome.SAME if made else facts[0].outcome
     first = different[0] if different else None
     gaps = [fact.difference for fact in made if not np.isnan(fact.difference)]
     return ReplayRow(
@@ -160,10 +161,10 @@ def _row(step: int, facts: Sequence[Fact]) -> ReplayRow:
         num_compared=sum(fact.num_compared for fact in made),
         num_different=len(different),
         largest_difference=max(gaps, default=float("nan")),
-        question_index=first and first.question_index,
-        trajectory_id=first and first.trajectory_id,
-        token=first and first.token,
-        recorded=first and first.recorded,
-        computed=first and first.computed,
+        question_index=None if first is None else first.question_index,
+        trajectory_id=None if first is None else first.trajectory_id,
+        token=None if first is None else first.token,
+        recorded=None if first is None else first.recorded,
+        computed=None if first is None else first.computed,
         note=next((fact.note for fact in facts if fact.note), ""),
     )

@@ -1,12 +1,15 @@
-"""What would have been selected at a step with other settings: from recorded scores; nothing is written."""
+"""What a step would have selected, rewarded and weighed with other settings: from its record; nothing is written."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
+from db.rows.replays import StoredRow
+from db.rows.runs import BucketRow, CandidateRow
 from exgrpo_core.errors import InputError
 from exgrpo_core.experience_management.bucket_sampler import bucket_probabilities, sample_buckets, sample_members
 from exgrpo_core.methods.loading import TRAJECTORIES, build_part, names_of
@@ -58,6 +61,73 @@ class QuestionDraw:
     added: dict[int, int]
     dropped: dict[int, int]
     probabilities: dict[int, float]
+
+
+class Change(StrEnum):
+    """What becomes of a question; those that change come first."""
+
+    OTHER_TRAJECTORY = "other trajectory"
+    ADDED = "drawn instead"
+    DROPPED = "not drawn"
+    SAME = "same"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a question replays under other settings; `recorded_id` is None of one that was not drawn."""
+
+    question_index: int
+    bucket: int
+    change: Change
+    recorded_id: int | None
+    choice: Candidate | None
+
+
+def recorded_draw(
+    before: Mapping[int, int], buckets: Sequence[BucketRow], rows: Sequence[CandidateRow], batch_size: int, size: int
+) -> RecordedDraw:
+    """Return what a step drew; `before` has the bucket of each question before it, `size` is K."""
+    members: dict[int, list[int]] = {}
+    for index, bucket in sorted(before.items()):
+        members.setdefault(bucket, []).append(index)
+    return RecordedDraw(
+        step=rows[0].step,
+        batch_size=batch_size,
+        rollouts_per_question=size,
+        members=members,
+        drawn={row.question_index: row.bucket for row in rows},
+        probabilities={row.bucket: row.probability for row in buckets},
+    )
+
+
+def other_choices(
+    rows: Sequence[CandidateRow],
+    stored: Sequence[StoredRow],
+    draw: "QuestionDraw",
+    estimator: TrajectorySelector | None,
+) -> list[Choice]:
+    """Return what becomes of each question that was or would be drawn; `stored` holds what added ones have stored."""
+    scored: dict[int, list[Candidate]] = {}
+    for row in rows:
+        candidate = Candidate(row.trajectory_id, row.step, row.entropy, row.nll, row.num_tokens)
+        scored.setdefault(row.question_index, []).append(candidate)
+    for known in stored:
+        candidate = Candidate(known.trajectory_id, known.scored_step, known.entropy, known.nll, known.num_tokens)
+        scored.setdefault(known.question_index, []).append(candidate)
+    chosen: dict[int, int] = {}
+    for row in rows:
+        if row.is_chosen:
+            chosen.setdefault(row.question_index, row.trajectory_id)
+    choices = []
+    for index, bucket in draw.kept.items():
+        choice = rechoose(scored[index], estimator, chosen[index])
+        is_same = choice is not None and choice.trajectory_id == chosen[index]
+        change = Change.SAME if is_same else Change.OTHER_TRAJECTORY
+        choices.append(Choice(index, bucket, change, chosen[index], choice))
+    for index, bucket in draw.added.items():
+        choices.append(Choice(index, bucket, Change.ADDED, None, rechoose(scored.get(index, []), estimator, None)))
+    choices += [Choice(index, bucket, Change.DROPPED, chosen[index], None) for index, bucket in draw.dropped.items()]
+    return sorted(choices, key=lambda row: (list(Change).index(row.change), row.question_index))
 
 
 def selector_of(algorithm: Mapping[str, Any], name: str | None = None) -> TrajectorySelector | None:

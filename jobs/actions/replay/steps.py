@@ -10,23 +10,35 @@ from jobs.actions.replay.facts import Fact, ReplayError, ReplayRow, summed_up
 from jobs.actions.replay.recorded_step import RecordedStep
 from jobs.actions.replay.rewards import reward_facts
 from jobs.actions.replay.selection import question_facts, selection_facts
+from jobs.actions.replay.side_by_side import changed_spec, other_facts
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import TrainSpec
 
 
-def replay_step(database: Database, runs_root: Path, run_id: str, step: int) -> list[ReplayRow]:
+def replay_step(
+    database: Database,
+    runs_root: Path,
+    run_id: str,
+    step: int,
+    settings: Sequence[str] = (),
+    method: str | None = None,
+) -> list[ReplayRow]:
     """Execute a recorded step again and return what was compared, by stage.
 
-    Of a run that another program recorded, its advantages are compared with the formulas of the field.
+    Of a run that another program recorded, its advantages are compared with the formulas of the field. With other
+    settings, as `field=value`, or the algorithm of a preset, computed values are those that the step would have had.
 
     Raises:
-        ReplayError: The run did not record this step, or it has no steps.
+        InputError: The run did not record this step, it has no steps, or a setting is wrong.
     """
     run = RunDirectory.open(runs_root, run_id)
     recorded = RecordedStep(database, run, step)
     if not recorded.trajectories:
         raise ReplayError(f"{run_id}: recorded no trajectories of step {step}; `exgrpo query curves` lists its steps.")
-    return summed_up(step, _facts(recorded, run))
+    if not settings and method is None:
+        return summed_up(step, _facts(recorded, run))
+    spec = run.spec()
+    return summed_up(step, other_facts(recorded, spec, changed_spec(spec, settings, method)))
 
 
 def audit_questions(database: Database, runs_root: Path, run_id: str, step: int) -> dict[int, list[Fact]]:

@@ -1,0 +1,71 @@
+"""The same step with another setting next to it: what would have been drawn, chosen, rewarded and weighed."""
+
+import numpy as np
+import pytest
+
+from jobs.actions.replay.facts import Outcome, ReplayError
+from jobs.actions.replay.steps import replay_step
+from jobs.execution.supervisor.open_index import open_fresh_index
+from jobs.specs.train import SpecError
+from tests.jobs.actions.replay import solved_runs
+
+AT = solved_runs.NUM_STEPS
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    root = tmp_path_factory.mktemp("runs")
+    solved_runs.record(root)
+    return root
+
+
+def with_settings(root, *settings, method=None):
+    with open_fresh_index(root, None) as database:
+        rows = replay_step(database, root, "solved", AT, [f"algorithm.{text}" for text in settings], method)
+    return {row.compared: row for row in rows}
+
+
+def test_settings_of_the_run_itself_change_nothing(root):
+    rows = with_settings(root, "experience_ratio=0.5")
+    assert [row.outcome for row in rows.values()] == [Outcome.NO_EFFECT]
+
+
+def test_questions_that_would_not_have_been_drawn_are_counted(root):
+    drawn = with_settings(root, "experience_ratio=0.25")["drawn questions"]
+    assert (drawn.num_compared, drawn.num_different) == (4, 2)
+    assert (drawn.recorded, drawn.computed) == ("drawn", "not drawn")
+    more = with_settings(root, "experience_ratio=0.75")["drawn questions"]
+    assert (more.recorded, more.computed, more.num_different) == ("not drawn", "drawn", 2)
+
+
+def test_another_rule_chooses_other_trajectories_of_the_same_questions(root):
+    rows = with_settings(root, "trajectory_selection=highest_entropy")
+    assert rows["drawn questions"].outcome is Outcome.SAME
+    assert rows["chosen trajectory"].outcome is Outcome.DIFFERS
+    assert rows["chosen trajectory"].num_compared == 4
+
+
+def test_advantages_are_those_of_the_other_setting(root):
+    [row] = with_settings(root, "normalize_by_std=true").values()
+    assert row.compared == "advantage"
+    assert row.computed == pytest.approx(np.sign(row.recorded) * abs(row.computed))
+    assert abs(row.computed) > abs(row.recorded)
+
+
+def test_setting_that_cannot_matter_says_so(root):
+    rows = with_settings(root, "clip_epsilon_high=0.28", "recent_steps=3")
+    assert {row.outcome for row in rows.values()} == {Outcome.NO_EFFECT}
+    assert "acts on the loss" in rows["algorithm.clip_epsilon_high"].note
+    assert "cannot matter" in rows["algorithm.recent_steps"].note
+
+
+def test_method_keeps_the_sizes_of_the_run(root):
+    rows = with_settings(root, method="chains-exgrpo")
+    assert not {"algorithm.batch_size", "algorithm.rollouts_per_question"} & set(rows)
+
+
+def test_wrong_settings_are_one_sentence(root):
+    with pytest.raises(SpecError, match="no such field"):
+        with_settings(root, "no_field=1")
+    with pytest.raises(ReplayError, match="draws of uniform"):
+        with_settings(root, "question_selection=uniform")
