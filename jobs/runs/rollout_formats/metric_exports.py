@@ -9,6 +9,7 @@ import csv
 import io
 import math
 import re
+import reprlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ from pathlib import Path
 from exgrpo_core.bounded_json import parse_json, read_plain
 from exgrpo_core.recording.rows import RecordedStep
 from exgrpo_core.recording.run import MAX_STEP
-from jobs.runs.rollout_formats.source import RolloutSource, Row, Sample
+from jobs.runs.rollout_formats.source import RolloutSource, Row, Rows, Sample
 
 _STEPS = ("_step", "step", "Step", "global_step", "trainer/global_step")
 _OTHERS = {"prompt", "completion", "messages", "input", "output", "content", "traces", "resps"}
@@ -46,12 +47,12 @@ def read(source: RolloutSource) -> Iterator[RecordedStep]:
     for file in source.files():
         try:
             if file.suffix == ".parquet":
-                yield from _steps(row for _, row in source.parquet_rows(file))
+                yield from _steps(source, file, source.parquet_rows(file))
             elif file.suffix == ".jsonl":
-                for _, row in source.json_rows(file):
-                    yield from _steps([row])
+                for row in source.json_rows(file):
+                    yield from _steps(source, file, [row])
             elif file.suffix in _TABLES or _is_stored(source.path, file):
-                yield from _steps(_whole(source, file))
+                yield from _steps(source, file, enumerate(_whole(source, file), 1 + (file.suffix == ".csv")))
         except (ValueError, csv.Error) as error:
             source.bad.add(file, 0, str(error))
 
@@ -77,11 +78,15 @@ def _whole(source: RolloutSource, file: Path) -> Iterable[Row]:
     return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
 
 
-def _steps(rows: Iterable[Row]) -> Iterator[RecordedStep]:
+def _steps(source: RolloutSource, file: Path, rows: Rows) -> Iterator[RecordedStep]:
     metrics: dict[int, dict[str, float]] = defaultdict(dict)
-    for row in rows:
+    for line, row in rows:
         step = next((number for name in _STEPS if (number := _number(row.get(name))) is not None), None)
         if step is None or not 0 <= step <= MAX_STEP or step != int(step):
+            given = next((row[name] for name in _STEPS if name in row), None)
+            source.bad.add(
+                file, line, f"step: expected a whole number of 0 to {MAX_STEP:,}, got {reprlib.repr(given)}."
+            )
             continue
         name = row.get("key", row.get("metric"))
         values = {name: row["value"]} if isinstance(name, str) and row.keys() >= _LONG else row

@@ -223,3 +223,19 @@ def test_a_dump_that_is_not_whole_waits_and_one_of_something_else_is_bad(tmp_pat
     write(tmp_path, "7.pt", {"rollout_id": 7, "samples": []})
     with pytest.raises(SourceChangedError):
         list(torch_dumps.read(source))
+
+
+@pytest.mark.parametrize("step", ["-1", "2.5", "1e12", "x", "nan", "inf"])
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "json"])
+def test_a_row_of_metrics_without_a_step_is_named(tmp_path, step, ending):
+    rows = [{"_step": "1", "loss": "0.5"}, {"_step": step, "loss": "0.25"}, {"_step": "3.0", "loss": "0.125"}]
+    texts = {
+        "csv": "_step,loss\n" + "".join(f"{row['_step']},{row['loss']}\n" for row in rows),
+        "jsonl": "".join(json.dumps(row) + "\n" for row in rows),
+        "json": json.dumps(rows),
+    }
+    source = RolloutSource(write(tmp_path, f"history.{ending}", texts[ending]))
+    steps = [(found.step, found.metrics) for found in find_format(source.path).read(source)]
+    assert steps == [(1, {"loss": 0.5}), (3, {"loss": 0.125})]
+    [sentence] = source.bad.sentences
+    assert sentence.startswith(f"history.{ending}, line {3 if ending == 'csv' else 2}: step: expected a whole number")
