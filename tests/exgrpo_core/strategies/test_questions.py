@@ -96,6 +96,23 @@ def test_proportional_priorities_and_weights():
     assert draw.weights.tolist() == [1.0, 1.0, 1.0]
 
 
+def test_fifo_draws_evenly_from_the_newest_groups():
+    questions = columns_of(newest_rollout_steps=[5, 9, 7])
+    questions._buffer.buckets_of = lambda pool: np.array(pool) - 19
+    draw = sampler_of("fifo", capacity=2.0).draw(questions, 5, RNG)
+    assert sorted(draw.question_indices.tolist()) == [21, 22]
+    np.testing.assert_allclose(draw.bucket_probabilities, [0.0, 0.5, 0.5, 0.0])
+
+
+def test_fresh_priorities_decay_with_age_and_have_no_weights():
+    columns = {"reward_deviations": [0.375, 0.5, 0.0], "newest_rollout_steps": [10, 8, 10]}
+    settings = {"priority_alpha": 1.0, "priority_epsilon": 0.125, "age_scale": 2.0 / math.log(2.0)}
+    draw = sampler_of("fresh_per", **settings).draw(columns_of(step=10, **columns), 3, RNG)
+    # p = .5, .625, .125 of ages 0, 2, 0: two steps halve, so .5, .3125, .125 over .9375.
+    np.testing.assert_allclose(draw.bucket_probabilities, [8 / 15, 1 / 3, 2 / 15, 0.0])
+    assert draw.weights.tolist() == [1.0, 1.0, 1.0]
+
+
 def test_priorities_by_rank():
     questions = columns_of(reward_deviations=[0.375, 0.5, 0.0])
     draw = sampler_of("prioritized_rank", priority_alpha=1.0).draw(questions, 3, RNG)

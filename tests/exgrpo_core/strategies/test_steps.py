@@ -108,6 +108,14 @@ def test_trinity_gives_its_share_of_slots_to_stored_groups_without_rollouts(tmp_
             drawn_in[index] = report.step
 
 
+def test_fifo_trains_stored_groups_of_its_queue_without_rollouts(tmp_path):
+    _, _, engine, reports = run(tmp_path, "fifo")
+    alone = [group for report in reports for group in report.groups if not group.trajectories]
+    assert alone
+    assert {len(group.replays) for group in alone} == {K}
+    assert sum(len(mini_batch.rows) for mini_batch in engine.mini_batches) == len(reports) * B * K
+
+
 def test_dapo_fills_up_with_groups_of_different_rewards(tmp_path):
     _, _, engine, reports = run(tmp_path, "dapo", num_steps=4)
     assert engine.calls.count("rollout") > len(reports)
