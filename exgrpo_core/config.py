@@ -107,7 +107,7 @@ class CorrectnessRange:
 
 
 MAX_ROLLOUTS = 1024
-"""Most rollouts a question: pages draw a bar for each number of correct ones."""
+"""Most rollouts per question: pages draw a bar for each number of correct ones."""
 EASY = CorrectnessRange(0.75, 1.0, includes_low=True, includes_high=False)
 MEDIUM = CorrectnessRange(0.25, 0.75, includes_low=False, includes_high=True)
 HARD = CorrectnessRange(0.0, 0.25, includes_low=False, includes_high=True)
@@ -118,9 +118,9 @@ class ExGRPOConfig:
     """Hyperparameters of one run; the defaults are the paper's (section 5.1 and its table of hyperparameters)."""
 
     batch_size: int = 128
-    """B: questions a step. At least 1."""
+    """B: questions per step. At least 1."""
     mini_batch_size: int = 64
-    """Questions an optimizer step; divides B."""
+    """Questions per optimizer step; divides B."""
     rollouts_per_question: int = 8
     """K: trajectories in a group. 2 to 1,024."""
     max_prompt_tokens: int = 1024
@@ -301,7 +301,7 @@ class ExGRPOConfig:
 
     @property
     def num_experiential_wanted(self) -> int:
-        """floor(rho B): experiential groups a step when the buffer can fill them."""
+        """floor(rho B): experiential groups per step when the buffer can fill them."""
         # 0.29 * 100 is 28.999... in binary: the epsilon keeps the floor of the decimal number.
         return math.floor(self.experience_ratio * self.batch_size + 1e-9)
 

@@ -149,7 +149,7 @@ class OptimSpec(Spec):
 
 
 class SftSpec(Spec):
-    """Supervised fine-tuning on demonstrations instead of reinforcement: one optimizer step a batch of them.
+    """Supervised fine-tuning on demonstrations instead of reinforcement: one optimizer step per batch of them.
 
     `algorithm.batch_size` is the batch, in demonstrations; `algorithm.max_prompt_tokens` and `max_response_tokens`
     bound them. After `optim.warmup_steps` the learning rate falls to 0 along a cosine.
