@@ -6,6 +6,7 @@ import numpy as np
 
 from db.queries import recorded_steps
 from db.rows.replays import StepTrajectoryRow
+from exgrpo_core.errors import first_line
 from exgrpo_core.types import PART_PREFIX, Question
 from jobs.actions.replay.facts import Fact, Stage, compare, unknown
 from jobs.actions.replay.recorded_step import RecordedStep
@@ -39,7 +40,11 @@ def _graded(recorded: RecordedStep, spec: TrainSpec, fresh: Sequence[StepTraject
     known = [row for row in fresh if row.trajectory_id in texts and row.question_index in asked]
     if len(known) < len(fresh):
         yield unknown(_R, "reward", f"{len(fresh) - len(known)} responses or their questions were not recorded.")
-    verdicts = _verdicts(spec, known, [asked[row.question_index] for row in known], texts)
+    try:
+        verdicts = _verdicts(spec, known, [asked[row.question_index] for row in known], texts)
+    except ValueError as error:  # a question of another task than the specification's
+        yield unknown(_R, "reward", f"The grader cannot read the recorded questions: {first_line(error)}")
+        return
     names = [name for name in spec.data.rewards if name != RANDOM] if _has_parts(spec.data.rewards) else []
     for row, verdict in zip(known, verdicts, strict=True):
         where = {"question": row.question_index, "trajectory": row.trajectory_id}

@@ -1,0 +1,39 @@
+"""`exgrpo replay`, as a user types it."""
+
+import json
+
+import pytest
+
+from jobs.queries.frames import open_run
+from tests.app import played
+from tests.jobs.actions.replay import solved_runs
+from tests.jobs.actions.replay.test_steps import token_changed
+from tests.jobs.cli.invoked import exgrpo, printed_json
+
+
+def test_true_steps_end_with_0_and_a_contradiction_with_1_and_its_place(tmp_path):
+    solved_runs.record(tmp_path / "true", num_steps=2)
+    rows = printed_json(tmp_path / "true", "replay", "solved", "--steps", "1:2")
+    assert {row["step"] for row in rows} == {1, 2}
+    assert {row["outcome"] for row in rows} == {"same"}
+    assert len(open_run(tmp_path / "true" / "solved").replay(2)) == sum(row["step"] == 2 for row in rows)
+    solved_runs.record(tmp_path / "false", lambda report: report.step == 3 and token_changed(report), num_steps=3)
+    exgrpo(tmp_path / "false", "replay", "solved", "--step", 3, code=1)
+    rows = json.loads(exgrpo(tmp_path / "false", "query", "replay", "solved", "--step", 3, "--json"))
+    assert [row["compared"] for row in rows if row["outcome"] == "differs"] == ["same tokens as at rollout"]
+
+
+def test_questions_of_another_task_are_said(tmp_path):
+    played.play(tmp_path, played.FAILED)
+    [row] = [row for row in printed_json(tmp_path, "replay", "play-failed", "--step", 2) if row["note"]]
+    assert row["outcome"] == "not recorded"
+    assert "cannot read the recorded questions" in row["note"]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [((), "expected either"), (("--steps", "3:1"), "expected A:B"), (("--step", "9"), "recorded no trajectories")],
+)
+def test_wrong_steps_are_one_sentence(tmp_path, words, sentence):
+    solved_runs.record(tmp_path, num_steps=1)
+    assert sentence in exgrpo(tmp_path, "replay", "solved", *words, code=2)
