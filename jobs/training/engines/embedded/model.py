@@ -296,7 +296,8 @@ def refuse_remote_code(source: str, revision: str | None = None) -> None:
 
 def _end_token_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, source: str) -> list[int]:
     generation = model.generation_config.eos_token_id if model.generation_config is not None else None
-    return read_end_tokens(source, generation, model.config.get_text_config().eos_token_id, tokenizer.eos_token_id)
+    of_text = getattr(model.config.get_text_config(), "eos_token_id", None)
+    return read_end_tokens(source, generation, of_text, tokenizer.eos_token_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,194 @@
+"""Which of transformers' language models the embedded engine trains: each type, tiny and with random weights.
+
+    python -m bench.model_types            # tries every type and writes docs/model-types.md; some minutes
+    python -m bench.model_types phi3 gpt2  # these rows alone
+
+A type is correct if a folder of it loads, what is sampled and scored in a padded batch has the log-probs of
+transformers' forward of each row alone, a step changes the text part and no tower, and the checkpoint loads as the same
+architecture with the same log-probs.
+"""
+
+import logging
+import re
+import sys
+import textwrap
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers  # type: ignore[import-untyped]
+from transformers import CONFIG_MAPPING, PreTrainedConfig, PreTrainedTokenizerFast
+from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
+)
+
+from exgrpo_core.errors import EngineError, first_line
+from jobs.training.engines.embedded.first_look import open_model
+from jobs.training.engines.embedded.model import PolicyModel, generate, load_weights, model_class, score_sequences
+from jobs.training.engines.embedded.packing import TokenSequence
+from jobs.training.engines.embedded.sampling import Sampler
+from jobs.training.engines.embedded.state_files import check_saved_model, save_model
+from jobs.training.engines.embedded.update import OptimSettings, PolicyOptimizer, PolicyUpdater
+
+DOCUMENT = Path(__file__).parents[1] / "docs" / "model-types.md"
+TYPES = sorted({*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, *MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES})
+OUTCOMES = CORRECT, REFUSED, NOT_TRIED, WRONG = "correct", "refused", "not tried", "wrong"
+_VOCABULARY = 96
+_MOST_WEIGHTS = 20_000_000
+_SIZES: dict[str, Any] = {
+    "vocab_size": _VOCABULARY, "hidden_size": 32, "d_model": 32, "n_embd": 32, "embed_dim": 32, "dim": 32,
+    "intermediate_size": 48, "moe_intermediate_size": 16, "shared_expert_intermediate_size": 16, "ffn_dim": 48,
+    "d_ff": 48, "n_inner": 48, "ffn_hidden_size": 48, "num_hidden_layers": 4, "num_layers": 4, "n_layer": 2,
+    "n_layers": 2, "encoder_layers": 2, "decoder_layers": 2, "depth": 2, "num_attention_heads": 4, "n_head": 4,
+    "n_heads": 4, "num_heads": 4, "encoder_attention_heads": 4, "decoder_attention_heads": 4,
+    "num_key_value_heads": 2, "head_dim": 8, "attention_head_dim": 8, "max_position_embeddings": 128,
+    "n_positions": 128, "max_seq_len": 128, "num_experts": 4, "num_local_experts": 4, "n_routed_experts": 4,
+    "num_experts_per_tok": 2, "num_experts_per_token": 2, "image_size": 32, "patch_size": 8, "out_hidden_size": 32,
+    "projection_dim": 32, "vision_feature_layer": -1, "pad_token_id": 0, "eos_token_id": 1, "bos_token_id": 2,
+}  # fmt: skip
+_WITH_SECTIONS = {"qwen2_vl", "qwen2_5_vl", "glm4v", "glm4v_moe", "glm46v", "glm_ocr", "paddleocr_vl"}
+_SECTIONS = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 1, 1]}
+"""Rotary embeddings of time, height and width, which these types need."""
+_SHAPES = (3, 9), (14, 5), (7, 12)
+
+
+def main() -> None:
+    """Try the types that are named, or all, and write their rows into the document."""
+    logging.disable(logging.WARNING)
+    warnings.simplefilter("ignore")
+    head, rows = read_table()
+    for name in sys.argv[1:] or TYPES:
+        rows[name] = row(name)
+        DOCUMENT.write_text("\n".join([*head, *(rows[name] for name in sorted(rows))]) + "\n", encoding="utf-8")
+
+
+def read_table() -> tuple[list[str], dict[str, str]]:
+    """Return the lines before the table's rows, and the row of each type that was tried."""
+    lines = DOCUMENT.read_text(encoding="utf-8").splitlines()
+    rows = {line.split("`")[1]: line for line in lines if line.startswith("| `")}
+    return [line for line in lines if line not in rows.values()], rows
+
+
+def row(name: str) -> str:
+    """Return a type's row of the table."""
+    outcome, why = examine(name)
+    return f"| `{name}` | {outcome} | {why.replace('|', '/')} |"
+
+
+def examine(name: str) -> tuple[str, str]:
+    """Return what comes of a type, and why."""
+    try:
+        config = tiny_config(name)
+        with torch.device("meta"):
+            num_weights = model_class(config).from_config(config).num_parameters()
+        if num_weights > _MOST_WEIGHTS:
+            return NOT_TRIED, "its sizes have other names than those that are made small"
+        torch.manual_seed(0)
+        model = model_class(config).from_config(config).eval()
+    except Exception as error:  # noqa: BLE001 - the configurations of some types need more than sizes
+        return NOT_TRIED, f"no tiny model of it could be made: {_short(error)}"
+    with TemporaryDirectory() as folder:
+        try:
+            _randomize(model)
+            model.save_pretrained(folder)
+            _tokenizer().save_pretrained(folder)
+        except Exception as error:  # noqa: BLE001 - the writers of models raise errors of any kind
+            return NOT_TRIED, f"its tiny model cannot be saved: {_short(error)}"
+        return _train(folder)
+
+
+def tiny_config(name: str) -> Any:  # noqa: ANN401 (each type has a class of its own)
+    """Return the configuration of a type with every size small."""
+    config: Any = CONFIG_MAPPING[name]()
+    if name in _WITH_SECTIONS:
+        config.text_config.rope_parameters = _SECTIONS
+    parts = {key: part for key, part in vars(config).items() if isinstance(part, PreTrainedConfig)}
+    sizes: dict[str, Any] = {key: type(part)(**_small(part)) for key, part in parts.items()}
+    return type(config)(**_small(config), **sizes)
+
+
+def _small(config: PreTrainedConfig) -> dict[str, Any]:
+    sizes = {key: value for key, value in _SIZES.items() if hasattr(config, key) and getattr(config, key) is not False}
+    rope = getattr(config, "rope_parameters", None)
+    return sizes | ({"rope_parameters": rope} if rope is _SECTIONS else {})
+
+
+def _randomize(model: torch.nn.Module) -> None:
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(0.1 * torch.randn_like(weight))
+
+
+def _tokenizer() -> Any:  # noqa: ANN401 (untyped in transformers)
+    words = {"<pad>": 0, "<eos>": 1} | {f"{number}": number for number in range(2, _VOCABULARY)}
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="<pad>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    fast: Any = PreTrainedTokenizerFast
+    return fast(tokenizer_object=tokenizer, pad_token="<pad>", eos_token="<eos>")
+
+
+def _train(folder: str) -> tuple[str, str]:
+    try:
+        policy = open_model(folder, "cpu")
+        sequences = list(_sequences())
+        gap = max(_score_gap(policy, sequences), _sampling_gap(policy))
+        if not gap < 1e-3:
+            return WRONG, f"log-probs of a batch and of each row alone differ by {gap:.2g} nats"
+        before = {name: weight.detach().clone() for name, weight in policy.model.named_parameters()}
+        updater = PolicyUpdater(policy, PolicyOptimizer(policy.model, OptimSettings(1e-3, weight_decay=0.1)), 1.0, None)
+        updater.imitate(sequences)
+        trained = {name for name, weight in policy.model.named_parameters() if weight.requires_grad}
+        changed = {name for name, weight in policy.model.named_parameters() if not torch.equal(weight, before[name])}
+        if not changed <= trained or not changed:
+            return WRONG, f"a step on text changed {sorted(changed - trained)[:1]}"
+        save_model(Path(folder), policy.model)
+        check_saved_model(Path(folder), policy)
+        again = load_weights(folder, dtype=torch.float32)
+    except EngineError as error:
+        return REFUSED, _short(error, folder)
+    except Exception as error:  # noqa: BLE001 - a model's code raises errors of any kind
+        return WRONG, _short(error)
+    if again.state_dict().keys() != policy.model.state_dict().keys():
+        return WRONG, "the checkpoint is another architecture"
+    return CORRECT, f"`{type(again).__name__}`" + (", towers kept" if len(trained) < len(before) else "")
+
+
+def _sequences() -> Iterator[TokenSequence]:
+    rng = np.random.default_rng(0)
+    for sizes in _SHAPES:
+        yield TokenSequence(*(rng.integers(2, _VOCABULARY, size).astype(np.int32) for size in sizes))
+
+
+def _score_gap(policy: PolicyModel, sequences: list[TokenSequence]) -> float:
+    found = score_sequences(policy, sequences, 1.0).log_probs
+    return max(float(np.abs(row - _alone(policy, item)).max()) for row, item in zip(found, sequences, strict=True))
+
+
+def _sampling_gap(policy: PolicyModel) -> float:
+    prompts = [item.prompt_ids for item in _sequences()]
+    responses = generate(policy, prompts, 8, Sampler(1.0, torch.Generator().manual_seed(0)))
+    pairs = [(item, TokenSequence(prompt, item.token_ids)) for prompt, item in zip(prompts, responses, strict=True)]
+    return max(float(np.abs(item.log_probs - _alone(policy, sequence)).max()) for item, sequence in pairs)
+
+
+def _alone(policy: PolicyModel, item: TokenSequence) -> np.ndarray[Any, Any]:
+    ids = torch.from_numpy(np.concatenate([item.prompt_ids, item.token_ids]).astype(np.int64))[None]
+    with torch.no_grad():
+        logits = policy.model(input_ids=ids, use_cache=False).logits[0, item.prompt_ids.size - 1 : -1].float()
+    taken = logits.log_softmax(-1).gather(-1, ids[0, item.prompt_ids.size :, None])
+    return np.asarray(taken[:, 0])
+
+
+def _short(error: Exception, folder: str = "") -> str:
+    sentence = first_line(error).removeprefix("model.source: ").replace(f"{folder} ", "")
+    sentence = re.split(r"; choose| \(mean gap", sentence)[0]
+    return textwrap.shorten(sentence, 160, placeholder=" ...")
+
+
+if __name__ == "__main__":
+    main()
