@@ -1,26 +1,44 @@
-"""An import of rollouts in a process of its own, which leaves other users their pages."""
+"""Files of other programs, read in a process of its own that can be ended: its time and its memory are bounded.
 
-import json
+A file on which the process ends, or is ended, is left out by the next process, and is one of the skipped rows.
+"""
+
+import contextlib
+import os
+import resource
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
+from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from exgrpo_core.durable_files import explain
-from exgrpo_core.errors import UserError
+from exgrpo_core.errors import InputError, UserError
 from exgrpo_core.process_setup import keep_private
 from exgrpo_core.recording.run_attempt import MAX_NAME
 from jobs.actions.preflight.data_preview import DataPreview, preview_rollouts
-from jobs.actions.rollout_import import import_rollouts
+from jobs.actions.rollout_import import Imported, import_rollouts, read_sources
+from jobs.actions.view_roots import runs_at
+from jobs.runs.launchers.end_with_starter import STARTER_VARIABLE, end_with_starter
 from jobs.runs.launchers.local import WITHHELD_VARIABLES, project_environment
 from jobs.runs.lookup import CommandError
 from jobs.runs.people import Role, needs
-from jobs.runs.rollout_formats.formats import find_only_format
+from jobs.runs.rollout_formats import source
+from jobs.runs.rollout_formats.formats import find_format, find_only_format, formats_in
 from jobs.runs.rollout_formats.own_format import load_own_format
 
 _MODULE = "jobs.actions.import_process"
+SILENT_SECONDS = 60.0
+"""A process that says nothing for so long, and longer for a large file, is ended."""
+_BYTES_A_SECOND = 10 << 20
+MEMORY_BYTES = 4 << 30
+_POLL_SECONDS = 0.2
+_FILE, _ANSWER, _REFUSAL, _END = range(4)
 
 
 @contextmanager
@@ -40,40 +58,162 @@ def preview_import(path: str, mapping: str) -> DataPreview:
         UserError: There are none, or the mapping is wrong.
     """
     with format_file(mapping) as file:
-        return preview_rollouts(Path(path), None if file is None else load_own_format(file))
+        preview: DataPreview = _only(_answers("preview", Path(path), file))
+        return preview
 
 
 @needs(Role.OPERATOR)
-def import_in_process(runs_root: Path, path: str, mapping: str = "", origin: str = "") -> str:
-    """Import rollouts and return the run's id; the run's source is `origin`, by default the path.
+def import_in_process(
+    runs_root: Path, path: Path, own_format: Path | None = None, name: str = "", origin: str = ""
+) -> Imported:
+    """Import rollouts as a run, by default with the name of the path, and with the path as its source, `origin`.
 
     Raises:
-        CommandError: They cannot be imported; says why.
+        UserError: They cannot be imported; says why.
     """
-    with format_file(mapping) as file:
-        command = [sys.executable, "-P", "-m", _MODULE, path, str(runs_root), origin, str(file or "")]
-        environment = project_environment(dict.fromkeys(WITHHELD_VARIABLES, ""))
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, env=environment)
-    if done.returncode:
-        raise CommandError(f"{origin or path}: the import failed; the log of the server has the error.")
-    answer = json.loads(done.stdout)
-    if "why" in answer:
-        raise CommandError(answer["why"])
-    return str(answer["run_id"])
+    imported: Imported = _only(_answers("import", path.resolve(), own_format, runs_root, name, origin))
+    return imported
 
 
-def _import(path: Path, runs_root: Path, origin: str, own_format: str) -> dict[str, str]:
+def recognise(paths: Sequence[Path], own_format: Path | None) -> dict[Path, str]:
+    """Return what the paths hold, several formats in a folder each on its own, with the titles; "" of runs.
+
+    Raises:
+        UserError: A path holds neither.
+    """
+    titles: dict[Path, str] = _only(_answers("recognise", paths, own_format))
+    return titles
+
+
+def read_in_process(names: dict[Path, str], own_format: Path | None, root: Path, follows: bool) -> Generator[bool]:
+    """Read paths into runs of a root, as `read_sources`; while the process is silent there is nothing more."""
+    answers = _answers("view", names, own_format, root, follows)
     try:
-        reads = load_own_format(Path(own_format), [path]) if own_format else find_only_format(path)
-        name = Path(origin or path).stem[-MAX_NAME:]
-        return {"run_id": import_rollouts(path, reads, runs_root, name, origin).run_id}
+        yield from (bool(answer) for answer in answers)
+        while True:
+            yield False
+    finally:
+        answers.close()
+
+
+def _only(answers: Iterator[Any]) -> Any:  # noqa: ANN401 - what the work answers
+    return next(answer for answer in answers if answer is not None)
+
+
+def _answers(work: str, *arguments: object) -> Generator[Any]:
+    """Yield what the process answers, and None while it is silent; the next answer is made once it is asked for.
+
+    Raises:
+        UserError: The work is refused, or its process ends on no file, or again on the same one.
+    """
+    left_out: dict[Path, str] = {}
+    while True:
+        connection, process = _start()
+        last: list[Path] = []
+        try:
+            connection.send((work, arguments, left_out))
+            yield from _received(connection, last)
+            return
+        except (EOFError, ConnectionError):
+            why = "the process that read it ended, as when memory runs out; it is left out."
+        except TimeoutError:
+            why = f"could not be read within {SILENT_SECONDS:.0f} seconds; it is left out."
+        finally:
+            process.kill()
+            process.wait()
+            connection.close()
+        if not last or last[-1] in left_out:
+            raise CommandError(f"{last[-1] if last else 'The process that reads files'}: {why}")
+        left_out[last[-1]] = why
+
+
+def _start() -> "tuple[Connection, subprocess.Popen[bytes]]":
+    ours, theirs = Pipe()
+    with theirs:
+        command = [sys.executable, "-P", "-m", _MODULE, str(theirs.fileno())]
+        environment = project_environment(dict.fromkeys(WITHHELD_VARIABLES, "") | {STARTER_VARIABLE: str(os.getpid())})
+        return ours, subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=environment, pass_fds=[theirs.fileno()]
+        )
+
+
+def _received(connection: "Connection[Any, Any]", last: list[Path]) -> Generator[Any]:
+    """Yield the answers and, as None, times without one; `last` gets each file whose reading begins."""
+    heard_at = time.monotonic()
+    while True:
+        if not connection.poll(_POLL_SECONDS):
+            if last and time.monotonic() - heard_at > SILENT_SECONDS + _num_bytes(last[-1]) / _BYTES_A_SECOND:
+                raise TimeoutError
+            yield None
+            continue
+        kind, value = connection.recv()
+        if kind == _FILE and value is not None:
+            last.append(value)
+        elif kind == _ANSWER:
+            yield value
+            connection.send(None)
+        elif kind == _REFUSAL:
+            raise value
+        elif kind == _END:
+            return
+        heard_at = time.monotonic()
+
+
+def _num_bytes(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:
+        return 0
+
+
+def _recognise(paths: Sequence[Path], own_format: Path | None) -> Iterator[dict[Path, str]]:
+    sources = [part for path in paths for part in ((own_format is None and formats_in(path)) or [path])]
+    others = [path for path in sources if not runs_at(path)]
+    own = load_own_format(own_format, others) if own_format is not None else None
+    yield {path: (own or find_format(path)).title if path in others else "" for path in sources}
+
+
+def _view(names: dict[Path, str], own_format: Path | None, root: Path, follows: bool) -> Iterator[bool]:
+    own = load_own_format(own_format) if own_format is not None else None
+    yield from read_sources({path: own or find_format(path) for path in names}, names, root, follows)
+
+
+def _import(path: Path, own_format: Path | None, runs_root: Path, name: str, origin: str) -> Iterator[Imported]:
+    reads = load_own_format(own_format, [path]) if own_format is not None else find_only_format(path)
+    yield import_rollouts(path, reads, runs_root, name or Path(origin or path).stem[-MAX_NAME:], origin)
+
+
+def _preview(path: Path, own_format: Path | None) -> Iterator[DataPreview]:
+    yield preview_rollouts(path, None if own_format is None else load_own_format(own_format))
+
+
+_WORKS: dict[str, Callable[..., Iterator[object]]] = {
+    "recognise": _recognise, "view": _view, "import": _import, "preview": _preview
+}  # fmt: skip
+
+
+def main(connection: "Connection[Any, Any]") -> None:
+    """Do the work that the starter names, each part once it is asked for."""
+    work, arguments, left_out = connection.recv()
+    source.left_out.update(left_out)
+    source.listeners.append(lambda file: connection.send((_FILE, file)))
+    try:
+        for answer in _WORKS[work](*arguments):
+            connection.send((_ANSWER, answer))
+            connection.recv()
+        connection.send((_END, None))
     except UserError as error:
-        return {"why": str(error)}
+        kind = InputError if isinstance(error, InputError) else CommandError
+        connection.send((_REFUSAL, kind(str(error))))
     except OSError as error:
-        return {"why": f"{error.filename or path}: {explain(error)}."}
+        connection.send((_REFUSAL, CommandError(f"{error.filename or arguments[0]}: {explain(error)}.")))
 
 
 if __name__ == "__main__":
     keep_private()
-    _, _path, _runs_root, _origin, _own_format = sys.argv
-    json.dump(_import(Path(_path).resolve(), Path(_runs_root), _origin, _own_format), sys.stdout)
+    end_with_starter(signal.SIGKILL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the starter ends it
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
+    with contextlib.suppress(BrokenPipeError, EOFError):
+        main(Connection(int(sys.argv[1])))

@@ -1,10 +1,11 @@
 """Rollouts of other programs as a run folder that every page opens; what a path gets later is added."""
 
 import json
+import logging
 import math
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from zlib import crc32
@@ -12,7 +13,7 @@ from zlib import crc32
 from exgrpo_core import recording
 from exgrpo_core.bounded_json import read_json
 from exgrpo_core.durable_files import write_whole
-from exgrpo_core.errors import first_few
+from exgrpo_core.errors import UserError, first_few
 from exgrpo_core.recording.record_file import FILE_PATTERN
 from exgrpo_core.recording.rows import RecordedStep
 from exgrpo_core.recording.run_attempt import MAX_NAME
@@ -20,8 +21,14 @@ from jobs.actions.archive import staging_folder
 from jobs.runs.directory import WORKBENCH_FOLDER
 from jobs.runs.journal import Journal, JournalKind
 from jobs.runs.rollout_formats.formats import RolloutFormat, UnknownRolloutsError
-from jobs.runs.rollout_formats.source import WHOLE, BadRows, Part, RolloutSource, SourceChangedError
+from jobs.runs.rollout_formats.source import WHOLE, BadRows, Part, RolloutSource, SourceChangedError, announce
 
+logger = logging.getLogger(__name__)
+
+READ_SECONDS = 0.1
+"""What is read in this time is in the database a second later."""
+LOOK_SECONDS = 5.0
+"""Between two looks for further parts of a path that are a run of their own."""
 _RETRY_SECONDS = 10.0
 _QUIET_SECONDS = 30.0
 """A path that got nothing for so long is shown as finished until it gets more."""
@@ -101,6 +108,7 @@ class RolloutImport:
         return False
 
     def _write(self, step: RecordedStep) -> None:
+        announce()
         run = self._opened()
         recorded_ids = run.log(step.step, step.metrics, step.trajectories)
         if run.num_lost:
@@ -236,3 +244,46 @@ def import_rollouts(path: Path, reads: RolloutFormat, runs_root: Path, name: str
     steps = set().union(*(source.steps for source in found))
     num_rollouts = sum(source.num_rollouts for source in found)
     return Imported(found[0].run_id, len(steps), num_rollouts, BadRows(num_bad, sentences))
+
+
+def read_sources(
+    formats: Mapping[Path, RolloutFormat], names: Mapping[Path, str], root: Path, follows: bool
+) -> Generator[bool]:
+    """Read paths into runs of a root, some of each a time, and yield whether there is more at once.
+
+    Without `follows` what they get later is left out.
+    """
+    imports: list[RolloutImport] = []
+    unread: list[RolloutImport] = []
+    look_at = 0.0
+    try:
+        while True:
+            if time.monotonic() >= look_at:
+                new = open_imports(formats, names, root, imports)
+                imports, unread = imports + new, unread + new
+                look_at = time.monotonic() + LOOK_SECONDS if follows else math.inf
+            read = [source for source in unread if not _advance(source)]
+            yield len(read) < len(unread)
+            if not follows:
+                unread = [source for source in unread if source not in read]
+                for source in read:
+                    source.close()
+    finally:
+        for source in imports:
+            source.close()
+
+
+def _advance(source: RolloutImport) -> bool:
+    num_bad = source.bad.num
+    try:
+        has_more = source.advance(time.monotonic() + READ_SECONDS)
+        if source.bad.num > num_bad:
+            newest = source.bad.sentences[-1]
+            logger.warning("%s: %d rows are left out, the last named one: %s", source.path, source.bad.num, newest)
+        return has_more
+    except MemoryError:
+        raise  # of this process, whose limit a file has reached
+    except Exception as error:  # noqa: BLE001 - the other paths are still read
+        why = error if isinstance(error, UserError | OSError) else f"{type(error).__name__}: {error}"
+        logger.warning("%s: %s", source.path, why)
+        return False

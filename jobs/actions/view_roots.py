@@ -12,7 +12,7 @@ from pathlib import Path
 from exgrpo_core.durable_files import explain
 from exgrpo_core.errors import UserError
 from exgrpo_core.recording.attempt_gate import is_locked
-from jobs.runs.directory import LINKS_FILE, WORKBENCH_FOLDER
+from jobs.runs.directory import LINKS_FILE, WORKBENCH_FOLDER, list_run_directories
 
 MAX_CACHE_BYTES = 10 << 30
 """Views that are not open are removed, those opened longest ago first, until the others need less."""
@@ -69,3 +69,10 @@ def link_runs(root: Path, runs: Sequence[Path]) -> None:
         link = next(link for link in links if not link.is_symlink() or link.readlink() == run)
         if not link.is_symlink():
             link.symlink_to(run, target_is_directory=True)
+
+
+def runs_at(path: Path) -> list[Path]:
+    """Return the run folders that a path is or, as a runs root, holds."""
+    if not path.is_dir():
+        return []
+    return [path] if (path / "run.json").exists() else [run.path for run in list_run_directories(path)]

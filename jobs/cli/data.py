@@ -13,8 +13,8 @@ from db import DATABASE_URL_VARIABLE
 from exgrpo_core.faults import FaultKind, describe_fault
 from jobs.actions.archive import export_run, import_run
 from jobs.actions.backup import back_up, restore
+from jobs.actions.import_process import import_in_process
 from jobs.actions.model_export import export_model
-from jobs.actions.rollout_import import import_rollouts
 from jobs.actions.verification import Damage, verify_root, verify_run
 from jobs.cli.options import (
     DEFAULT_RUNS_ROOT,
@@ -31,8 +31,6 @@ from jobs.cli.options import (
 from jobs.execution.supervisor.open_index import open_fresh_index, rebuild_index
 from jobs.runs.directory import RunDirectory
 from jobs.runs.lookup import CommandError, find_run_id, open_run
-from jobs.runs.rollout_formats.formats import find_only_format
-from jobs.runs.rollout_formats.own_format import load_own_format
 
 database_app = command_group("Rebuild or inspect the database. It is an index of the run folders.")
 
@@ -66,8 +64,7 @@ def import_(
 
 
 def _import_rollouts(path: Path, own_format: Path | None, runs_root: Path, name: str) -> None:
-    reads = find_only_format(path) if own_format is None else load_own_format(own_format, [path])
-    imported = import_rollouts(path, reads, runs_root, name or path.stem)
+    imported = import_in_process(runs_root, path, own_format, name)
     bad = imported.bad
     for sentence in bad.sentences:
         print_status(sentence)

@@ -39,7 +39,7 @@ def _ask() -> None:
             return
         with st.spinner("Reading the rollouts"):
             more = f" and {len(files) - 1} more" if len(files) > 1 else ""
-            run_id = import_process.import_in_process(
-                runs_root(), source, mapping, f"{files[0].name}{more}" if files else ""
-            )
-        st.switch_page("app_pages/run.py", query_params={"run": run_id})
+            origin = f"{files[0].name}{more}" if files else ""
+            with import_process.format_file(mapping) as own_format:
+                imported = import_process.import_in_process(runs_root(), Path(source), own_format, origin=origin)
+        st.switch_page("app_pages/run.py", query_params={"run": imported.run_id})

@@ -83,12 +83,14 @@ def load_plain(file: IO[bytes]) -> object:
 
 def _num_values(value: object, known: dict[int, int]) -> int:
     """Return how many values there are to write out, where one that is held twice counts twice."""
+    if isinstance(value, str | bytes):
+        return 1 + len(value)
     if not isinstance(value, dict | list | tuple):
         return 1
     if id(value) not in known:
         known[id(value)] = 1
         parts = value.values() if isinstance(value, dict) else value
-        inner = [part for part in parts if isinstance(part, dict | list | tuple)]
+        inner = [part for part in parts if isinstance(part, dict | list | tuple | str | bytes)]
         known[id(value)] = 1 + len(value) + sum(_num_values(part, known) for part in inner)
     return known[id(value)]
 

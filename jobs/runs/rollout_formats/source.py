@@ -4,6 +4,7 @@ import math
 import os
 import re
 import reprlib
+import stat
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -38,6 +39,19 @@ _KNOWN_BYTES = 4096
 _NUM_SAMPLE_ROWS = 8
 _MAX_KEPT = 15
 _NUMBER = re.compile(r"(\d+)")
+_MAX_GROWTH = 100
+_MAX_GROWN_BYTES = 256 << 20
+"""A file whose rows hold more than this, and more than so many times its size, is not read to its end."""
+left_out: dict[Path, str] = {}
+"""Files that this process does not read, each with why: another one that read them had to be ended."""
+listeners: list[Callable[[Path | None], None]] = []
+"""They are told which file is read next, and at each part of it that it goes on."""
+
+
+def announce(file: Path | None = None) -> None:
+    """Tell the listeners which file is read next, or that the reading goes on."""
+    for listener in listeners:
+        listener(file)
 
 
 NO_REWARDS = {
@@ -81,10 +95,12 @@ def _in_order(path: Path, files: Iterable[Path]) -> list[Path]:
 def _walk(path: Path) -> Iterator[Path]:
     if not path.is_dir():
         path.stat()
-        yield path
+        if path not in left_out:
+            yield path
     for folder, folders, names in os.walk(path):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        yield from (Path(folder, name) for name in names if not name.startswith("."))
+        found = (Path(folder, name) for name in names if not name.startswith("."))
+        yield from (file for file in found if file not in left_out)
 
 
 def natural_order(name: str) -> list[tuple[int, int, str]]:
@@ -102,15 +118,19 @@ class Sample:
             OSError: The path is missing or cannot be read.
         """
         self.path = path
-        self.files = list_files(path)
+        self.files = [file for file in list_files(path) if file == path or _is_plain_file(file)]
 
     @cached_property
     def head(self) -> bytes:
         """The first bytes of the first file that is not empty."""
         for file in self.files:
-            with open_plain(file) as opened:
-                if head := opened.read(_HEAD_BYTES):
-                    return head
+            try:
+                with open_plain(file) as opened:
+                    if head := opened.read(_HEAD_BYTES):
+                        return head
+            except (OSError, UnreadableFileError):  # it hides no file after it
+                if file == self.path:
+                    raise
         return b""
 
     @cached_property
@@ -129,7 +149,15 @@ class Sample:
         return {name for name, count in counts.items() if count > len(self.rows) / 2}
 
 
+def _is_plain_file(file: Path) -> bool:
+    try:
+        return stat.S_ISREG(file.stat().st_mode)
+    except OSError:
+        return False
+
+
 def _first_rows(file: Path) -> list[Row]:
+    announce(file)
     try:
         if file.suffix == ".parquet":
             rows: list[Row] = next(pq.ParquetFile(file).iter_batches(_NUM_SAMPLE_ROWS), pa.table({})).to_pylist()
@@ -205,7 +233,11 @@ class RolloutSource:
         self.bad = bad or BadRows()
         self.positions = positions or {}
         self._part = part
-        self._stamps: dict[Path, list[tuple[int, int]]] = {}
+        self._stamps: dict[Path, tuple[int, int]] = {}
+        self._num_bytes: Counter[Path] = Counter()
+        for file, why in left_out.items():
+            if file.is_relative_to(path) and part.has_file(file):
+                self.bad.add(file, 0, why)
 
     def files(self, *suffixes: str) -> list[Path]:
         """Return the files that changed since the last call, in a folder those with these endings, in natural order."""
@@ -214,15 +246,17 @@ class RolloutSource:
         return _in_order(self.path, [file for file in files if self._part.has_file(file) and self._has_changed(file)])
 
     def _has_changed(self, file: Path) -> bool:
-        paths = [file]
-        if file.suffix == ".db" and (beside := Path(f"{file}-wal")).exists():
-            paths.append(beside)  # where new rows of SQLite come first
         try:
-            stamp = [((about := path.stat()).st_size, about.st_mtime_ns) for path in paths]
-        except FileNotFoundError:  # its writer has removed it since it was listed
-            return False
+            about = file.stat()
+            stamp, is_plain = (about.st_size, about.st_mtime_ns), stat.S_ISREG(about.st_mode)
+        except OSError:
+            if not file.is_symlink():  # its writer has removed it since it was listed
+                return False
+            stamp, is_plain = (0, 0), False
         known, self._stamps[file] = self._stamps.get(file), stamp
-        return stamp != known
+        if known is None and not is_plain:
+            self.bad.add(file, 0, "expected a plain file, found a pipe, a device or a link that leads nowhere.")
+        return is_plain and stamp != known
 
     def position(self, file: Path) -> int:
         """Return how far a file was read, 0 for one that is new."""
@@ -254,9 +288,26 @@ class RolloutSource:
         rows: Callable[[Path], Rows] | None = None,
     ) -> Iterator[RecordedStep]:
         """Yield what is made of each new row of the files; a row of which none can be made is a bad one."""
-        yield from in_parts(
-            made for file in files for row in (rows or self.json_rows)(file) for made in self._made(file, *row, make)
-        )
+        yield from in_parts(made for file in files for made in self._all_made(file, rows or self.json_rows, make))
+
+    def _all_made(self, file: Path, rows: Callable[[Path], Rows], make: Callable[[Row, Path], Rollouts]) -> Rollouts:
+        for number, row in rows(file):
+            made = [*self._made(file, number, row, make)]
+            yield from made
+            num_chars = sum(len(message.text) for _, trajectory in made for message in trajectory.messages)
+            if self._grows_too_much(file, number, num_chars):
+                return
+
+    def _grows_too_much(self, file: Path, number: int, num_bytes: int) -> bool:
+        """Whether a file's rows hold far more than the file, as of one value that many of them hold; counts as bad."""
+        self._num_bytes[file] += num_bytes
+        size = file.stat().st_size
+        if self._num_bytes[file] <= max(_MAX_GROWN_BYTES, _MAX_GROWTH * size):
+            return False
+        self.bad.add(file, number, f"holds over {_MAX_GROWTH} times the size of its file; it is read up to here.")
+        if not self.position(file):
+            self.advance(file, size)
+        return True
 
     def _made(self, file: Path, number: int, row: Row, make: Callable[[Row, Path], Rollouts]) -> Rollouts:
         if not self._part.has_row(row):
@@ -320,6 +371,8 @@ class RolloutSource:
         number = 0
         try:
             for batch in opened.iter_batches(PART_SIZE):
+                if self._grows_too_much(file, number + 1, batch.nbytes):
+                    return
                 for row in batch.to_pylist():
                     number += 1
                     yield number, row
@@ -328,6 +381,7 @@ class RolloutSource:
         self.advance(file, size)
 
     def _place(self, file: Path) -> list[int]:
+        announce(file)
         return self.positions.get(self._name(file), [0, 0, 0])
 
     def _name(self, file: Path) -> str:

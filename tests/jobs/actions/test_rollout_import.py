@@ -16,16 +16,16 @@ from db.queries.runs import get_run
 from db.queries.trajectory_list import list_snippets
 from db.rows.trajectories import TrajectoryFacets
 from exgrpo_core.bounded_json import read_json
+from exgrpo_core.errors import UserError
 from exgrpo_core.recording import CannotRecordError, RecordedStep, RecordedTrajectory
 from jobs.actions import rollout_import
-from jobs.actions.import_process import import_in_process
+from jobs.actions.import_process import format_file, import_in_process
 from jobs.actions.rollout_import import RolloutImport, import_rollouts, open_imports
 from jobs.cli.main import app
 from jobs.execution.supervisor.indexing import Indexer
 from jobs.execution.supervisor.open_index import open_fresh_index
 from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal, JournalKind
-from jobs.runs.lookup import CommandError
 from jobs.runs.rollout_formats.formats import UnknownRolloutsError, find_format
 from tests.jobs.runs.rollout_formats.test_published_writers import NEMO, write
 from tests.jobs.runs.rollout_formats.test_verl_dumps import line
@@ -192,12 +192,13 @@ def test_rollouts_without_one_row_leave_no_run(tmp_path, dump):
 def test_pages_import_by_a_process_with_a_mapping_of_the_users(tmp_path):
     rows = tmp_path / "rows.jsonl"
     rows.write_text(json.dumps({"q": "1+1?", "a": "2"}) + "\n")
-    run_id = import_in_process(tmp_path / "runs", str(rows), "prompt: $.q\nresponse: $.a\n", "sent.jsonl and 1 more")
+    with format_file("prompt: $.q\nresponse: $.a\n") as own:
+        run_id = import_in_process(tmp_path / "runs", rows, own, origin="sent.jsonl and 1 more").run_id
     assert recorded(tmp_path / "runs" / run_id) == [0]
     run = RunDirectory(tmp_path / "runs" / run_id)
     assert (run.read_run_info()["name"], "sent.jsonl and 1 more" in run.spec_path.read_text()) == ("sent", True)
-    with pytest.raises(CommandError) as refused:
-        import_in_process(tmp_path / "runs", str(rows))
+    with pytest.raises(UserError) as refused:
+        import_in_process(tmp_path / "runs", rows)
     assert str(refused.value).startswith(str(rows))
 
 

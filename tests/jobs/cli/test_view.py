@@ -14,11 +14,11 @@ from db.connections.opening import open_database
 from db.queries.trajectory_list import count_trajectories
 from db.rows.trajectories import TrajectoryFacets
 from exgrpo_core.bounded_json import read_json
-from jobs.actions.rollout_import import RolloutImport
-from jobs.actions.view_roots import open_view_root
-from jobs.cli import view
+from jobs.actions import rollout_import
+from jobs.actions.rollout_import import RolloutImport, read_sources
+from jobs.actions.view_roots import open_view_root, runs_at
 from jobs.cli.main import app
-from jobs.cli.view import expand, read_sources, runs_at
+from jobs.cli.view import expand
 from jobs.cli.workbench import Workbench, WorkbenchInstance
 from jobs.runs.directory import RunDirectory
 from jobs.runs.rollout_formats.formats import UnknownRolloutsError, find_format, find_only_format, formats_in
@@ -71,7 +71,7 @@ def test_what_cannot_be_opened_is_refused_in_one_sentence_and_leaves_no_cache(tm
 def parts(tmp_path, monkeypatch):
     """A dump of three parts, of which each call of a reading reads one."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(view, "READ_SECONDS", 0.0)
+    monkeypatch.setattr(rollout_import, "READ_SECONDS", 0.0)
     dump = tmp_path / "1.jsonl"
     dump.write_text("".join(line(0, number, 1.0) for number in range(2 * PART_SIZE + 1)))
     return dump
