@@ -20,7 +20,7 @@ from jobs.runs.attempts import Heartbeat, write_heartbeat, write_outcome
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.runs.launchers.local import LocalLauncher
-from jobs.runs.processes import ProcessIdentity, boot_id
+from jobs.runs.processes import ProcessIdentity, boot_id, works_on
 from tests.jobs.execution.supervisor.toy_bench import TOY_WORKER, toy_spec, wait_until
 
 pytestmark = pytest.mark.slow
@@ -58,6 +58,8 @@ def test_after_a_restart_a_workers_own_gpus_are_known_and_not_those_of_its_super
     run.claim_attempt(1)
     launcher = LocalLauncher(TOY_WORKER)
     worker = launcher.start(run, 1, gpus)
+    while not works_on(worker, run.attempt_path(1)):  # before its program begins it has this one's environment
+        time.sleep(0.01)
     write_heartbeat(run.attempt_path(1), Heartbeat(worker, RunStatus.RUNNING, 0, datetime.now(UTC)))
     assert AttemptWatch(run, 1, StopPolicy(), launcher).gpus == gpus
     os.kill(worker.pid, signal.SIGKILL)
