@@ -244,8 +244,9 @@ def judge_vote_row(run_key: int, vote: Mapping[str, Any]) -> dict[str, Any]:
 
 def _count(value: object) -> int:
     """Return a count within the bounds of its column, 0 for what is none: a vote is shown, whatever it cost."""
-    is_number = isinstance(value, int | float) and not math.isnan(value)
-    return int(min(max(0, value), _MAX_COUNT)) if is_number else 0
+    if not isinstance(value, int | float) or math.isnan(value):
+        return 0
+    return int(min(max(0, value), _MAX_COUNT))
 
 
 def _texts(issues: object) -> list[str]:

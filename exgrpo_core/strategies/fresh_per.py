@@ -28,5 +28,5 @@ class FreshPer(Proportional):
 
     def priorities(self, questions: QuestionColumns) -> Float64Array:
         """Return p of each question."""
-        ages = questions.step - questions.newest_rollout_steps
-        return Proportional.priorities(self, questions) * np.exp(-ages / self.age_scale)
+        decay: Float64Array = np.exp((questions.newest_rollout_steps - questions.step) / self.age_scale)
+        return Proportional.priorities(self, questions) * decay

@@ -105,8 +105,9 @@ def _draw_facts(recorded: RecordedStep, config: ExGRPOConfig) -> Iterator[Fact]:
     for index in sorted(drawn | replayed):
         is_lost = index in missing and len(missing) <= num_failed
         is_same = is_lost or (index in drawn) == (index in replayed)
-        texts = [("drawn" if index in group else "not drawn") for group in (replayed, drawn)]
-        yield Fact(_S, "drawn questions", Outcome.SAME if is_same else Outcome.DIFFERS, index, None, None, *texts)
+        was, is_now = (("drawn" if index in group else "not drawn") for group in (replayed, drawn))
+        outcome = Outcome.SAME if is_same else Outcome.DIFFERS
+        yield Fact(_S, "drawn questions", outcome, index, recorded=was, computed=is_now)
     by_bucket = np.bincount(before.buckets_of(draw.question_indices), minlength=sizes.size)[1:]
     columns_of = {"draws by bucket": ("num_drawn", by_bucket), "overflows by bucket": ("overflow", draw.overflows)}
     for name, (field, computed) in columns_of.items():
