@@ -10,16 +10,8 @@ from pathlib import Path
 
 from exgrpo_core.recording.openai_messages import messages_of
 from exgrpo_core.recording.rows import RecordedStep, RecordedTrajectory
-from jobs.runs.rollout_formats.source import (
-    NO_REWARDS,
-    RolloutSource,
-    Row,
-    Sample,
-    extra_of,
-    number_of,
-    step_of,
-    with_rewards,
-)
+from jobs.runs.rollout_formats.row_fields import NO_REWARDS, Row, extra_of, number_of, step_of, with_rewards
+from jobs.runs.rollout_formats.source import RolloutSource, Sample
 
 
 @dataclass(frozen=True, slots=True)

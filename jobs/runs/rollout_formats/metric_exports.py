@@ -17,7 +17,8 @@ from pathlib import Path
 from exgrpo_core.bounded_json import parse_json, read_plain
 from exgrpo_core.recording.rows import RecordedStep
 from exgrpo_core.recording.run import MAX_STEP
-from jobs.runs.rollout_formats.source import RolloutSource, Row, Rows, Sample
+from jobs.runs.rollout_formats.row_fields import Row
+from jobs.runs.rollout_formats.source import RolloutSource, Rows, Sample
 
 _STEPS = ("_step", "step", "Step", "global_step", "trainer/global_step")
 _OTHERS = {"prompt", "completion", "messages", "input", "output", "content", "traces", "resps"}

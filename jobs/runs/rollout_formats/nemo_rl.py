@@ -12,7 +12,8 @@ from typing import Any
 
 from exgrpo_core.recording.openai_messages import messages_of
 from exgrpo_core.recording.rows import Message, RecordedStep, RecordedTrajectory
-from jobs.runs.rollout_formats.source import RolloutSource, Row, Sample, extra_of, number_of
+from jobs.runs.rollout_formats.row_fields import Row, extra_of, number_of
+from jobs.runs.rollout_formats.source import RolloutSource, Sample
 from jobs.runs.rollout_formats.tokens import of_mask, only_value
 
 _FILE = re.compile(r"(?:train|val)_data_step\d+\.jsonl")

@@ -22,7 +22,8 @@ from exgrpo_core.errors import InputError, first_line
 from exgrpo_core.recording.given import as_trajectory
 from exgrpo_core.recording.rows import RecordedStep, RecordedTrajectory
 from jobs.runs.rollout_formats.formats import RolloutFormat
-from jobs.runs.rollout_formats.source import PART_SIZE, RolloutSource, Row, Rows, extra_of, step_of
+from jobs.runs.rollout_formats.row_fields import Row, extra_of, step_of
+from jobs.runs.rollout_formats.source import PART_SIZE, RolloutSource, Rows
 from jobs.specs.presets import read_mapping
 
 FIELDS = (

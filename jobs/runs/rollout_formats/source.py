@@ -1,18 +1,15 @@
 """What an importer of a format gets: a sample to recognise it by, and the files, of which each row is read once."""
 
-import math
 import os
 import re
-import reprlib
 import stat
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from functools import cached_property
 from itertools import islice, takewhile
 from pathlib import Path
-from typing import Any
 from zlib import crc32
 
 import pyarrow as pa
@@ -22,9 +19,8 @@ from exgrpo_core.bounded_json import UnreadableFileError, open_plain, parse_json
 from exgrpo_core.errors import UserError, first_line
 from exgrpo_core.recording.rows import RecordedStep, RecordedTrajectory
 from exgrpo_core.recording.run import MAX_STEP
-from exgrpo_core.types import PART_PREFIX
+from jobs.runs.rollout_formats.row_fields import Row
 
-Row = dict[str, Any]
 Rows = Iterable[tuple[int, Row]]
 Rollouts = Iterable[tuple[int, RecordedTrajectory]]
 """Each with its step."""
@@ -39,8 +35,7 @@ _KNOWN_BYTES = 4096
 _NUM_SAMPLE_ROWS = 8
 _MAX_KEPT = 15
 _NUMBER = re.compile(r"(\d+)")
-_MAX_GROWTH = 100
-_MAX_GROWN_BYTES = 256 << 20
+_MAX_GROWTH, _MAX_GROWN_BYTES = 100, 256 << 20
 """A file whose rows hold more than this, and more than so many times its size, is not read to its end."""
 left_out: dict[Path, str] = {}
 """Files that this process does not read, each with why: another one that read them had to be ended."""
@@ -52,12 +47,6 @@ def announce(file: Path | None = None) -> None:
     """Tell the listeners which file is read next, or that the reading goes on."""
     for listener in listeners:
         listener(file)
-
-
-NO_REWARDS = {
-    "temperature", "kl", "entropy", "length", "completion_length", "num_tokens", "index", "seed", "epoch", "step",
-}  # fmt: skip
-"""Numbers that people record beside rewards."""
 
 
 class SourceChangedError(UserError):
@@ -409,70 +398,3 @@ def in_parts(trajectories: Rollouts) -> Iterator[RecordedStep]:
         part.append(trajectory)
     if part:
         yield RecordedStep(current, tuple(part))
-
-
-def text_of(row: Row, name: str) -> str:
-    """Return a field that must be a text.
-
-    Raises:
-        ValueError: It is none.
-    """
-    if not isinstance(value := row.get(name), str):
-        raise ValueError(f"{name}: expected a text, got {reprlib.repr(value)}.")
-    return value
-
-
-def number_of(row: Mapping[str, Any], name: str) -> float | None:
-    """Return a field that must be a number, None where it is absent.
-
-    Raises:
-        ValueError: It is something else, or not finite.
-    """
-    if (value := row.get(name)) is None:
-        return None
-    if (number := _finite(value)) is not None:
-        return number
-    raise ValueError(f"{name}: expected a number, got {reprlib.repr(value)}.")
-
-
-def step_of(row: Row, name: str) -> int:
-    """Return a field that must be the number of a step, which other programs also write as `3.0` and as a text.
-
-    Raises:
-        ValueError: It is no whole number of 0 to `MAX_STEP`.
-    """
-    value = row.get(name)
-    try:
-        number = math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
-    if not 0 <= number <= MAX_STEP or not number.is_integer():
-        raise ValueError(f"{name}: expected a whole number of 0 to {MAX_STEP:,}, got {reprlib.repr(value)}.")
-    return int(number)
-
-
-def extra_of(row: Row, known: Iterable[str]) -> dict[str, str | float | bool | None]:
-    """Return the fields with one value each that are not among the known ones; a number that is not finite is none."""
-    left_out = {*known}
-    return {name: value for name, value in row.items() if name not in left_out and _is_plain(value)}
-
-
-def with_rewards(extra: Mapping[str, Any], names: Sequence[str]) -> tuple[float | None, dict[str, Any]]:
-    """Return the reward of a row whose reward functions have the columns `names`, and its columns.
-
-    The weights of several functions are unknown, so that they have no total; each is a part of the reward.
-    """
-    if len(names) == 1:
-        return _finite(extra.get(names[0])), {**extra}
-    return None, {PART_PREFIX * (name in names) + name: value for name, value in extra.items()}
-
-
-def _is_plain(value: object) -> bool:
-    return isinstance(value, str) or _finite(value) is not None
-
-
-def _finite(value: object) -> float | None:
-    try:
-        return float(value) if isinstance(value, bool | int | float) and math.isfinite(value) else None
-    except OverflowError:  # a whole number of hundreds of digits
-        return None

@@ -14,7 +14,8 @@ from typing import Any
 from exgrpo_core.recording.openai_messages import messages_of
 from exgrpo_core.recording.rows import Message, RecordedStep, RecordedTrajectory
 from exgrpo_core.types import PART_PREFIX
-from jobs.runs.rollout_formats.source import RolloutSource, Row, Sample, step_of
+from jobs.runs.rollout_formats.row_fields import Row, step_of
+from jobs.runs.rollout_formats.source import RolloutSource, Sample
 from jobs.runs.rollout_formats.tokens import of_mask, only_value
 
 _FILE = "traces.jsonl"

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from exgrpo_core.recording.openai_messages import messages_of
 from exgrpo_core.recording.rows import RecordedStep, RecordedTrajectory
-from jobs.runs.rollout_formats.source import RolloutSource, Row, Sample, extra_of, number_of
+from jobs.runs.rollout_formats.row_fields import Row, extra_of, number_of
+from jobs.runs.rollout_formats.source import RolloutSource, Sample
 
 _OWN = ("prompt", "completion", "reward", "answer", "example_id", "is_truncated", "is_completed")
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from exgrpo_core.recording.rows import Message, RecordedStep, RecordedTrajectory
-from jobs.runs.rollout_formats.source import RolloutSource, Row, Sample, extra_of, number_of, step_of, text_of
+from jobs.runs.rollout_formats.row_fields import Row, extra_of, number_of, step_of, text_of
+from jobs.runs.rollout_formats.source import RolloutSource, Sample
 
 _OWN = ("input", "output", "gts", "score", "step", "uid", "acc")
 

@@ -1,0 +1,82 @@
+"""Fields of a row that another program wrote: texts, numbers, steps and rewards."""
+
+import math
+import reprlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from exgrpo_core.recording.run import MAX_STEP
+from exgrpo_core.types import PART_PREFIX
+
+Row = dict[str, Any]
+NO_REWARDS = {
+    "temperature", "kl", "entropy", "length", "completion_length", "num_tokens", "index", "seed", "epoch", "step",
+}  # fmt: skip
+"""Numbers that people record next to rewards."""
+
+
+def text_of(row: Row, name: str) -> str:
+    """Return a field that must be a text.
+
+    Raises:
+        ValueError: It is none.
+    """
+    if not isinstance(value := row.get(name), str):
+        raise ValueError(f"{name}: expected a text, got {reprlib.repr(value)}.")
+    return value
+
+
+def number_of(row: Mapping[str, Any], name: str) -> float | None:
+    """Return a field that must be a number, None where it is absent.
+
+    Raises:
+        ValueError: It is something else, or not finite.
+    """
+    if (value := row.get(name)) is None:
+        return None
+    if (number := _finite(value)) is not None:
+        return number
+    raise ValueError(f"{name}: expected a number, got {reprlib.repr(value)}.")
+
+
+def step_of(row: Row, name: str) -> int:
+    """Return a field that must be the number of a step, which other programs also write as `3.0` and as a text.
+
+    Raises:
+        ValueError: It is no whole number of 0 to `MAX_STEP`.
+    """
+    value = row.get(name)
+    try:
+        number = math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not 0 <= number <= MAX_STEP or not number.is_integer():
+        raise ValueError(f"{name}: expected a whole number of 0 to {MAX_STEP:,}, got {reprlib.repr(value)}.")
+    return int(number)
+
+
+def extra_of(row: Row, known: Iterable[str]) -> dict[str, str | float | bool | None]:
+    """Return the fields with one value each that are not among the known ones; a number that is not finite is none."""
+    left_out = {*known}
+    return {name: value for name, value in row.items() if name not in left_out and _is_plain(value)}
+
+
+def with_rewards(extra: Mapping[str, Any], names: Sequence[str]) -> tuple[float | None, dict[str, Any]]:
+    """Return the reward of a row whose reward functions have the columns `names`, and its columns.
+
+    The weights of several functions are unknown, so that they have no total; each is a part of the reward.
+    """
+    if len(names) == 1:
+        return _finite(extra.get(names[0])), {**extra}
+    return None, {PART_PREFIX * (name in names) + name: value for name, value in extra.items()}
+
+
+def _is_plain(value: object) -> bool:
+    return isinstance(value, str) or _finite(value) is not None
+
+
+def _finite(value: object) -> float | None:
+    try:
+        return float(value) if isinstance(value, bool | int | float) and math.isfinite(value) else None
+    except OverflowError:  # a whole number of hundreds of digits
+        return None
