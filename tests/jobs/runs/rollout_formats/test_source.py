@@ -114,7 +114,7 @@ def test_a_file_that_cannot_be_read_is_named_and_the_others_are_read(tmp_path):
     write(tmp_path, "c.jsonl", [MESSAGES])
     source = RolloutSource(tmp_path)
     assert [len(step.trajectories) for step in json_lines.read(source)] == [1]
-    assert (source.bad.num, source.files()) == (1, [])
+    assert (source.bad.num, source.files()) == (2, [])
 
 
 @pytest.mark.parametrize("name", ["reward", "prompt"])
