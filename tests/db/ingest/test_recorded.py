@@ -342,7 +342,7 @@ def test_a_row_that_was_refused_leaves_the_run_whole(database, run):
     run.flush()
     ingest(database, run)
     row = runs.get_run(database, run.run_id)
-    assert (row.faults, row.health) == ((), ())
+    assert (row.faults, row.health) == ((), ("not_recorded",))
     assert len(row.left_out) == 2
 
 
