@@ -73,6 +73,11 @@ def steps_with_replays(database: Database, run_id: str) -> list[int]:
     return _steps_in(database, run_id, models.replays)
 
 
+def steps_with_trajectories(database: Database, run_id: str) -> list[int]:
+    """Return the steps that rolled out or replayed something, in order."""
+    return sorted({*_steps_in(database, run_id, models.trajectories), *steps_with_replays(database, run_id)})
+
+
 def _steps_in(database: Database, run_id: str, table: Table) -> list[int]:
     query = (
         select(table.c.step).join(models.runs).where(models.runs.c.run_id == run_id).distinct().order_by(table.c.step)

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from db.queries.selections import steps_with_trajectories
 from jobs.actions.replay.facts import Outcome, ReplayRow
 from jobs.actions.replay.steps import replay_step
 from jobs.cli.options import (
@@ -28,7 +29,8 @@ def replay(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its
     run: RunName,
     step: Annotated[int | None, typer.Option("--step", min=1, help="Execute this step.")] = None,
     steps: Annotated[
-        str | None, typer.Option("--steps", metavar="A:B", help="Execute the steps from A to B, both included.")
+        str | None,
+        typer.Option("--steps", metavar="A:B", help="Execute the recorded steps from A to B, both included."),
     ] = None,
     settings: Settings = None,
     method: Annotated[
@@ -40,10 +42,12 @@ def replay(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its
 ) -> None:
     """Execute a recorded step again, perhaps with other settings. Exits with 1 if the record contradicts its own."""
     run_id = find_run_id(runs_root, run)
+    wanted = _numbers(step, steps)
     with open_fresh_index(runs_root, database_url) as database:
+        recorded = [number for number in steps_with_trajectories(database, run_id) if number in wanted]
         rows = [
             row
-            for number in _numbers(step, steps)
+            for number in recorded or wanted[:1]
             for row in replay_step(database, runs_root, run_id, number, settings or (), method)
         ]
     if as_json:

@@ -13,7 +13,7 @@ from tests.jobs.cli.invoked import exgrpo, printed_json
 
 def test_true_steps_end_with_0_and_a_contradiction_with_1_and_its_place(tmp_path):
     solved_runs.record(tmp_path / "true", num_steps=2)
-    rows = printed_json(tmp_path / "true", "replay", "solved", "--steps", "1:2")
+    rows = printed_json(tmp_path / "true", "replay", "solved", "--steps", "1:9")
     assert {row["step"] for row in rows} == {1, 2}
     assert {row["outcome"] for row in rows} == {"same"}
     assert len(open_run(tmp_path / "true" / "solved").replay(2)) == sum(row["step"] == 2 for row in rows)
@@ -32,7 +32,12 @@ def test_questions_of_another_task_are_said(tmp_path):
 
 @pytest.mark.parametrize(
     ("words", "sentence"),
-    [((), "expected either"), (("--steps", "3:1"), "expected A:B"), (("--step", "9"), "recorded no trajectories")],
+    [
+        ((), "expected either"),
+        (("--steps", "3:1"), "expected A:B"),
+        (("--step", "9"), "recorded no trajectories"),
+        (("--steps", "8:9"), "recorded no trajectories of step 8"),
+    ],
 )
 def test_wrong_steps_are_one_sentence(tmp_path, words, sentence):
     solved_runs.record(tmp_path, num_steps=1)
