@@ -204,7 +204,7 @@ def check_tokens(
     )
     num_tokens = selection.num_tokens if chosen is None else chosen.num_tokens
     sizes = [ids.size, entropies.size, log_probs.size, behavior.size, selection.num_tokens]
-    aligned = compare(_S, "aligned", sizes, [num_tokens] * len(sizes), **where)
+    aligned = compare(_S, "one value for each token", sizes, [num_tokens] * len(sizes), **where)
     if aligned.outcome is Outcome.DIFFERS or not ids.size:
         return [aligned]
     ratio = float(np.exp(log_probs - behavior).mean())
@@ -244,7 +244,7 @@ def _as_candidate(row: CandidateRow) -> Candidate:
 
 
 def _argmin(selection: SelectionRow, candidates: Sequence[CandidateRow], estimator: TrajectorySelector | None) -> Fact:
-    name, index = "argmin", selection.question_index
+    name, index = "best score is chosen", selection.question_index
     if candidates and all(np.isnan(row.score) for row in candidates):
         return unknown(_S, name, "A choice without scores cannot be made again.", index)
     if estimator is not None and other_settings.is_recomputable(estimator):
@@ -276,10 +276,12 @@ def _ranges(entropies: np.ndarray, log_probs: np.ndarray, behavior: np.ndarray, 
     values = np.concatenate((-entropies, log_probs, behavior))
     is_good = np.isfinite(values) & (values <= _FLOAT32_TOLERANCE)
     if is_good.all():
-        return Fact(_S, "ranges", Outcome.SAME, where["question"], where["trajectory"], num_compared=values.size)
+        return Fact(
+            _S, "possible values", Outcome.SAME, where["question"], where["trajectory"], num_compared=values.size
+        )
     first = int(np.argmin(is_good))
     token = first % entropies.size
     return Fact(
-        _S, "ranges", Outcome.DIFFERS, where["question"], where["trajectory"], token,
+        _S, "possible values", Outcome.DIFFERS, where["question"], where["trajectory"], token,
         float(-values[first] if first < entropies.size else values[first]), "in range", float("nan"), values.size,
     )  # fmt: skip
