@@ -105,9 +105,10 @@ test-changed: $(VENV)/.installed-dev  ## Run the tests that your change can brea
 
 VERL_MARKED ?= verl
 
+# Ray gives its workers the lowest priority but four, at which they would wait for every test next to them.
 test-verl: $(VERL_VENV)/.installed-dev  ## Run verl for real on the CPU, about half an hour
-	@OMP_NUM_THREADS=1 $(VERL_BIN)/python -m pytest -q -n $(VERL_WORKERS) --dist loadfile --no-loadscope-reorder \
-		-m '$(VERL_MARKED)' $(VERL_TESTS)
+	@RAY_worker_niceness=0 OMP_NUM_THREADS=1 $(VERL_BIN)/python -m pytest -q -n $(VERL_WORKERS) --dist loadfile \
+		--no-loadscope-reorder -m '$(VERL_MARKED)' $(VERL_TESTS)
 
 PROCESSORS ?= ATEN_CPU_CAPABILITY=default ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=SSE41
 

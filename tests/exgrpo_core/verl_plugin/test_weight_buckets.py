@@ -16,7 +16,7 @@ from exgrpo_core.verl_plugin.settings import EXTERNAL_MODULES_VARIABLE, PLATFORM
 from jobs.specs.train import load_preset
 from jobs.training.engines.verl_ray.overrides_from_spec import verl_overrides
 
-pytestmark = [pytest.mark.verl, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.verl, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 SIZES = {"small": 1000, "embedding": 400_000, "last": 77}
 """Float32 numbers of each weight: the second is larger than a bucket of 1 MiB."""

@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import REPOSITORY
 
-pytestmark = [pytest.mark.verl, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.verl, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 LIMIT_SECONDS = 15.0
 WAITS_SECONDS = 120.0

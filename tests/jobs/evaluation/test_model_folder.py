@@ -52,7 +52,7 @@ def shards(tmp_path):
 
 @pytest.mark.verl
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_merged_shards_are_the_model(shards, tmp_path):
     merge_shards(shards, tmp_path / "model")
     weights = torch.load(shards / "model_world_size_1_rank_0.pt", weights_only=True)
@@ -65,7 +65,7 @@ def test_merged_shards_are_the_model(shards, tmp_path):
 
 @pytest.mark.verl
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_merger_that_fails_leaves_no_model(shards, tmp_path):
     (shards / "model_world_size_1_rank_0.pt").unlink()
     with pytest.raises(TrainingError):

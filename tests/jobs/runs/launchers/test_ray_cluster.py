@@ -24,7 +24,7 @@ from tests.jobs.runs.launchers.ray_cluster import NUM_GPUS, TOKEN, RayCluster
 from tests.jobs.training.engines.verl_ray.runs import NUM_STEPS, RUN_SECONDS, run_content, steps_of
 from tests.processes import is_gone
 
-pytestmark = [pytest.mark.verl, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.verl, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 MANY_STEPS = 100_000
 UNSEEN = Path("/where-nothing-is/storage-check")

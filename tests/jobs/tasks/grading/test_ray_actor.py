@@ -12,7 +12,7 @@ from tests.jobs.tasks.grading.test_answer_grader import LIMIT, POISONED, SYMBOLI
 pytestmark = [
     pytest.mark.verl,
     pytest.mark.slow,
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1200),
     pytest.mark.filterwarnings("default"),  # Ray warns of what it will change
 ]
 

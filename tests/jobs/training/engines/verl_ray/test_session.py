@@ -104,7 +104,7 @@ def open_session(words: list[str], folder: Path) -> subprocess.Popen:
     return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_two_rays_on_one_host_live_under_any_temporary_folder_and_share_no_socket(tmp_path):
     model = save_tiny_model(tmp_path / "model")
     words = verl_overrides(tiny_spec(model, 1), tmp_path / "run")
@@ -169,7 +169,7 @@ with ray_session(compose_config(json.loads(sys.argv[1])), process_variables(tiny
 """
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_a_resume_compiles_nothing_again_although_the_temporary_folder_of_each_attempt_is_removed(tmp_path):
     model = save_tiny_model(tmp_path / "model")
     words = [
