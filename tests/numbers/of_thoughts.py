@@ -72,7 +72,7 @@ def entropy_page(root: Root, run: Recorded) -> Expected:
         "Entropy and perplexity of valid and invalid chains with the AUC of each, by difficulty": lines,
         "Trajectories and their entropy by answer and verdict on the reasoning": _cells(run),
         "Correct answers with the verdicts of judge, oracle and users": _verdicts(rows),
-        "Jobs of judges with state, progress, votes, requests and tokens": judge_jobs(root, run),
+        "Runs of judges with state, progress, votes, requests and tokens": judge_jobs(root, run),
         "Judges and prompt versions with the number of jobs, responses and tokens": judge_totals(root),
     }
     tables["Wrong answers with the most right steps first"], sentence = _near_misses(run)

@@ -82,6 +82,7 @@ def _walk(block: Any, shown: Shown, title: list[str]) -> None:
 
 
 def _read_text(text: str, shown: Shown, title: list[str]) -> None:
+    text = text.replace("\\:", ":")
     if text.startswith("**") and "&nbsp;" in text:
         title[0] = text.split("**")[1]
     if "<table " in text:

@@ -12,6 +12,7 @@ from jobs.actions.replay.rewards import reward_facts
 from jobs.actions.replay.selection import question_facts, selection_facts
 from jobs.actions.replay.side_by_side import changed_spec, other_facts
 from jobs.runs.directory import RunDirectory
+from jobs.runs.people import Role, needs
 from jobs.specs.train import TrainSpec
 
 
@@ -41,6 +42,7 @@ def replay_step(
     return summed_up(step, other_facts(recorded, spec, changed_spec(spec, settings, method)))
 
 
+@needs(Role.VIEWER)
 def audit_questions(database: Database, runs_root: Path, run_id: str, step: int) -> dict[int, list[Fact]]:
     """Return the facts of each question that a step drew for replay, all its candidates and tokens included."""
     run = RunDirectory.open(runs_root, run_id)

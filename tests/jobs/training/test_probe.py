@@ -49,7 +49,7 @@ def test_random_model_never_ends_or_answers_and_writes_noise(chat_model):
         ({"truncation_rate": 0.5}, "algorithm.max_response_tokens"),
         ({"mean_entropy": 3.5}, "data.template"),
         ({"mean_entropy": 0.01}, "algorithm.temperature"),
-        ({"pass_rate": 0.0}, "fine-tune"),
+        ({"pass_rate": 0.0}, "Fine-tune"),
         ({"pass_rate": 1.0}, "harder"),
     ],
 )
@@ -66,7 +66,7 @@ def test_command_prints_prompt_answers_figures_and_advice(chat_model, tmp_path):
     assert result.exit_code == 0, result.output
     assert "<|im_start|>assistant" in result.output
     assert "pass rate 0.00, format rate 0.00, truncation rate 1.00" in result.output
-    assert "- No answer is right" in result.output
+    assert "- No response is correct" in result.output
     assert not any(tmp_path.iterdir())
 
 

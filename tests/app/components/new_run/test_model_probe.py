@@ -30,7 +30,7 @@ def test_report_shows_figures_answers_and_what_to_do(open_page, open_with):
     page, _ = open_with(GOOD.from_json(GOOD.to_json() | {"pass_rate": 0.0, "mean_entropy": 3.5}))
     assert not page.exception
     assert [metric.value for metric in page.metric] == ["0%", "90%", "10%", "3.50"]
-    assert has_text(page, "No answer is right")
+    assert has_text(page, "No response is correct")
     assert any(code.value == "\\boxed{3}" for code in page.code)
 
 
