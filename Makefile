@@ -18,7 +18,7 @@ NEEDS_embedded_vs_trl = $(BENCH_VENV)
 BENCH_VENV := .venv-bench
 USER_VENV := .venv-user
 VIEWER_VENV := .venv-viewer
-NOT_IN_BENCH := synthetic_runs walks weight
+NOT_IN_BENCH := model_types synthetic_runs walks weight
 BENCHMARKS := $(filter-out $(NOT_IN_BENCH),$(notdir $(basename $(shell grep -l __main__ bench/*.py))))
 # Files in the order of tests/conftest.py, the longest first.
 PYTEST_OPTIONS := -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder

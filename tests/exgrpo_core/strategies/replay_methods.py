@@ -32,7 +32,6 @@ METHODS: dict[str, dict[str, Any]] = {
     "dapo": GRPO | {"question_selection": "dapo", "experience_ratio": 0.0, "clip_epsilon_high": 0.28},
     "fifo": GRPO | {"question_selection": "fifo", "strategy_settings": {"capacity": 8.0}},
     "fresh_per": {"question_selection": "fresh_per", "trajectory_selection": "random"},
-    "m2po": {"fresh_objective": "m2po", "clipping": Clipping.ALWAYS, "off_policy_correction": "m2po"},
     "reviewed": {"review_interval": 3, "start_pass_rate": 0.3, "trajectory_selection": "random"},
     "refreshed on replay": {"refresh": LogProbRefresh.ON_REPLAY},
     "refreshed on duplicates": {"refresh": LogProbRefresh.ON_DUPLICATE},

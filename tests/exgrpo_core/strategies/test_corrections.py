@@ -53,17 +53,6 @@ def test_weights_of_single_tokens(name, expected, derivatives):
     assert found == pytest.approx(derivatives)
 
 
-def test_m2po_masks_the_farthest_tokens_until_the_second_moment_is_within_the_limit():
-    # log w = 0, .1, -.3, .5: squares 0, .01, .09, .25, whose means from the smallest on are 0, .005, .0333, .0875.
-    ratios = [math.exp(log) for log in (0.0, 0.1, -0.3, 0.5)]
-    values, derivatives = weigh("m2po", ratios)
-    assert values == derivatives == pytest.approx([*ratios[:3], 0.0])
-    assert weigh("m2po", ratios, second_moment_limit=0.03)[0] == pytest.approx([*ratios[:2], 0.0, 0.0])
-    assert weigh("m2po", ratios, second_moment_limit=0.1)[0] == pytest.approx(ratios)
-    # A token that does not count takes no part in the mean.
-    assert weigh("m2po", [*ratios[:3], 1.0], mask=[True, False, True, False])[0][2] == 0.0
-
-
 def test_supervised_learning_raises_each_success_alike_and_ignores_failures():
     values, derivatives = weigh("supervised", [3.0, 0.4, 1.0], [0.25, 0.5, -0.75])
     assert values == pytest.approx([4.0, 2.0, 0.0])
