@@ -105,7 +105,7 @@ test-changed: $(VENV)/.installed-dev  ## Run the tests that your change can brea
 
 VERL_MARKED ?= verl
 
-# Ray gives its workers the lowest priority but four, at which they would wait for every test next to them.
+# Ray starts its workers at niceness 15, at which they would wait for every test that runs at the same time.
 test-verl: $(VERL_VENV)/.installed-dev  ## Run verl for real on the CPU, about half an hour
 	@RAY_worker_niceness=0 OMP_NUM_THREADS=1 $(VERL_BIN)/python -m pytest -q -n $(VERL_WORKERS) --dist loadfile \
 		--no-loadscope-reorder -m '$(VERL_MARKED)' $(VERL_TESTS)
@@ -163,7 +163,7 @@ test-verl-gpu-pins:  ## Run verl's tests with the versions for GPUs, without one
 VERL_VERSIONS ?= $(shell { echo 0.9.0; $(VERL_BIN)/python -m pip index versions verl --pre 2>/dev/null \
 	| sed -n 's/^Available versions: //p' | tr -s ', ' '\n'; } | sort -Vu | sed -n '/^0\.9\.0$$/,$$p')
 COMPAT_TESTS := tests/exgrpo_core/verl_plugin/test_contract.py \
-	$(addprefix tests/jobs/training/engines/verl_ray/,test_config_check.py test_adapters.py test_older_trainer.py)
+	$(addprefix tests/jobs/training/engines/verl_ray/,test_config_check.py test_older_trainer.py)
 
 # An environment each, with that version before all else of verl's own. A version may be a source that pip takes.
 verl-compat: $(VERL_VENV)/.installed-dev  ## Check what is used of verl, and do steps with both of its trainers, in VERL_VERSIONS of it

@@ -1,7 +1,7 @@
 """Which of transformers' language models the embedded engine trains: each type, tiny and with random weights.
 
     python -m bench.model_types            # tries every type and writes docs/model-types.md; some minutes
-    python -m bench.model_types phi3 gpt2  # these rows alone
+    python -m bench.model_types phi3 gpt2  # only these rows
 
 A type is correct if a folder of it loads, what is sampled and scored in a padded batch has the log-probs of
 transformers' forward of each row alone, a step changes the text part and no tower, and the checkpoint loads as the same

@@ -113,7 +113,7 @@ class RolloutImport:
         recorded_ids = run.log(step.step, step.metrics, step.trajectories)
         if run.num_lost:
             raise recording.CannotRecordError(f"{run.path}: not all can be recorded: {run.why_lost}.")
-        for _ in range(recorded_ids.count("")):  # of which the run has noted itself that they are left out
+        for _ in range(recorded_ids.count("")):  # the run has noted itself that they are left out
             self.bad.add(self.path, 0, run.why_lost)
             self._num_noted += 1
         self._num_parts += 1

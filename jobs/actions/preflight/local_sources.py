@@ -160,7 +160,7 @@ def check_benchmarks(look: Look) -> list[str]:
 
 
 def look_at_benchmarks(choices: Iterable[BenchmarkChoice]) -> list[LoadedBenchmark]:
-    """Return the benchmarks in local files, each of which is read once while it stays as it is.
+    """Return the benchmarks in local files; each file is read once while it stays as it is.
 
     Raises:
         DataError: One has a bad row, or too few questions.

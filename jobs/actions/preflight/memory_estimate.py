@@ -177,10 +177,10 @@ class MemoryEstimate:
                 f"use of each GPU of {size}; raise verl.tensor_parallel or {share}"
             )
         if rollout > self.gpu:
-            beside, more = " next to the training state", "raise verl.gpus_per_node or verl.num_nodes, or "
+            place, more = " next to the training state", "raise verl.gpus_per_node or verl.num_nodes, or "
             if self.has_separate_gpus:
-                beside = more = ""
-            return f"generation{beside} needs {_gib(rollout)} on each GPU of {size}; {more}lower {share}"
+                place = more = ""
+            return f"generation{place} needs {_gib(rollout)} on each GPU of {size}; {more}lower {share}"
         return ""
 
     @property

@@ -129,7 +129,7 @@ FORMULAS: dict[str, Callable[[Rewards], Rewards]] = {
     "(reward - group mean) / (deviation of the batch + 0.0001) (TRL, scale_rewards=batch)": lambda rewards: _by_batch(
         rewards, _centered(rewards), 1e-4
     ),
-    "batch-normalised rewards (REINFORCE++)": lambda rewards: _whitened(rewards),
+    "batch-normalised rewards (REINFORCE++)": _whitened,
     "batch-normalised rewards - group mean (REINFORCE++ with baseline)": lambda rewards: _whitened(_centered(rewards)),
     "rewards (REINFORCE without a baseline)": lambda rewards: rewards,
 }

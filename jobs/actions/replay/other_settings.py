@@ -37,6 +37,11 @@ class Candidate:
     nll: float
     num_tokens: int
 
+    @classmethod
+    def of(cls, row: CandidateRow) -> "Candidate":
+        """Return a candidate of a step as that step scored it."""
+        return cls(row.trajectory_id, row.step, row.entropy, row.nll, row.num_tokens)
+
 
 @dataclass(frozen=True, slots=True)
 class RecordedDraw:
@@ -109,8 +114,7 @@ def other_choices(
     """Return what becomes of each question that was or would be drawn; `stored` holds what added ones have stored."""
     scored: dict[int, list[Candidate]] = {}
     for row in rows:
-        candidate = Candidate(row.trajectory_id, row.step, row.entropy, row.nll, row.num_tokens)
-        scored.setdefault(row.question_index, []).append(candidate)
+        scored.setdefault(row.question_index, []).append(Candidate.of(row))
     for known in stored:
         candidate = Candidate(known.trajectory_id, known.scored_step, known.entropy, known.nll, known.num_tokens)
         scored.setdefault(known.question_index, []).append(candidate)

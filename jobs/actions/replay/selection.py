@@ -38,6 +38,8 @@ def selection_facts(recorded: RecordedStep, config: ExGRPOConfig) -> list[Fact]:
 def question_facts(recorded: RecordedStep, config: ExGRPOConfig) -> dict[int, list[Fact]]:
     """Return the facts of each question that was drawn: its candidates, the choice, and the replayed tokens."""
     estimator: TrajectorySelector | None = _part(TRAJECTORIES, config)
+    sampler: QuestionSampler | None = _part(QUESTIONS, config)
+    is_part = config.candidate_budget is not None or sampler is None or sampler.max_candidates is not None
     before = BucketsThen(recorded.moves, config.rollouts_per_question, recorded.step - 1)
     replayed = recorded.replayed_tokens()
     files = {row.chosen_trajectory_id: row.rollout_file for row in recorded.selections if row.rollout_file}
@@ -49,7 +51,7 @@ def question_facts(recorded: RecordedStep, config: ExGRPOConfig) -> dict[int, li
         scored = recorded.candidates.get(index, [])
         chosen = next((one for one in scored if one.trajectory_id == number), None)
         found = [compare(_S, "bucket of a drawn question", row.bucket, before.bucket_of(index), question=index)]
-        found += _candidate_facts(recorded, config, index, scored)
+        found += _candidate_facts(recorded, config, index, scored, is_part)
         found += check_choice(row, scored, estimator, config.replays_per_group)
         is_refreshed = config.refresh is not LogProbRefresh.NEVER
         found += check_tokens(row, chosen, replayed.get(number), at_rollout.get(number), is_refreshed)
@@ -117,12 +119,11 @@ def _draw_facts(recorded: RecordedStep, config: ExGRPOConfig) -> Iterator[Fact]:
 
 
 def _candidate_facts(
-    recorded: RecordedStep, config: ExGRPOConfig, index: int, scored: Sequence[CandidateRow]
+    recorded: RecordedStep, config: ExGRPOConfig, index: int, scored: Sequence[CandidateRow], is_part: bool
 ) -> Iterator[Fact]:
+    """Compare the candidates with what is stored, of which the run scored only some where `is_part`."""
     stored = {row.trajectory_id: row for row in recorded.stored[index]}
     numbers = [row.trajectory_id for row in scored]
-    sampler: QuestionSampler | None = _part(QUESTIONS, config)
-    is_part = config.candidate_budget is not None or sampler is None or sampler.max_candidates is not None
     computed = [number for number in stored if not is_part or number in numbers]
     yield compare(_S, "candidates", sorted(numbers), sorted(computed), question=index)
     for row in scored:
@@ -231,7 +232,7 @@ def violations(facts: Sequence[Fact]) -> list[Fact]:
 def _scores(candidates: Sequence[CandidateRow], estimator: TrajectorySelector | None) -> Iterator[Fact]:
     if estimator is None or not other_settings.is_recomputable(estimator):
         return
-    computed = estimator.score(other_settings.recorded_columns([_as_candidate(row) for row in candidates]))
+    computed = estimator.score(other_settings.recorded_columns(list(map(Candidate.of, candidates))))
     for row, score in zip(candidates, computed.tolist(), strict=True):
         yield compare(
             _S, "score of a candidate", row.score, score, tolerance=_FLOAT32_TOLERANCE, question=row.question_index,
@@ -239,16 +240,12 @@ def _scores(candidates: Sequence[CandidateRow], estimator: TrajectorySelector | 
         )  # fmt: skip
 
 
-def _as_candidate(row: CandidateRow) -> Candidate:
-    return Candidate(row.trajectory_id, row.step, row.entropy, row.nll, row.num_tokens)
-
-
 def _argmin(selection: SelectionRow, candidates: Sequence[CandidateRow], estimator: TrajectorySelector | None) -> Fact:
     name, index = "best score is chosen", selection.question_index
     if candidates and all(np.isnan(row.score) for row in candidates):
         return unknown(_S, name, "A choice without scores cannot be made again.", index)
     if estimator is not None and other_settings.is_recomputable(estimator):
-        best = other_settings.rechoose([_as_candidate(row) for row in candidates], estimator, None)
+        best = other_settings.rechoose(list(map(Candidate.of, candidates)), estimator, None)
         expected = None if best is None else best.trajectory_id
     else:
         expected = min(candidates, key=lambda row: row.score).trajectory_id if candidates else None

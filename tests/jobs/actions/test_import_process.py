@@ -70,7 +70,7 @@ def unix_socket(path: Path) -> None:
 
 
 def parquet(path: Path, cell: str, num_rows: int) -> None:
-    """A table of which each row has the same cell, which the file has once."""
+    """A table whose rows all have the same cell, which the file has once."""
     indices = pa.array([0] * num_rows, pa.int32())
     columns = {
         name: pa.array([value])
@@ -173,11 +173,17 @@ def test_ctrl_c_ends_a_reading_that_never_ends(tmp_path, words):
     }
     command = [sys.executable, "-m", "jobs.cli", *words, str(tmp_path / "1.pt")]
     with subprocess.Popen(command, env=environment, start_new_session=True) as process:
-        time.sleep(15)
-        assert process.poll() is None
+        while len(named_by(tmp_path)) < 2:  # the command, and the process that reads for it
+            assert process.poll() is None
+            time.sleep(0.05)
         os.killpg(process.pid, signal.SIGINT)
         process.wait(30)
-    assert not [pid for pid in os.listdir("/proc") if pid.isdigit() and names(pid, str(tmp_path))]
+    assert not named_by(tmp_path)
+
+
+def named_by(path: Path) -> list[str]:
+    """Return the processes whose environment names a path."""
+    return [pid for pid in os.listdir("/proc") if pid.isdigit() and names(pid, str(path))]
 
 
 def names(pid: str, text: str) -> bool:
