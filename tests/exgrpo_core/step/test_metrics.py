@@ -66,7 +66,7 @@ def test_pass_at_1_is_told_apart_by_where_the_questions_come_from(metrics_of):
 
 
 def test_mini_batches_report_the_mean_and_the_fewest_questions_that_are_left():
-    metrics = mini_batch_metrics([MiniBatch([], 0, 3), MiniBatch([], 0, 6)])
+    metrics = mini_batch_metrics([MiniBatch([], 3), MiniBatch([], 6)])
     assert metrics == {"batch/questions_left": 4.5, "batch/questions_left_min": 3.0}
 
 
