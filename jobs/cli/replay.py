@@ -1,10 +1,12 @@
 """The command that executes recorded steps again."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from db.connections.session import Database
 from db.queries.selections import steps_with_trajectories
 from jobs.actions.replay.facts import Outcome, ReplayRow
 from jobs.actions.replay.steps import replay_step
@@ -23,6 +25,7 @@ from jobs.cli.options import (
 )
 from jobs.execution.supervisor.open_index import open_fresh_index
 from jobs.runs.lookup import CommandError, find_run_id
+from jobs.training.threads import limit_threads
 
 
 def replay(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its arguments
@@ -36,6 +39,10 @@ def replay(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its
     method: Annotated[
         str | None, typer.Option("--method", metavar="PRESET", help="Compare with the algorithm of this preset.")
     ] = None,
+    updates: Annotated[
+        bool,
+        typer.Option("--update", help="Execute loss and update too, with the model of the checkpoint before the step."),
+    ] = False,
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
@@ -45,11 +52,12 @@ def replay(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its
     wanted = _numbers(step, steps)
     with open_fresh_index(runs_root, database_url) as database:
         recorded = [number for number in steps_with_trajectories(database, run_id) if number in wanted]
-        rows = [
-            row
-            for number in recorded or wanted[:1]
-            for row in replay_step(database, runs_root, run_id, number, settings or (), method)
-        ]
+        rows = []
+        for number in recorded or wanted[:1]:
+            step_of_run = (database, runs_root, run_id, number, settings or (), method)
+            rows += replay_step(*step_of_run)
+            if updates:
+                rows += _executed_update(*step_of_run)
     if as_json:
         print_json(rows)
     else:
@@ -59,6 +67,15 @@ def replay(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its
                 print_result(_sentence(row))
     if any(row.outcome is Outcome.DIFFERS for row in rows) and not settings and method is None:
         raise typer.Exit(EXIT_FAILURE)
+
+
+def _executed_update(
+    database: Database, runs_root: Path, run_id: str, step: int, settings: Sequence[str], method: str | None
+) -> list[ReplayRow]:
+    limit_threads()
+    from jobs.actions.replay.update import execute_update
+
+    return execute_update(database, runs_root, run_id, step, settings, method)
 
 
 def _numbers(step: int | None, steps: str | None) -> range:

@@ -24,6 +24,8 @@ class Stage(StrEnum):
     SELECTION = "selection"
     REWARD = "reward"
     ADVANTAGES = "advantages"
+    LOSS = "loss"
+    UPDATE = "update"
 
 
 class Outcome(StrEnum):

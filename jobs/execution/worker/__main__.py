@@ -43,11 +43,11 @@ from jobs.runs.recording.event_reader import refusal_of_new_start
 from jobs.runs.recording.loggers import open_recorder
 from jobs.specs.any_job import JobSpec, loop_name
 from jobs.specs.evaluation import EvalSpec
-from jobs.specs.train import SpecError, TrainSpec
+from jobs.specs.train import TrainSpec
+from jobs.training.threads import limit_threads
 
 logger = logging.getLogger("jobs.execution.worker")
 
-THREADS_VARIABLE = "EXGRPO_NUM_THREADS"
 EXIT_FAILED = 1
 _FIELDS_OF_MEMORY = ("algorithm.mini_batch_size", "algorithm.max_response_tokens", "model.source")
 _LOCK_TIMEOUT_SECONDS = 2.0
@@ -75,14 +75,7 @@ def load_evaluation_loop() -> JobLoop:
 
 
 def _limit_threads(*, keeps_memory: bool) -> None:
-    """Limit torch to the threads that the user allows, before its first product."""
-    text = os.environ.get(THREADS_VARIABLE, "1")
-    if not text.isdigit() or int(text) < 1:
-        raise SpecError(f"{THREADS_VARIABLE}: expected a whole number of at least 1, got {text!r}.")
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    import torch
-
-    torch.set_num_threads(int(text))
+    limit_threads()
     if keeps_memory:
         from transformers.utils import logging as transformers_logging
 

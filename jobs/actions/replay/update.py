@@ -1,0 +1,210 @@
+"""Stages loss and update: Algorithm 1 on the checkpoint before the step, whose rollouts are the recorded ones.
+
+Only the embedded engine's steps are executed. On the processor that trained, with as many threads, every number is the
+recorded one, and the weights after the step are those of its checkpoint, bit for bit.
+"""
+
+import dataclasses
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from db.connections.session import Database
+from db.queries import recorded_steps
+from db.rows.replays import StepTrajectoryRow
+from exgrpo_core.algorithm import exgrpo_step
+from exgrpo_core.engine import RolloutRequest
+from exgrpo_core.errors import UserError
+from exgrpo_core.experience_management.storage.append_file import BufferCorruptionError
+from exgrpo_core.methods.loading import ObjectiveSettings
+from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
+from exgrpo_core.state import ExGRPOState, StateError
+from exgrpo_core.types import PART_PREFIX, Experience, Question, RolloutGroup, Trajectory, TrajectoryScores
+from jobs.actions.preflight.local_sources import with_model_source
+from jobs.actions.replay.facts import Fact, Outcome, ReplayRow, Stage, compare, summed_up, unknown
+from jobs.actions.replay.recorded_step import RecordedStep
+from jobs.actions.replay.side_by_side import changed_spec
+from jobs.runs.checkpoints import DamagedCheckpointError, checkpoint_path, kept_start, open_checkpoint
+from jobs.runs.directory import RunDirectory
+from jobs.specs.train import TrainSpec
+from jobs.training.run_components import RunComponents, TrainingEngine
+
+_TOLERANCE = 1e-6
+"""Relative, of metrics: a file of a record holds them as they were computed, but entropies of tokens as float16."""
+_STAGES = {"loss": Stage.LOSS, "ratio": Stage.LOSS, "optim": Stage.UPDATE}
+"""The stage of a metric, by the first part of its name."""
+WEIGHTS = "weights"
+
+
+class RolloutsMissingError(UserError):
+    """The step asks for rollouts that were not recorded; one sentence says which."""
+
+
+class RecordedRollouts:
+    """An engine whose rollouts are those that a step recorded; all else the engine of the model does."""
+
+    def __init__(self, engine: TrainingEngine, recorded: Mapping[int, Sequence[Trajectory]]) -> None:
+        self._engine = engine
+        self._recorded = recorded
+
+    def rollout(self, requests: Sequence[RolloutRequest]) -> list[RolloutGroup]:
+        """Return the recorded group of each request.
+
+        Raises:
+            RolloutsMissingError: A question has no recorded rollouts, or another number of them.
+        """
+        groups = []
+        for request in requests:
+            index, found = request.question.index, self._recorded.get(request.question.index, ())
+            if len(found) != request.num_rollouts:
+                raise RolloutsMissingError(
+                    f"The step would ask for {request.num_rollouts} rollouts of question {index}, of which "
+                    f"{len(found)} are recorded."
+                )
+            groups.append(RolloutGroup(request.question, list(found)))
+        return groups
+
+    def entropies(self, questions: Sequence[Question], candidates: Sequence[Experience]) -> TrajectoryScores:
+        """Score stored trajectories by the model."""
+        return self._engine.entropies(questions, candidates)
+
+    def update(self, mini_batches: Sequence[MiniBatch], objective: ObjectiveSettings) -> dict[str, float]:
+        """Update the model."""
+        return self._engine.update(mini_batches, objective)
+
+
+def execute_update(
+    database: Database,
+    runs_root: Path,
+    run_id: str,
+    step: int,
+    settings: Sequence[str] = (),
+    method: str | None = None,
+) -> list[ReplayRow]:
+    """Execute loss and update of a recorded step on this machine, and return what was compared.
+
+    With other settings, computed values are those that the recorded rollouts would have given.
+
+    Raises:
+        InputError: A setting is wrong.
+    """
+    run = RunDirectory.open(runs_root, run_id)
+    recorded, spec = RecordedStep(database, run, step), run.job_spec()
+    if not isinstance(spec, TrainSpec) or spec.engine != "embedded":
+        return _not_executed(step, "Only steps of the embedded engine are executed.")
+    other = changed_spec(spec, settings, method)
+    try:
+        facts = list(_executed(recorded, other, run))
+    except (UserError, StateError, BufferCorruptionError, DamagedCheckpointError) as error:
+        return _not_executed(step, str(error))
+    return summed_up(step, facts)
+
+
+def _not_executed(step: int, why: str) -> list[ReplayRow]:
+    return summed_up(step, [unknown(Stage.LOSS, "loss", why), unknown(Stage.UPDATE, WEIGHTS, why)])
+
+
+def _executed(recorded: RecordedStep, spec: TrainSpec, run: RunDirectory) -> Iterator[Fact]:
+    from jobs.training.composition import open_components  # loads torch
+
+    fresh = _fresh_trajectories(recorded)
+    kept = kept_start(run, spec.model.source)
+    source = spec if kept is None else with_model_source(spec, str(kept.resolve()))
+    before, after = (_checkpoint(run, number) for number in (recorded.step - 1, recorded.step))
+    if before is None and recorded.step > 1:
+        raise RolloutsMissingError(
+            f"There is no checkpoint of step {recorded.step - 1}; `checkpoint_interval: 1` and a larger "
+            "`num_checkpoints_kept` keep those of all steps."
+        )
+    with tempfile.TemporaryDirectory() as folder, open_components(source, None, run.checkpoints_path) as components:
+        state = _state(run, before, spec, components, Path(folder))
+        try:
+            engine = RecordedRollouts(components.engine, fresh)
+            report = exgrpo_step(state, engine, spec.algorithm, is_last=recorded.step == spec.num_steps)
+        finally:
+            state.replay_buffer.close()
+        yield from _metric_facts(recorded.line.get("metrics", {}), report.metrics)
+        if after is None:
+            yield unknown(Stage.UPDATE, WEIGHTS, f"There is no checkpoint of step {recorded.step}.")
+            return
+        components.engine.save(Path(folder) / "policy")
+        yield from _weight_facts(after, Path(folder) / "policy")
+
+
+def _checkpoint(run: RunDirectory, step: int) -> Path | None:
+    path = checkpoint_path(run.checkpoints_path, step)
+    return open_checkpoint(path).path if path.exists() else None
+
+
+def _state(
+    run: RunDirectory, before: Path | None, spec: TrainSpec, components: RunComponents, folder: Path
+) -> ExGRPOState:
+    """Return the state before the step, whose buffer reads the run's segments and writes into `folder`."""
+    segments = folder / "buffer"
+    segments.mkdir()
+    for path in run.buffer_path.iterdir() if run.buffer_path.is_dir() else ():
+        (segments / path.name).symlink_to(path.resolve())
+    of_data = (components.questions, spec.algorithm, components.external)
+    if before is None:
+        (segments_of_first := folder / "first").mkdir()
+        return ExGRPOState.create(segments_of_first, *of_data)
+    components.engine.restore(before / "policy")
+    return ExGRPOState.restore(segments, before / "experience", *of_data)
+
+
+def _fresh_trajectories(recorded: RecordedStep) -> dict[int, list[Trajectory]]:
+    rows = [row for row in recorded.trajectories if not row.is_replayed]
+    tokens = recorded.tokens_at_rollout({row.trajectory_id: row.file for row in rows})
+    texts = recorded_steps.texts_of(recorded.database, recorded.run_id, recorded.step)
+    found: dict[int, list[Trajectory]] = {}
+    for row in rows:
+        values = tokens.get(row.trajectory_id, {})
+        if values.get("token_ids") is None or values.get("log_probs") is None:
+            raise RolloutsMissingError(
+                f"The tokens of trajectory {row.trajectory_id} were not recorded; `recording.token_data: all` records "
+                "those of every rollout."
+            )
+        found.setdefault(row.question_index, []).append(_trajectory(row, values, texts.get(row.trajectory_id, "")))
+    return found
+
+
+def _trajectory(row: StepTrajectoryRow, values: Mapping[str, np.ndarray], text: str) -> Trajectory:
+    return Trajectory(
+        row.question_index,
+        values["token_ids"],
+        values["log_probs"],
+        row.reward,
+        text,
+        row.verdict,
+        bool(row.is_truncated),
+        entropies=values.get("entropies"),
+        sampler_log_probs=values.get("behavior_log_probs"),
+        reward_parts={
+            name.removeprefix(PART_PREFIX): value for name, value in row.extra.items() if name.startswith(PART_PREFIX)
+        },
+    )
+
+
+def _metric_facts(recorded: Mapping[str, float], computed: Mapping[str, float]) -> Iterator[Fact]:
+    for name in sorted({*recorded, *computed}):
+        stage = _STAGES.get(name.partition("/")[0])
+        if stage is not None:
+            values = (float(of.get(name, np.nan)) for of in (recorded, computed))
+            yield compare(stage, name, *values, tolerance=_TOLERANCE)
+
+
+def _weight_facts(after: Path, executed: Path) -> Iterator[Fact]:
+    """Compare every tensor of two policies; the first place that differs is in the tensor that `note` names."""
+    from safetensors.torch import load_file
+
+    for path in sorted(executed.glob("*.safetensors")):
+        if path.name in {"sampler.safetensors", "optimizer.safetensors"}:
+            continue  # the sampler drew nothing, and the optimizer's moments are those of the gradient
+        there, here = load_file(after / "policy" / path.name), load_file(path)
+        for name in sorted({*there, *here}):
+            arrays = [of[name].float().numpy().ravel() if name in of else np.empty(0) for of in (there, here)]
+            fact = compare(Stage.UPDATE, WEIGHTS, *arrays)
+            is_other = fact.outcome is Outcome.DIFFERS
+            yield dataclasses.replace(fact, note=f"{name} differs first.") if is_other else fact

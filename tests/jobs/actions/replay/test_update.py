@@ -1,0 +1,164 @@
+"""Loss and update executed again: trained weights are found again bit for bit, and what is planted at its stage."""
+
+import hashlib
+
+import numpy as np
+import pytest
+
+from exgrpo_core import algorithm
+from exgrpo_core.policy_optimization import objective
+from exgrpo_core.recording.file_recorder import FileRecorder
+from jobs.actions.replay.facts import Outcome
+from jobs.actions.replay.update import execute_update
+from jobs.execution.supervisor.open_index import open_fresh_index
+from jobs.runs.attempts import write_outcome
+from jobs.runs.directory import RunDirectory
+from jobs.specs.settings import apply_settings
+from jobs.specs.train import load_preset
+from jobs.training.composition import run_training
+from tests.faults.small_training import StepControl
+
+pytestmark = pytest.mark.slow
+
+SIZES = (
+    "algorithm.batch_size=8", "algorithm.mini_batch_size=4", "algorithm.rollouts_per_question=4", "num_steps=5",
+    "algorithm.start_pass_rate=0.05", "data.num_questions=32", "data.num_held_out=0", "validation.interval=null",
+    "checkpoint_interval=1", "num_checkpoints_kept=50", "recording.token_data=all", "model.device=cpu",
+)  # fmt: skip
+
+
+def trained(root, *settings, stops=()):
+    run = RunDirectory.create(root, apply_settings(load_preset("chains-exgrpo"), [*SIZES, *settings]), run_id="trained")
+    for attempt, last in enumerate([*stops, None], start=1):
+        run.attempt_path(attempt).mkdir(parents=True)
+        recorder = FileRecorder(run, attempt, run.spec().recording)
+        status = run_training(run.spec(), run, recorder, StepControl(last))
+        recorder.close()
+        write_outcome(run.attempt_path(attempt), status, "")
+    return run
+
+
+def executed(root, steps, *settings):
+    with open_fresh_index(root, None) as database:
+        return [row for step in steps for row in execute_update(database, root, "trained", step, settings)]
+
+
+def different(root, steps, *settings):
+    return {row.compared for row in executed(root, steps, *settings) if row.outcome is Outcome.DIFFERS}
+
+
+def contents(folder):
+    return {
+        path.relative_to(folder): hashlib.blake2b(path.read_bytes()).digest()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_twenty_steps_are_equal_bit_for_bit_after_a_resume_too_and_no_file_changes(tmp_path):
+    run = trained(tmp_path, "num_steps=20", stops=[11])
+    before = contents(run.path)
+    rows = executed(tmp_path, range(1, 21))
+    assert {row.outcome for row in rows} == {Outcome.SAME}
+    weights = [row for row in rows if row.compared == "weights"]
+    assert len(weights) == 20
+    assert all(row.num_compared > 100_000 and row.largest_difference == 0.0 for row in weights)
+    assert any(row.compared == "ratio/replayed_mean" for row in rows)
+    assert contents(run.path) == before
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ['model.lora={"rank": 2}'],
+        ["algorithm.kl_coefficient=0.01", "algorithm.entropy_coefficient=0.001"],
+        [
+            'data.rewards={"answer": 0.9, "format": 0.1}',
+            "algorithm.reward_kind=continuous",
+            "algorithm.start_pass_rate=null",
+        ],
+        ["algorithm.experience_ratio=0"],
+    ],
+)
+def test_no_step_of_other_runs_differs(tmp_path, settings):
+    trained(tmp_path, *settings)
+    assert {row.outcome for row in executed(tmp_path, range(1, 6))} == {Outcome.SAME}
+
+
+def mask_off_by_one(inputs):
+    inputs.response_mask[0] = False
+
+
+def other_shaping(inputs):
+    inputs.advantages[inputs.is_replayed] *= 0.99
+
+
+def stale_log_probs(inputs):
+    inputs.behavior_log_probs[~inputs.is_replayed] -= 0.004
+
+
+@pytest.mark.parametrize("fault", [mask_off_by_one, other_shaping, stale_log_probs])
+def test_a_fault_in_the_loss_is_found_there(tmp_path, monkeypatch, fault):
+    from jobs.training.engines.embedded import update
+
+    def faulty(inputs, *others):
+        fault(inputs)
+        return objective.exgrpo_loss(inputs, *others)
+
+    monkeypatch.setattr(update, "exgrpo_loss", faulty)
+    trained(tmp_path)
+    monkeypatch.undo()
+    found = different(tmp_path, [5])
+    assert any(name.startswith(("loss/", "ratio/")) for name in found)
+    assert "weights" in found
+
+
+def test_swapped_mini_batches_are_found_by_the_loss_and_the_weights(tmp_path, monkeypatch):
+    build = algorithm.build_mini_batches
+    monkeypatch.setattr(algorithm, "build_mini_batches", lambda *values: build(*values)[::-1])
+    trained(tmp_path)
+    monkeypatch.undo()
+    assert {"loss/policy", "weights"} <= different(tmp_path, [4])
+
+
+def test_a_gradient_that_is_not_clipped_is_found_in_the_weights_alone(tmp_path, monkeypatch):
+    from torch import nn
+
+    clip = nn.utils.clip_grad_norm_
+    monkeypatch.setattr(nn.utils, "clip_grad_norm_", lambda parameters, _: clip(parameters, 1e9))
+    trained(tmp_path, "optim.max_gradient_norm=0.001", "algorithm.mini_batch_size=8")
+    monkeypatch.undo()
+    assert different(tmp_path, [3]) == {"weights"}
+
+
+def test_another_setting_shows_what_the_same_rollouts_would_have_given(tmp_path):
+    trained(tmp_path)
+    assert different(tmp_path, [5], "optim.learning_rate=0.5") >= {"weights"}
+    assert different(tmp_path, [5], "algorithm.shaping_beta=0.9") >= {"loss/policy", "ratio/shaped_mean", "weights"}
+    [loss, weights] = executed(tmp_path, [5], "algorithm.rollouts_per_question=2")
+    assert (loss.outcome, weights.outcome) == (Outcome.UNKNOWN, Outcome.UNKNOWN)
+    assert "would ask for" in loss.note
+
+
+@pytest.mark.parametrize(
+    ("settings", "step", "sentence"),
+    [
+        (["recording.token_data=successes"], 2, "recording.token_data: all"),
+        (["checkpoint_interval=5"], 3, "no checkpoint of step 2"),
+    ],
+)
+def test_what_is_missing_is_said(tmp_path, settings, step, sentence):
+    trained(tmp_path, *settings)
+    [loss, weights] = executed(tmp_path, [step])
+    assert (loss.outcome, weights.outcome) == (Outcome.UNKNOWN, Outcome.UNKNOWN)
+    assert sentence in loss.note
+
+
+def test_a_damaged_checkpoint_is_named(tmp_path):
+    run = trained(tmp_path)
+    path = run.checkpoints_path / "step-00000002" / "policy" / "model.safetensors"
+    values = np.frombuffer(path.read_bytes(), dtype=np.uint8).copy()
+    values[-1] ^= 1
+    path.write_bytes(values.tobytes())
+    [loss, _] = executed(tmp_path, [3])
+    assert "model.safetensors" in loss.note
