@@ -25,7 +25,7 @@ from sqlalchemy.exc import (
 
 from db import SQLITE_FILE
 from db.connections.sqlite_files import BUSY_SECONDS, begin_writing, is_log_long, shorten_log
-from db.tables.column_types import dump_json
+from db.tables.column_types import dump_json, sqlite_natural_text
 from exgrpo_core.errors import UserError
 
 MAX_TRIES = 8
@@ -274,6 +274,7 @@ def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
     connection.isolation_level = None
     for setting in ("journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON", "cache_size = -32000"):
         connection.execute(f"PRAGMA {setting}")
+    connection.create_function("natural_text", 1, sqlite_natural_text, deterministic=True)
 
 
 def _begin_sqlite(connection: Connection) -> None:

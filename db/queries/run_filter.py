@@ -15,7 +15,7 @@ from db.connections.session import Database
 from db.queries.run_values import NUMBER, UNDERSTOOD, RunValue, facets, method_expression, value_of
 from db.queries.text_search import SearchError, check_search
 from db.tables import models
-from db.tables.column_types import one_of
+from db.tables.column_types import natural_text, one_of
 
 _CONDITION = re.compile(r"([A-Za-z_][\w@./-]*)(!=|>=|<=|=|>|<|:)(.+)")
 _TERM = re.compile(r'(-?)((?:[^\s"]|"[^"]*")+)')
@@ -217,9 +217,9 @@ def _value(connection: Connection, key: str) -> ColumnElement[Any]:
     columns: dict[str, ColumnElement[Any]] = {
         RunSortKey.CREATED: runs.c.created_at,
         RunSortKey.STARTED: runs.c.started_at,
-        RunSortKey.NAME: func.lower(runs.c.name),
+        RunSortKey.NAME: natural_text(runs.c.name),
         RunSortKey.STATE: case(ranks, value=runs.c.status, else_=len(ranks)),
-        RunSortKey.METHOD: func.lower(method_expression()),
+        RunSortKey.METHOD: natural_text(method_expression()),
         RunSortKey.PROGRESS: runs.c.step * 1.0 / func.nullif(runs.c.spec["num_steps"].as_float(), 0.0),
         RunSortKey.PASS_AT_1: runs.c.summary["last_pass_at_1"].as_float(),
         RunSortKey.AVG_AT_N: runs.c.summary["last_avg_at_n"].as_float(),
@@ -230,4 +230,4 @@ def _value(connection: Connection, key: str) -> ColumnElement[Any]:
         value = value_of(connection, key)
     except SearchError:
         return runs.c.created_at
-    return value.number if value.number is not None else func.lower(value.text)
+    return value.number if value.number is not None else natural_text(value.text)

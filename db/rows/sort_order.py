@@ -1,10 +1,19 @@
-"""The order of a list, as an address has it."""
+"""The order of a list, as an address has it, and that of names."""
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, TypeVar
 
 Key = TypeVar("Key", bound=StrEnum)
+NUM_DIGITS = 40
+NUMBER_IN_NAME = rf"(?<![0-9])(?<![0-9]\.)([0-9]{{1,{NUM_DIGITS - 1}}})(?![0-9])"
+"""A number in a name without its decimals, whose digits have the order of numbers as they are."""
+
+
+def natural_order(name: str) -> str:
+    """Return a text to sort a name by, its numbers with leading zeros: `2` comes before `10`, `0.25` before `0.5`."""
+    return re.sub(NUMBER_IN_NAME, lambda number: number.group().zfill(NUM_DIGITS), name)
 
 
 @dataclass(frozen=True)  # slots and type arguments do not go together in Python 3.11

@@ -7,13 +7,15 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, Boolean, Column, DateTime, Double, Integer, Text, literal
+from sqlalchemy import JSON, BigInteger, Boolean, Column, DateTime, Double, Integer, Text, collate, func, literal
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.engine import Dialect
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
-from sqlalchemy.sql.functions import FunctionElement
+from sqlalchemy.sql.functions import FunctionElement, GenericFunction
 from sqlalchemy.types import TypeDecorator
+
+from db.rows.sort_order import NUM_DIGITS, NUMBER_IN_NAME, natural_order
 
 JsonDocument = JSON().with_variant(JSONB(), "postgresql")
 """A JSON value."""
@@ -117,3 +119,22 @@ def _in_postgresql(element: one_of, compiler: SQLCompiler, **options: Any) -> st
     column, values = (compiler.process(part, **options) for part in element.clauses)
     kind = "BIGINT" if element.clauses.clauses[0].type.python_type is int else "TEXT"
     return f"({column} = ANY (ARRAY(SELECT json_array_elements_text(CAST({values} AS JSON)))::{kind}[]))"
+
+
+class natural_text(GenericFunction[str]):  # noqa: N801 - reads as a function
+    """A text to sort by, the same on both databases whatever their collation: without case, numbers as numbers."""
+
+    inherit_cache = True
+    type = Text()
+
+
+@compiles(natural_text, "postgresql")
+def _naturally_in_postgresql(element: natural_text, compiler: SQLCompiler, **options: Any) -> str:  # noqa: ANN401 - likewise
+    padded = func.regexp_replace(func.lower(*element.clauses), NUMBER_IN_NAME, rf"{'0' * NUM_DIGITS}\1", "g")
+    cut = func.regexp_replace(padded, rf"(?<![0-9])0*([0-9]{{{NUM_DIGITS}}})(?![0-9])", r"\1", "g")
+    return compiler.process(collate(cut, "C"), **options)
+
+
+def sqlite_natural_text(text: str | None) -> str | None:
+    """Return `natural_text`, which SQLite calls by its name."""
+    return None if text is None else natural_order(text.lower())

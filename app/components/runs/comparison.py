@@ -22,11 +22,11 @@ from app.queries.runs import axis_points, metric_series
 from db.queries import metrics
 from db.rows.display_names import FRESH_PASS_RATE, held_out_score
 from db.rows.runs import EvaluationRow, MetricPoint
+from db.rows.sort_order import natural_order
 from db.rows.spec_differences import flatten
 from db.rows.spec_fields import is_unreadable
 from db.statistics import mean_interval
 from exgrpo_core.step_report import METRIC_LABELS, METRICS, SHARES
-from jobs.runs.rollout_formats.source import natural_order
 
 SEED_FIELDS = frozenset({"seed", "algorithm.seed"})
 _RECORDED_SEED = re.compile(r"config\.(?:.*[._])?seed", re.IGNORECASE)

@@ -1,7 +1,6 @@
 """What an importer of a format gets: a sample to recognise it by, and the files, of which each row is read once."""
 
 import os
-import re
 import stat
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -15,6 +14,7 @@ from zlib import crc32
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from db.rows.sort_order import natural_order
 from exgrpo_core.bounded_json import UnreadableFileError, open_plain, parse_json
 from exgrpo_core.errors import UserError, first_line
 from exgrpo_core.recording.rows import RecordedStep, RecordedTrajectory
@@ -34,7 +34,6 @@ _KNOWN_BYTES = 4096
 """By the checksum of so many first bytes a file is known again."""
 _NUM_SAMPLE_ROWS = 8
 _MAX_KEPT = 15
-_NUMBER = re.compile(r"(\d+)")
 _MAX_GROWTH, _MAX_GROWN_BYTES = 100, 256 << 20
 """A file whose rows hold more than this, and more than so many times its size, is not read to its end."""
 left_out: dict[Path, str] = {}
@@ -90,11 +89,6 @@ def _walk(path: Path) -> Iterator[Path]:
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         found = (Path(folder, name) for name in names if not name.startswith("."))
         yield from (file for file in found if file not in left_out)
-
-
-def natural_order(name: str) -> list[tuple[int, int, str]]:
-    """Return a sort key that compares the numbers in a name as numbers."""
-    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in _NUMBER.split(name) if part]
 
 
 class Sample:

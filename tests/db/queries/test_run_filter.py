@@ -1,5 +1,8 @@
+import random
+import re
 import time
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 
 import pytest
 from sqlalchemy import insert, select, update
@@ -117,6 +120,29 @@ def test_runs_are_sorted_by_pages_either_way_and_unknown_values_come_last(filled
     known = rising.removesuffix(unknown) if unknown != rising else ""
     assert by_pages(filled, RunOrder(RunSortKey(key), is_descending=False), size) == [*rising]
     assert by_pages(filled, RunOrder(RunSortKey(key)), size) == [*known[::-1], *unknown]
+
+
+NAMES = [
+    "sweep 1", "Sweep 2", "sweep 10", "SWEEP 100", "sweep 1000", "sweep 99999999999999999999", "lr 0.05", "LR 0.1",
+    "lr 0.25", "lr 0.5", "lr 2", "lr 10.5", "a_b", "a b", "a-b", "A.b", "äpfel 2", "Äpfel 10", "step 007", "step 8",
+    "漢字 9", "漢字 10", "", "9", "10", "1e3",
+]  # fmt: skip
+
+
+def by_hand(name):
+    """A name in lower case, each number as such; a decimal point begins digits that are compared one by one."""
+    parts = re.findall(r"[0-9]+(?:\.[0-9]+)?|[^0-9]", name.lower())
+    return [("0", Decimal(part)) if part[0].isdigit() else (part, 0) for part in parts]
+
+
+def test_names_are_sorted_without_case_and_with_numbers_as_numbers_on_both_databases(database):
+    shuffled = random.Random(0).sample(NAMES, len(NAMES))
+    for number, name in enumerate(shuffled):
+        register(database, f"run-{number:02}", name)
+    expected = [f"run-{shuffled.index(name):02}" for name in sorted(NAMES, key=by_hand)]
+    for size in (3, 100):
+        assert by_pages(database, RunOrder(RunSortKey.NAME, is_descending=False), size) == expected
+        assert by_pages(database, RunOrder(RunSortKey.NAME), size) == expected[::-1]
 
 
 def test_names_are_those_of_the_newest_runs_that_fit(filled):
