@@ -102,15 +102,20 @@ def link_or_copy(source: str, target: str) -> str:
     return target
 
 
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
 def is_disk_full(error: BaseException) -> bool:
-    """Whether a full disk or quota is the cause; libraries that are not Python's say so only in their message."""
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+    """Whether a full disk, quota or file is the cause; libraries that are not Python's say so only in their message."""
+    if isinstance(error, OSError) and error.errno in _FULL:
         return True
-    return any(os.strerror(number) in str(error) for number in (errno.ENOSPC, errno.EDQUOT))
+    return any(os.strerror(number) in str(error) for number in _FULL)
 
 
 def what_to_free(error: BaseException) -> str:
-    """Return what to do about a full disk or quota: one with room has no inodes left, or few again after a removal."""
+    """Return what to do about what is full: a disk with room has no inodes left, or few again after a removal."""
+    if os.strerror(errno.EFBIG) in str(error):
+        return "raise the limit of file sizes (ulimit -f)"
     place = Path(getattr(error, "filename", None) or ".").absolute()
     try:
         disk = os.statvfs(next(path for path in (place, *place.parents) if path.exists()))

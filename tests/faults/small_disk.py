@@ -1,6 +1,7 @@
-"""A file system of a few megabytes that can be filled to the last byte and emptied again."""
+"""A file system of a few megabytes that can be filled to the last byte or inode and emptied again."""
 
 import contextlib
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +9,8 @@ from pathlib import Path
 import pytest
 
 FILLER = ".filler"
+INODES = ".inodes"
+NUM_INODES = 1_500
 
 
 class SmallDisk:
@@ -23,15 +26,23 @@ class SmallDisk:
                     while file.write(b"\xff" * size):
                         pass
 
+    def use_inodes(self) -> None:
+        folder = self.path / INODES
+        folder.mkdir()
+        with contextlib.suppress(OSError):
+            for number in range(NUM_INODES):
+                (folder / str(number)).touch()
+
     def free(self) -> None:
         (self.path / FILLER).unlink(missing_ok=True)
+        shutil.rmtree(self.path / INODES, ignore_errors=True)
 
 
 @contextlib.contextmanager
 def mounted(path: Path, size: str = "16m") -> Iterator[SmallDisk]:
-    """Give a file system of `size` at a folder; without the right to mount one the test is skipped."""
+    """Give a file system of `size` and few inodes at a folder; without the right to mount one the test is skipped."""
     path.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(path)]
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size},nr_inodes={NUM_INODES}", "tmpfs", str(path)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
         reason = done.stderr.strip()

@@ -1,15 +1,21 @@
 """Row 4: a full disk during a write: one clear sentence, no old data lost, continues with space."""
 
 import logging
+import re
+import resource
 import shutil
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from db.connections.opening import open_database
 from db.queries.metrics import metric_series
+from exgrpo_core.durable_files import append_line, reserve, write_whole
 from jobs.actions import run_actions
 from jobs.actions.archive import ArchiveError, export_run, import_run
 from jobs.actions.queueing import queue_job
@@ -29,7 +35,10 @@ from tests.jobs.execution.supervisor.toy_bench import toy_spec
 
 pytestmark = pytest.mark.fault_row(4)
 
-DISK_FULL = "No space left on device; free some space and resume the run."
+DISK_FULL = r"No space left on device; free some space and resume the run\."
+NO_INODES = r"No space left on device; remove some files \(of its 1,500 inodes \d+ are free\) and resume the run\."
+
+LIMITED = r"(.+: )?File too large( \(os error 27\))?; raise the limit of file sizes \(ulimit -f\) and resume the run\."
 
 
 @pytest.fixture
@@ -40,8 +49,9 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
 
 @pytest.mark.fault_row(16)
 @pytest.mark.parametrize("phase", ["rollout", "score", "update", "collecting", "evaluation", "save"])
+@pytest.mark.parametrize(("fill", "why"), [(SmallDisk.fill, DISK_FULL), (SmallDisk.use_inodes, NO_INODES)])
 def test_a_disk_that_is_full_in_any_phase_ends_the_run_with_a_sentence_and_changes_nothing(
-    disk, tmp_path, phase, figure
+    disk, tmp_path, phase, fill, why, figure
 ):
     whole = RunDirectory.create(tmp_path / "whole", small_spec())
     assert train(whole) is RunStatus.FINISHED
@@ -53,16 +63,48 @@ def test_a_disk_that_is_full_in_any_phase_ends_the_run_with_a_sentence_and_chang
     def say(entered: str) -> None:
         said[entered] += 1
         if entered == letter and said[letter] == when:
-            disk.fill()
+            fill(disk)
 
     with pytest.raises(Exception, match="No space left") as failure:
         train(run, engine=PhasedNumbers(say))
-    assert error_message(failure.value) == DISK_FULL
+    assert re.fullmatch(why, error_message(failure.value))
     assert [find_fault(path) for path in list_checkpoints(run.checkpoints_path)] == [None]
     disk.free()
     assert train(run) is RunStatus.FINISHED
     recorded.assert_same_end(run, whole)
-    figure(f"full in {phase}", "said so, same end bit for bit")
+    figure(f"{fill.__name__} in {phase}", "said so, same end bit for bit")
+
+
+@pytest.fixture
+def small_files():
+    """No file of this process grows beyond 4 KiB, as with `ulimit -f` or on a disk that holds no larger one."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    @contextmanager
+    def limited():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 12, before[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    return limited
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda path: write_whole(path, b"x" * (1 << 13)),
+        lambda path: [append_line(path, b"x" * 100) for _ in range(100)],
+        lambda path: path.write_text("x" * (1 << 13)),
+        lambda path: reserve(path, 1 << 13),
+        lambda path: save_file({"w": torch.zeros(1 << 13)}, path),
+    ],
+)
+def test_a_limit_of_file_sizes_is_named_with_what_to_do(small_files, tmp_path, write):
+    with pytest.raises(Exception, match="File too large") as failure, small_files():
+        write(tmp_path / "file")
+    assert re.fullmatch(LIMITED, error_message(failure.value))
 
 
 def test_a_database_without_room_keeps_what_it_has_and_catches_up(disk, tmp_path, caplog, figure):
