@@ -1,7 +1,10 @@
 """The command that serves the queries to an agent as tools of MCP, and, where allowed, what an operator may do."""
 
+import re
+import sys
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,6 +29,17 @@ _ABOUT = (
     "Runs of ExGRPO training: curves, replay buffer, selections, trajectories with their lineage, judges' verdicts, "
     "benchmark scores. The tool `runs` lists them; the others take a run's name or id."
 )
+
+_ESCAPE = re.compile(r"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F]..)|.)")
+"""An escape of JSON; the group is half of a surrogate pair without the other."""
+
+
+class Received(TextIOWrapper):
+    """Standard input, in which halves of surrogate pairs are replaced: MCP answers no request that has one."""
+
+    def readline(self, size: int = -1, /) -> str:
+        """Return the next line."""
+        return _ESCAPE.sub(lambda found: r"\ufffd" if found[1] else found[0], super().readline(size))
 
 
 def queue_run(
@@ -61,6 +75,7 @@ def mcp(
     """Serve the queries to an agent by MCP. Uses standard input and output."""
     import asyncio
 
+    import anyio
     from mcp.server.stdio import stdio_server
 
     if not runs_root.is_dir():
@@ -68,7 +83,8 @@ def mcp(
     server = make_server(QUERIES | (ACTIONS if operator else {}), runs_root, database_url)
 
     async def serve() -> None:
-        async with stdio_server() as (received, sent):
+        lines = anyio.wrap_file(Received(sys.stdin.buffer, encoding="utf-8", errors="replace"))
+        async with stdio_server(lines) as (received, sent):
             await server.run(received, sent, server.create_initialization_options())
 
     asyncio.run(serve())

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import subprocess
 import sys
 
 import pytest
@@ -266,6 +267,32 @@ def test_the_command_speaks_mcp_on_standard_input_and_output(runs_root):
     assert not is_error
     assert "paper-exgrpo" in {row["preset"] for row in json.loads(text)}
     assert len(text) < 20_000
+
+
+HALVES = {
+    r"\ud83d": "\N{REPLACEMENT CHARACTER}", r"\uDE00": "\N{REPLACEMENT CHARACTER}",
+    r"a\ud83d b": "a\N{REPLACEMENT CHARACTER} b", r"\ude00\ud83d": 2 * "\N{REPLACEMENT CHARACTER}",
+    r"\ud83d\ud83d\ude00": "\N{REPLACEMENT CHARACTER}\N{GRINNING FACE}", r"\ud83d\u0041": "\N{REPLACEMENT CHARACTER}A",
+    r"\ud83d\ude00": "\N{GRINNING FACE}", r"\\ud83d": r"\ud83d", r"\\\udbff": "\\\N{REPLACEMENT CHARACTER}",
+}  # fmt: skip
+
+
+def test_a_request_with_half_a_character_is_answered(runs_root):
+    start = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    lines = [json.dumps({"jsonrpc": "2.0", "id": "start", "method": "initialize", "params": start})]
+    lines.append('{"jsonrpc": "2.0", "method": "notifications/initialized"}')
+    for number, half in enumerate(HALVES):
+        call = f'{{"name": "run", "arguments": {{"run_id": "{half}"}}}}'
+        lines.append(f'{{"jsonrpc": "2.0", "id": {number}, "method": "tools/call", "params": {call}}}')
+    command = [sys.executable, "-m", "jobs.cli", "mcp", "--runs-root", str(runs_root)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8") as process:
+        process.stdin.write("".join(f"{line}\n" for line in lines))
+        process.stdin.flush()
+        answers = [json.loads(process.stdout.readline()) for _ in range(len(HALVES) + 1)]
+        process.stdin.close()
+    texts = {answer["id"]: answer["result"]["content"][0]["text"] for answer in answers if answer["id"] != "start"}
+    assert sorted(texts) == [*range(len(HALVES))]
+    assert all(read in texts[number] for number, read in enumerate(HALVES.values())), texts
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path):

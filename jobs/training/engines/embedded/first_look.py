@@ -1,8 +1,9 @@
 """A first look at a model before anything is trained, scored or answered: what would otherwise be wrong in silence.
 
 Its weights are numbers; what it generates in a batch, with its cache, is scored the same alone and without; its files
-can be written and read again. A model that keeps its state elsewhere (Mamba, RWKV) generates without memory, and one
-that sees padding scores a batch otherwise: the gap shows it.
+can be written and read again. A model that keeps its state elsewhere (Mamba, RWKV) generates without memory, one that
+sees padding scores a batch otherwise, and one that counts positions its own way (Kosmos-2.5) is another model when it
+is given ours: the gap shows it.
 """
 
 import json
@@ -14,6 +15,7 @@ import torch
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedTokenizerBase
 
 from exgrpo_core.errors import EngineError, first_line
+from exgrpo_core.types import Float32Array
 from jobs.training.engines.embedded.model import (
     PolicyModel,
     generate,
@@ -60,8 +62,8 @@ def look_at(policy: PolicyModel) -> float:
         raise EngineError(
             f"{policy.source} is a {policy.model.config.model_type} model whose tokens have "
             f"other log-probs where they are scored than where they are generated (mean gap {gap:.3g} nats, expected "
-            f"at most {limit:g}): it keeps its state elsewhere than in a cache, or sees padding; choose another "
-            "architecture.",
+            f"at most {limit:g}): it keeps its state elsewhere than in a cache, sees padding, or counts positions its "
+            "own way; choose another architecture.",
             "model.source",
         )
     _check_files(policy.source, policy.model.config, policy.tokenizer)
@@ -111,7 +113,7 @@ def _measure_gap(policy: PolicyModel) -> float:
         pairs = zip(prompts, responses, strict=True)
         sequences = [TokenSequence(prompt, item.token_ids) for prompt, item in pairs]
         batch = score_sequences(policy, sequences, 1.0).log_probs
-        alone = [score_sequences(policy, [item], 1.0).log_probs[0] for item in sequences]
+        alone = [forward_alone(policy, item) for item in sequences]
     except Exception as error:  # a model's code raises errors of any kind
         raise EngineError(
             f"{policy.source} is a {policy.model.config.model_type} model, which this engine cannot "
@@ -121,6 +123,16 @@ def _measure_gap(policy: PolicyModel) -> float:
     sampled = np.concatenate([item.log_probs for item in responses])
     gaps = (np.abs(np.concatenate(scores) - np.concatenate(alone)).mean() for scores in ([sampled], batch))
     return float(max(gaps))
+
+
+def forward_alone(policy: PolicyModel, item: TokenSequence) -> Float32Array:
+    """Return the log-probs (T,) of a response by the model's own forward of one row, which is given its tokens only."""
+    ids = torch.from_numpy(np.concatenate([item.prompt_ids, item.token_ids]).astype(np.int64))[None].to(policy.device)
+    is_mixed = policy.compute_dtype is not torch.float32
+    with torch.no_grad(), torch.autocast(policy.device.type, policy.compute_dtype, enabled=is_mixed):
+        logits = policy.model(input_ids=ids, use_cache=False).logits[0, item.prompt_ids.size - 1 : -1]
+    taken = logits.float().log_softmax(-1).gather(-1, ids[0, item.prompt_ids.size :, None])
+    return taken[:, 0].cpu().numpy()
 
 
 def _check_files(source: str, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> None:
