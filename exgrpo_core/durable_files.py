@@ -20,6 +20,11 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
+def private(path: str, flags: int) -> int:
+    """Open a file, as the `opener` of `open`; if it is new only its user may read it, whatever the umask is."""
+    return os.open(path, flags, 0o600)
+
+
 @contextlib.contextmanager
 def whole_file(path: Path, *, is_durable: bool = True, syncs_folder: bool = True) -> Iterator[BinaryIO]:
     """Open a temporary file that is renamed to `path` when the block ends; if the block raises, `path` is unchanged.
@@ -31,7 +36,7 @@ def whole_file(path: Path, *, is_durable: bool = True, syncs_folder: bool = True
     is_reserved = reserved_name(path).exists()
     unfinished = reserved_name(path) if is_reserved else path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
     try:
-        with unfinished.open("r+b" if is_reserved else "xb") as file:
+        with open(unfinished, "r+b" if is_reserved else "xb", opener=private) as file:
             yield file
             file.truncate()
             file.flush()
@@ -60,7 +65,8 @@ def write_whole(
 
 def reserve(path: Path, num_bytes: int) -> None:
     """Reserve the space that the next `write_whole` needs, so that it succeeds even if the disk is full by then."""
-    reserved_name(path).write_bytes(b" " * num_bytes)
+    with open(reserved_name(path), "wb", opener=private) as file:
+        file.write(b" " * num_bytes)
 
 
 def reserved_name(path: Path) -> Path:
@@ -80,7 +86,7 @@ def appending(path: Path) -> Iterator[Callable[[bytes], None]]:
 
     If a full disk or a kill left the last line incomplete, it is ended first, so that it does not damage the new one.
     """
-    with path.open("ab+") as file:
+    with open(path, "ab+", opener=private) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
 
         def append(line: bytes) -> None:

@@ -21,7 +21,7 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("run_ids", nargs="+")
     options = parser.parse_args()
-    os.umask(0o022)  # what is published is for a web server to read
+    os.umask(0o022)  # a web server opens the folder
     settings.configure(settings.AppSettings(options.runs_root, os.environ.get(DATABASE_URL_VARIABLE)))
     try:
         write_page(options.folder, options.run_ids)

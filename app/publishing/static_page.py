@@ -61,8 +61,9 @@ def write_page(folder: Path, run_ids: Sequence[str]) -> None:
     """
     page = _TEMPLATES.get_template("page.jinja").render(runs=[_facts(run_id) for run_id in run_ids], icon=theme.ICON)
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / "charts.js", _chart_library())
-    write_whole(folder / "index.html", page)
+    for name, content in (("charts.js", _chart_library()), ("index.html", page)):
+        write_whole(folder / name, content)
+        (folder / name).chmod(0o644)  # what is published is for a web server to read
 
 
 def _chart_library() -> str:

@@ -59,7 +59,7 @@ class RunFolder:
         number = self.newest_attempt() + 1 if attempt is None else attempt
         while True:
             try:
-                self.attempt_path(number).mkdir(parents=True)
+                self.attempt_path(number).mkdir(parents=True, mode=0o700)
             except FileExistsError:
                 if attempt is not None:
                     raise AttemptClaimedError(f"{self.attempt_path(number)}: is claimed already.") from None
@@ -122,12 +122,15 @@ def create_run_folder(
         "branched_from_step": parent[1],
         "spec_crc": crc32(spec),
     }
-    unfinished, path = Path(runs_root) / f".creating-{run_id}", Path(runs_root) / run_id
+    root = Path(runs_root)
+    unfinished, path = root / f".creating-{run_id}", root / run_id
     shutil.rmtree(unfinished, ignore_errors=True)
     try:
-        unfinished.mkdir(parents=True, mode=0o700)
-        for folder in ("attempts", "buffer", "checkpoints", "control"):
-            (unfinished / folder).mkdir(parents=True)
+        for folder in (*reversed(root.parents), root):  # `parents=True` would leave the mode of parents to the umask
+            folder.mkdir(exist_ok=True, mode=0o700)
+        unfinished.mkdir(mode=0o700)
+        for name_of_part in ("attempts", "buffer", "checkpoints", "control"):
+            (unfinished / name_of_part).mkdir(mode=0o700)
         write_whole(unfinished / "spec.json", spec)
         write_whole(unfinished / "run.json", seal(json.dumps(info, indent=2).encode()) + b"\n")
         unfinished.rename(path)
@@ -136,5 +139,5 @@ def create_run_folder(
         if path.exists():
             raise FileExistsError(f"{path}: exists already.") from None
         raise
-    sync(Path(runs_root))
+    sync(root)
     return path

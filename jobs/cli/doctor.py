@@ -276,6 +276,9 @@ def check_runs_root(runs_root: Path) -> Check:
             detail,
             "Let this user read them, as by chown: what is in them is not shown.",
         )
+    if runs_root.exists() and runs_root.stat().st_mode & 0o002:
+        detail = f"{runs_root}: every user of this machine can write there"
+        return Check("runs root", CheckResult.WARNING, detail, f"Take that right away: chmod o-w {runs_root}")
     detail = str(runs_root) if runs_root.exists() else f"{runs_root}, not created yet; the first run creates it"
     return Check("runs root", CheckResult.OK, detail)
 
