@@ -28,7 +28,7 @@ from transformers.models.auto.modeling_auto import (
 )
 
 from exgrpo_core.errors import EngineError, first_line
-from jobs.training.engines.embedded.first_look import open_model
+from jobs.training.engines.embedded.first_look import forward_alone, open_model
 from jobs.training.engines.embedded.model import PolicyModel, generate, load_weights, model_class, score_sequences
 from jobs.training.engines.embedded.packing import TokenSequence
 from jobs.training.engines.embedded.sampling import Sampler
@@ -48,11 +48,42 @@ _SIZES: dict[str, Any] = {
     "n_heads": 4, "num_heads": 4, "encoder_attention_heads": 4, "decoder_attention_heads": 4,
     "num_key_value_heads": 2, "head_dim": 8, "attention_head_dim": 8, "max_position_embeddings": 128,
     "n_positions": 128, "max_seq_len": 128, "num_experts": 4, "num_local_experts": 4, "n_routed_experts": 4,
-    "num_experts_per_tok": 2, "num_experts_per_token": 2, "image_size": 32, "patch_size": 8, "out_hidden_size": 32,
+    "num_experts_per_tok": 2, "num_experts_per_token": 2, "moe_num_experts": 4, "moe_k": 2, "moe_topk": 2,
+    "n_group": 1, "topk_group": 1, "image_size": 32, "patch_size": 8, "out_hidden_size": 32,
     "projection_dim": 32, "vision_feature_layer": -1, "pad_token_id": 0, "eos_token_id": 1, "bos_token_id": 2,
+    "qk_nope_head_dim": 8, "qk_rope_head_dim": 8, "v_head_dim": 8, "kv_lora_rank": 16, "q_lora_rank": 16,
+    "index_head_dim": 8, "index_n_heads": 2, "rotary_dim": 8, "dim_head": 8, "dim_ff": 48, "n_shared_experts": 1,
+    "expert_ffn_hidden_size": 16, "zero_expert_num": 1, "encoder_hash_byte_group_vocab": 96, "global_head_dim": 8,
+    "vocab_size_per_layer_input": 96, "hidden_size_per_layer_input": 8, "mamba_n_heads": 8, "mamba_d_head": 8,
+    "mamba_d_ssm": 64, "mamba_d_state": 8, "mamba_n_groups": 1, "mamba_num_heads": 8, "mamba_head_dim": 8,
+    "ssm_state_size": 8, "state_size": 8, "n_groups": 1, "mamba_chunk_size": 8, "chunk_size": 8, "base_channels": 32,
 }  # fmt: skip
-_WITH_SECTIONS = {"qwen2_vl", "qwen2_5_vl", "glm4v", "glm4v_moe", "glm46v", "glm_ocr", "paddleocr_vl"}
-_SECTIONS = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 1, 1]}
+_OWN_SIZES: dict[str, dict[str, Any]] = {
+    "gpt_neo": {"attention_types": [[["global", "local"], 2]]},
+    "bamba": {"attn_layer_indices": [1, 3]},
+    "gemma3n_text": {
+        "intermediate_size": 48, "layer_types": ["sliding_attention", "full_attention"] * 2,
+        "num_kv_shared_layers": 0, "activation_sparsity_pattern": [0.0] * 4,
+    },
+    "granitemoehybrid": {"layer_types": ["mamba", "attention"] * 2},
+    "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1},
+    "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 2},
+    "mamba2": {"head_dim": 16},
+}  # fmt: skip
+_WITH_SECTIONS = {
+    "qwen2_vl",
+    "qwen2_5_vl",
+    "glm4v",
+    "glm4v_moe",
+    "glm46v",
+    "glm_ocr",
+    "glmga",
+    "paddleocr_vl",
+    "qwen2_5_omni_thinker",
+}
+_SECTIONS = {
+    "rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 1, 1], "partial_rotary_factor": 1.0
+}  # fmt: skip
 """Rotary embeddings of time, height and width, which these types need."""
 _SHAPES = (3, 9), (14, 5), (7, 12)
 
@@ -84,6 +115,8 @@ def examine(name: str) -> tuple[str, str]:
     """Return what comes of a type, and why."""
     try:
         config = tiny_config(name)
+        if type(config) not in model_class(config)._model_mapping:
+            return REFUSED, "transformers has no causal language model of it"
         with torch.device("meta"):
             num_weights = model_class(config).from_config(config).num_parameters()
         if num_weights > _MOST_WEIGHTS:
@@ -113,9 +146,16 @@ def tiny_config(name: str) -> Any:  # noqa: ANN401 (each type has a class of its
 
 
 def _small(config: PreTrainedConfig) -> dict[str, Any]:
-    sizes = {key: value for key, value in _SIZES.items() if hasattr(config, key) and getattr(config, key) is not False}
+    given = {key: getattr(config, key) for key in _SIZES if hasattr(config, key)}
+    sizes = {
+        key: [_SIZES[key]] * len(value) if isinstance(value, list | tuple) else _SIZES[key]
+        for key, value in given.items()
+        if value is not False and not isinstance(getattr(type(config), key, None), property)
+    }
+    if "kv_lora_rank" in sizes:  # latent attention has keys and values for every head
+        sizes["num_key_value_heads"] = sizes["num_attention_heads"]
     rope = getattr(config, "rope_parameters", None)
-    return sizes | ({"rope_parameters": rope} if rope is _SECTIONS else {})
+    return sizes | _OWN_SIZES.get(config.model_type, {}) | ({"rope_parameters": rope} if rope is _SECTIONS else {})
 
 
 def _randomize(model: torch.nn.Module) -> None:
@@ -150,12 +190,13 @@ def _train(folder: str) -> tuple[str, str]:
         check_saved_model(Path(folder), policy)
         again = load_weights(folder, dtype=torch.float32)
     except EngineError as error:
-        return REFUSED, _short(error, folder)
+        return REFUSED, _short(error)
     except Exception as error:  # noqa: BLE001 - a model's code raises errors of any kind
         return WRONG, _short(error)
     if again.state_dict().keys() != policy.model.state_dict().keys():
         return WRONG, "the checkpoint is another architecture"
-    return CORRECT, f"`{type(again).__name__}`" + (", towers kept" if len(trained) < len(before) else "")
+    has_towers = again.config.get_text_config() is not again.config and len(trained) < len(before)
+    return CORRECT, f"`{type(again).__name__}`" + (", towers kept" if has_towers else "")
 
 
 def _sequences() -> Iterator[TokenSequence]:
@@ -166,26 +207,20 @@ def _sequences() -> Iterator[TokenSequence]:
 
 def _score_gap(policy: PolicyModel, sequences: list[TokenSequence]) -> float:
     found = score_sequences(policy, sequences, 1.0).log_probs
-    return max(float(np.abs(row - _alone(policy, item)).max()) for row, item in zip(found, sequences, strict=True))
+    return max(
+        float(np.abs(row - forward_alone(policy, item)).max()) for row, item in zip(found, sequences, strict=True)
+    )
 
 
 def _sampling_gap(policy: PolicyModel) -> float:
     prompts = [item.prompt_ids for item in _sequences()]
     responses = generate(policy, prompts, 8, Sampler(1.0, torch.Generator().manual_seed(0)))
     pairs = [(item, TokenSequence(prompt, item.token_ids)) for prompt, item in zip(prompts, responses, strict=True)]
-    return max(float(np.abs(item.log_probs - _alone(policy, sequence)).max()) for item, sequence in pairs)
+    return max(float(np.abs(item.log_probs - forward_alone(policy, sequence)).max()) for item, sequence in pairs)
 
 
-def _alone(policy: PolicyModel, item: TokenSequence) -> np.ndarray[Any, Any]:
-    ids = torch.from_numpy(np.concatenate([item.prompt_ids, item.token_ids]).astype(np.int64))[None]
-    with torch.no_grad():
-        logits = policy.model(input_ids=ids, use_cache=False).logits[0, item.prompt_ids.size - 1 : -1].float()
-    taken = logits.log_softmax(-1).gather(-1, ids[0, item.prompt_ids.size :, None])
-    return np.asarray(taken[:, 0])
-
-
-def _short(error: Exception, folder: str = "") -> str:
-    sentence = first_line(error).removeprefix("model.source: ").replace(f"{folder} ", "")
+def _short(error: Exception) -> str:
+    sentence = re.sub(r"^/\S+ ", "", first_line(error).removeprefix("model.source: "))
     sentence = re.split(r"; choose| \(mean gap", sentence)[0]
     return textwrap.shorten(sentence, 160, placeholder=" ...")
 

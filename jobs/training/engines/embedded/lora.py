@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import PreTrainedModel
 
+from exgrpo_core.errors import EngineError
 from jobs.runs.checkpoints import ADAPTER_CONFIG, BASE_FIELD
 
 WEIGHTS_FILE = "adapter_model.safetensors"
@@ -77,17 +78,33 @@ def restore_adapters(directory: Path, model: PreTrainedModel) -> None:
             parameter.copy_(saved[name])
 
 
-def read_base(directory: Path) -> tuple[str, str | None]:
-    """Return the name or folder of the model that saved adapters belong to, and its revision.
+def read_base(directory: Path) -> str:
+    """Return the folder of the model that saved adapters belong to; of a hub's model that on this machine.
+
+    Whose adapters these are decides its name, so that nothing is asked for or downloaded by it.
 
     Raises:
-        OSError: It cannot be read.
+        EngineError: It is not on this machine.
+        OSError: The configuration cannot be read.
         ValueError: It is not what `save_adapters` writes.
         KeyError: The same.
     """
+    from huggingface_hub import snapshot_download
+
     config = json.loads((directory / ADAPTER_CONFIG).read_text(encoding="utf-8"))
-    base = config[BASE_FIELD]
-    return os.path.abspath(directory / base) if base.startswith(".") else base, config.get("revision")
+    base, revision = str(config[BASE_FIELD]), config.get("revision") and str(config["revision"])
+    folder = directory / base if base.startswith(".") else Path(base)
+    if folder.is_dir():
+        return os.path.abspath(folder)
+    try:
+        return snapshot_download(base, revision=revision, local_files_only=True)
+    except (OSError, ValueError):  # also of a text that is no name
+        of_revision = f" --revision {revision}" if revision else ""
+        raise EngineError(
+            f"{directory} has adapters of {base}, which is not on this machine; if you trust that name, run "
+            f"`hf download {base}{of_revision}` first.",
+            "model.source",
+        ) from None
 
 
 def merge_adapters(directory: Path, base: PreTrainedModel) -> PreTrainedModel:

@@ -118,6 +118,7 @@ def load_policy(source: str, device: torch.device, revision: str | None = None) 
     try:
         model = _load_model(source, revision)
         tokenizer = load_tokenizer(source, revision)
+        return wrap_model(model, tokenizer, device, source)
     except EngineError:
         raise
     except Exception as error:  # the readers of models raise errors of any kind
@@ -125,7 +126,6 @@ def load_policy(source: str, device: torch.device, revision: str | None = None) 
             f"{source} cannot be loaded as a causal language model ({first_line(error)}); choose another.",
             "model.source",
         ) from error
-    return wrap_model(model, tokenizer, device, source)
 
 
 def choose_dtype(device: torch.device, num_parameters: int) -> torch.dtype:
@@ -204,7 +204,7 @@ def _load_model(source: str, revision: str | None) -> PreTrainedModel:
     refuse_remote_code(source, revision)
     folder = Path(source)
     if (folder / ADAPTER_CONFIG).is_file():
-        return merge_adapters(folder, _load_model(*read_base(folder)))
+        return merge_adapters(folder, _load_model(read_base(folder), None))
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call] # untyped in transformers
     return load_weights(source, revision, dtype=torch.float32, use_safetensors=True)
 

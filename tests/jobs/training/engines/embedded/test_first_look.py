@@ -34,6 +34,22 @@ def test_a_model_that_generates_without_memory_is_refused_by_type_and_gap(config
         look_at(tiny(config))
 
 
+@pytest.mark.parametrize("shift", [1, 2, -1, "reversed", "constant"])
+def test_a_model_that_counts_positions_its_own_way_is_refused(shift, monkeypatch):
+    """As Kosmos-2.5: batches agree with each other, but with the positions that it is given it is another model."""
+    policy = build_policy("gpt2")
+    forward = policy.model.forward
+    changed = {"reversed": lambda ids: ids.flip(-1), "constant": torch.zeros_like}
+    change = changed.get(shift, lambda ids: (ids + shift).clamp(min=0))
+
+    def other(position_ids=None, **given):
+        return forward(position_ids=None if position_ids is None else change(position_ids), **given)
+
+    monkeypatch.setattr(policy.model, "forward", other)
+    with pytest.raises(EngineError, match="counts positions its own way"):
+        look_at(policy)
+
+
 def test_a_model_that_cannot_generate_is_refused_in_a_sentence():
     config = Mamba2Config(**SIZES, num_heads=8, head_dim=8, n_groups=2)
     with pytest.raises(EngineError, match=r"mamba2 model"):

@@ -1,9 +1,13 @@
 import copy
 import dataclasses
+import json
+import shutil
+import socket
 
 import numpy as np
 import pytest
 import torch
+from huggingface_hub import constants
 from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
@@ -18,6 +22,7 @@ from jobs.training.engines.embedded.model import frozen_reference, load_policy, 
 from jobs.training.engines.embedded.packing import TokenSequence
 from jobs.training.engines.embedded.sampling import Scoring
 from jobs.training.engines.embedded.update import OptimSettings
+from tests.http_server import Answer, answering
 from tests.jobs.training.engines.embedded.engines import CONFIG, LORA, EvenTokenReward, make_engine, make_questions
 from tests.jobs.training.engines.tiny_models import build_model, build_policy, tiny_tokenizer
 
@@ -125,6 +130,69 @@ def test_adapters_that_peft_would_leave_out_are_refused_by_name(base, tmp_path, 
     save_file(changed, tmp_path / "adapter_model.safetensors")
     with pytest.raises(EngineError, match=r"layers\.\d\..*lora_A"):
         load_policy(str(tmp_path), torch.device("cpu"))
+
+
+@pytest.fixture
+def adapters(base, tmp_path):
+    """Saved adapters whose base and revision are written by hand."""
+    engine = make_engine("llama+lora")
+    engine.policy.model.peft_config["default"].base_model_name_or_path = str(base)
+    engine.save(tmp_path / "saved")
+    path = tmp_path / "saved" / "adapter_config.json"
+    content = json.loads(path.read_text())
+
+    def naming(name, revision=None):
+        path.write_text(json.dumps(content | {"base_model_name_or_path": name, "revision": revision}))
+        return str(path.parent)
+
+    return naming
+
+
+@pytest.fixture
+def hub(base, tmp_path, monkeypatch):
+    """A hub that keeps what it is asked, and a cache that has one model of it."""
+    asked = []
+    snapshot = tmp_path / "cache" / "models--org--kept" / "snapshots" / "0123456789abcdef0123456789abcdef01234567"
+    shutil.copytree(base, snapshot)
+    for name in ("main", "v1"):
+        path = snapshot.parents[1] / "refs" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(snapshot.name)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(snapshot.parents[2]))
+    with answering(lambda request: asked.append(request.path) or Answer("{}", 404)) as origin:
+        monkeypatch.setattr(constants, "ENDPOINT", origin)
+        monkeypatch.setattr(socket.socket, "connect", lambda _, address: asked.append(address))
+        yield asked
+
+
+@pytest.mark.parametrize(
+    ("name", "revision", "command"),
+    [
+        ("other/model", None, "`hf download other/model`"),
+        ("other/model", "v2", "`hf download other/model --revision v2`"),
+        ("org/kept", "v2", "`hf download org/kept --revision v2`"),
+        ("gpt2", None, "`hf download gpt2`"),
+        ("https://huggingface.co/other/model", None, "is not on this machine"),
+        ("/nowhere/model", None, "is not on this machine"),
+        ("../nowhere", None, "is not on this machine"),
+        (7, None, "adapters of 7, which is not on this machine"),
+        ("org/kept", 7, "--revision 7"),
+    ],
+)
+def test_the_base_that_adapters_name_is_refused_unless_it_is_there_and_no_hub_is_asked(
+    adapters, hub, name, revision, command
+):
+    with pytest.raises(EngineError) as refused:
+        load_policy(adapters(name, revision), torch.device("cpu"))
+    assert command in str(refused.value)
+    assert hub == []
+
+
+@pytest.mark.parametrize("revision", [None, "v1", "0123456789abcdef0123456789abcdef01234567"])
+def test_adapters_of_a_model_of_the_hub_that_is_there_are_loaded(adapters, hub, revision):
+    assert load_policy(adapters("org/kept", revision), torch.device("cpu")).model.num_parameters() > 0
+    assert hub == []
 
 
 def test_architecture_without_our_decoder_is_refused():
