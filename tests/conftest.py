@@ -48,7 +48,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def expected_seconds(item: pytest.Item) -> float:
     timeout = item.get_closest_marker("timeout")
     if timeout is not None:
-        return timeout.args[0] / 60
+        return timeout.args[0] / 15
     return 5.0 if item.get_closest_marker("slow") or item.get_closest_marker("browser") else 0.1
 
 

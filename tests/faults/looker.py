@@ -3,6 +3,7 @@
 import inspect
 import sys
 import traceback
+from itertools import cycle
 from pathlib import Path
 
 from streamlit.testing.v1 import AppTest
@@ -25,13 +26,13 @@ def commands_of(runs_root: Path, folder: Path, run_ids: list[str]) -> list[list[
     for run_id in run_ids:
         found += [["show", run_id], ["logs", run_id], ["verify", run_id], ["clone", run_id]]
         found += [["export", run_id, str(folder / f"{run_id}.tar.gz")]]
-    for name, function in QUERIES.items():
+    # Each query on another run: they differ after the door through which all enter.
+    for run_id, (name, function) in zip(cycle(run_ids), QUERIES.items(), strict=False):
         items = inspect.signature(function).parameters.values()
         needed = [
             item.name for item in items if item.default is item.empty and item.name not in {"database", "runs_root"}
         ]
-        ids = run_ids if "run_id" in needed else run_ids[:1]
-        found += [["query", name, *(WORDS.get(item, run_id) for item in needed)] for run_id in ids]
+        found.append(["query", name, *(WORDS.get(item, run_id) for item in needed)])
     return [[*words, "--runs-root", str(runs_root)] for words in found]
 
 

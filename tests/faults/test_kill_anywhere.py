@@ -4,6 +4,7 @@ import os
 import random
 import signal
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -15,17 +16,17 @@ from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import DataSpec, ModelSpec, TrainSpec, ValidationSpec
 from tests.faults import recorded
-from tests.jobs.conftest import bench  # noqa: F401 - a fixture
+from tests.jobs.conftest import opened_bench
 from tests.jobs.execution.supervisor.toy_bench import Bench, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3000)]
 
-NUM_KILLS = {False: 3, True: 20}
-NUM_STEPS = 48
+NUM_KILLS = {False: 2, True: 20}
+NUM_STEPS = {False: 24, True: 48}
 
 
 @pytest.fixture(scope="module")
-def spec(tmp_path_factory: pytest.TempPathFactory) -> TrainSpec:
+def spec(tmp_path_factory: pytest.TempPathFactory, is_long: bool) -> TrainSpec:
     from jobs.training.warm_start import WarmStartSettings, warm_model
 
     settings = WarmStartSettings(
@@ -39,19 +40,26 @@ def spec(tmp_path_factory: pytest.TempPathFactory) -> TrainSpec:
         data=DataSpec(num_questions=16, num_held_out=4, min_operations=1, max_operations=3),
         algorithm=ExGRPOConfig(**sizes, **lengths, start_pass_rate=None),
         validation=ValidationSpec(interval=None, samples_per_question=2, num_training_questions=4),
-        num_steps=NUM_STEPS,
+        num_steps=NUM_STEPS[is_long],
         checkpoint_interval=3,
     )
 
 
-@pytest.fixture
-def real(bench: Bench) -> Bench:  # noqa: F811 - the fixture
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     """A bench whose workers train."""
-    bench.supervisor = Supervisor(bench.runs_root)
-    return bench
+    with opened_bench(tmp_path_factory.mktemp("runs")) as bench:
+        bench.supervisor = Supervisor(bench.runs_root)
+        yield bench
 
 
-def finish(bench: Bench, run_id: str) -> RunDirectory:  # noqa: F811 - no fixture
+@pytest.fixture(scope="module")
+def whole(real: Bench, spec: TrainSpec) -> RunDirectory:
+    """The run that was left alone."""
+    return finish(real, real.submit(spec))
+
+
+def finish(bench: Bench, run_id: str) -> RunDirectory:
     """Look at a run step by step: all together may last longer than is waited for anything."""
     run = bench.run_of(run_id)
     while bench.status_of(run_id) not in {RunStatus.FINISHED, RunStatus.FAILED}:
@@ -61,7 +69,7 @@ def finish(bench: Bench, run_id: str) -> RunDirectory:  # noqa: F811 - no fixtur
     return run
 
 
-def kill_at_a_random_moment(bench: Bench, run_id: str, rng: random.Random) -> None:  # noqa: F811 - no fixture
+def kill_at_a_random_moment(bench: Bench, run_id: str, rng: random.Random) -> None:
     """Kill the worker while it starts, or inside a step, or while it writes a checkpoint."""
     bench.look_until(run_id, RunStatus.RUNNING)
     worker = bench.worker_pid(run_id)
@@ -75,30 +83,32 @@ def kill_at_a_random_moment(bench: Bench, run_id: str, rng: random.Random) -> No
     bench.look_until(run_id, RunStatus.LOST)
 
 
-def test_run_killed_at_random_moments_ends_as_the_uninterrupted_one(real: Bench, spec: TrainSpec, is_long: bool):
-    whole, run_id = finish(real, real.submit(spec)), real.submit(spec)
-    rng = random.Random(7)
+def test_run_killed_at_random_moments_ends_as_the_uninterrupted_one(
+    real: Bench, spec: TrainSpec, whole: RunDirectory, is_long: bool
+):
+    run_id, rng = real.submit(spec), random.Random(7)
     for _ in range(NUM_KILLS[is_long]):
         kill_at_a_random_moment(real, run_id, rng)
         run_actions.resume(real.runs_root, run_id)
     killed = finish(real, run_id)
     assert killed.newest_attempt() == NUM_KILLS[is_long] + 1
     real.index.catch_up()
-    losses, draws = recorded.losses(real.runs_root, run_id), recorded.draws(real.runs_root, run_id, NUM_STEPS)
-    assert len(losses["loss/total"]) == NUM_STEPS
+    losses, draws = recorded.losses(real.runs_root, run_id), recorded.draws(real.runs_root, run_id, spec.num_steps)
+    assert len(losses["loss/total"]) == spec.num_steps
     assert sum(value for _, value in losses["replay/num_replayed"]) > 0
     assert losses == recorded.losses(real.runs_root, whole.run_id)
-    assert draws == recorded.draws(real.runs_root, whole.run_id, NUM_STEPS)
-    assert {"model.safetensors", "optimizer.safetensors"} <= recorded.policy_files(whole, NUM_STEPS).keys()
-    assert recorded.buffer_content(whole, NUM_STEPS)
+    assert draws == recorded.draws(real.runs_root, whole.run_id, spec.num_steps)
+    assert {"model.safetensors", "optimizer.safetensors"} <= recorded.policy_files(whole, spec.num_steps).keys()
+    assert recorded.buffer_content(whole, spec.num_steps)
     recorded.assert_same_end(killed, whole)
 
 
-def test_branch_ends_as_its_parent_and_a_longer_one_continues(real: Bench, spec: TrainSpec):
-    parent = finish(real, real.submit(spec.model_copy(update={"num_steps": 12})))
-    branched = finish(real, branch(real.runs_root, parent.run_id, 6))
-    recorded.assert_same_end(branched, parent)
-    wanted = branch_spec(real.runs_root, parent.run_id, 12).model_copy(update={"num_steps": 14})
-    longer = finish(real, branch(real.runs_root, parent.run_id, 12, wanted))
+def test_branch_ends_as_its_parent_and_a_longer_one_continues(real: Bench, whole: RunDirectory):
+    last = whole.spec().num_steps
+    branched = finish(real, branch(real.runs_root, whole.run_id, last - 6))
+    recorded.assert_same_end(branched, whole)
+    wanted = branch_spec(real.runs_root, whole.run_id, last).model_copy(update={"num_steps": last + 2})
+    longer = finish(real, branch(real.runs_root, whole.run_id, last, wanted))
     real.index.catch_up()
-    assert [step for step, _ in recorded.losses(real.runs_root, longer.run_id)["loss/total"]] == [13, 14]
+    steps = [step for step, _ in recorded.losses(real.runs_root, longer.run_id)["loss/total"]]
+    assert steps == [last + 1, last + 2]

@@ -19,7 +19,7 @@ from jobs.runs.state import RayContact, read_state, write_contact
 from tests.jobs.execution.supervisor.toy_bench import TOY_WORKER, Bench, toy_spec, wait_until
 from tests.jobs.runs.launchers.ray_bench import ray_spec
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 LONG_AGO = datetime.now(UTC) - timedelta(hours=2)
 DEAD = ProcessIdentity(2**22, 1.0, boot_id())

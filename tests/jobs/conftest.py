@@ -1,6 +1,7 @@
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -8,13 +9,20 @@ import pytest
 from tests.jobs.execution.supervisor.toy_bench import Bench, processes_of
 
 
-@pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    bench = Bench(tmp_path / "runs")
-    bench.runs_root.mkdir()
+@contextmanager
+def opened_bench(runs_root: Path) -> Iterator[Bench]:
+    """Yield a bench, and end its processes afterwards."""
+    bench = Bench(runs_root)
     yield bench
     if bench.supervisor is not None:
         bench.supervisor.close()
     bench.index.close()
-    for pid in processes_of(bench.runs_root):
+    for pid in processes_of(runs_root):
         os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    (tmp_path / "runs").mkdir()
+    with opened_bench(tmp_path / "runs") as bench:
+        yield bench

@@ -198,7 +198,7 @@ def test_samples_depend_on_neither_batch_size_nor_row_order_nor_other_questions(
     model = save_tiny_model(tmp_path / "model")
     expected = sampled_texts(tmp_path, tmp_path / "as written.jsonl", model)
     assert len({text for texts in expected.values() for text in texts}) == 24
-    for name, size in [("as written", 3), ("as written", 7), ("reversed", 4), ("by parts", 64), ("fewer", 9)]:
+    for name, size in [("as written", 3), ("reversed", 4), ("by parts", 64), ("fewer", 9)]:
         found = sampled_texts(tmp_path, tmp_path / f"{name}.jsonl", model, batch_responses=size)
         assert found == {question: expected[question] for question in found}
         assert len(found) == len(orders[name])

@@ -71,21 +71,20 @@ def test_overlong_answer_is_unparsed_by_every_scheme(grader, scheme):
     assert grader.grade([GradeItem("5", rf"\boxed{{{'5' * 5000}}}", "math")], scheme) == [U]
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "__import__('os').system('touch EXECUTED')",
-        "eval(compile('open(\"EXECUTED\",\"w\")','','exec'))",
-        "a.__class__.__mro__[1].__subclasses__()",
-        r"\input{/etc/passwd}",
-    ],
-)
-def test_no_scheme_runs_an_answer(tmp_path, monkeypatch, answer):
+PROGRAMS = [
+    "__import__('os').system('touch EXECUTED')",
+    "eval(compile('open(\"EXECUTED\",\"w\")','','exec'))",
+    "a.__class__.__mro__[1].__subclasses__()",
+    r"\input{/etc/passwd}",
+]
+
+
+def test_no_scheme_runs_an_answer(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with AnswerGrader() as here:
-        (own,) = here.grade_side_by_side([GradeItem("x + 1", rf"\boxed{{{answer}}}", "math")])
+        found = here.grade_side_by_side([GradeItem("x + 1", rf"\boxed{{{program}}}", "math") for program in PROGRAMS])
     assert not any(tmp_path.iterdir())
-    assert C not in (own.paper, own.training)
+    assert all(C not in (own.paper, own.training) for own in found)
 
 
 OUTCOMES = {5: "19997d4a4759ba38"}
@@ -93,24 +92,29 @@ OUTCOMES = {5: "19997d4a4759ba38"}
 SUITE = json.loads((Path(__file__).parent / "math_verify_cases.json").read_text(encoding="utf-8"))["cases"]
 
 
-@pytest.mark.slow
-def test_training_agrees_with_math_verifys_tests_as_often_as_math_verify_alone(grader):
+@pytest.fixture(scope="module")
+def of_suite(grader):
+    """Each case with the outcomes of both schemes."""
     items = [GradeItem(gold, rf"\boxed{{{answer}}}", "math") for gold, answer, _ in SUITE]
+    return [*zip(items, grader.grade_side_by_side(items), strict=True)]
+
+
+def test_training_agrees_with_math_verifys_tests_as_often_as_math_verify_alone(of_suite):
     expected = [is_equal for _, _, is_equal in SUITE]
-    by_training = [outcome is C for outcome in grader.grade(items)]
-    alone = [verify_alone((item.gold, item.response), max_seconds=None) for item in items]
+    by_training = [outcome.training is C for _, outcome in of_suite]
+    alone = [verify_alone((item.gold, item.response), max_seconds=None) for item, _ in of_suite]
     num_training, num_alone = (sum(map(bool.__eq__, said, expected)) for said in (by_training, alone))
-    assert len(items) == 179
+    assert len(of_suite) == 179
     assert num_training >= num_alone >= 173
 
 
-def test_changed_outcomes_raise_the_version_of_the_rules(grader):
+def test_changed_outcomes_raise_the_version_of_the_rules(grader, of_suite):
     """On the cases above, those of Math-Verify's own tests and those that it gets wrong."""
-    items = [GradeItem(gold, rf"\boxed{{{answer}}}", "math") for gold, answer, _ in SUITE]
-    items += [GradeItem(gold, text, "math") for gold, text, _ in MATH]
+    items = [GradeItem(gold, text, "math") for gold, text, _ in MATH]
     items += [GradeItem(gold, text, "choice") for gold, text, _ in CHOICES]
     items += [GradeItem(gold, rf"\boxed{{{answer}}}", "math") for gold, answer in DIFFERENT + SAME]
-    found = [[item.paper, item.training] for item in grader.grade_side_by_side(items)]
+    outcomes = [*(outcome for _, outcome in of_suite), *grader.grade_side_by_side(items)]
+    found = [[outcome.paper, outcome.training] for outcome in outcomes]
     digest = hashlib.sha256(json.dumps(found).encode()).hexdigest()[:16]
     assert OUTCOMES.get(GRADING_RULES) == digest, "raise GRADING_RULES in jobs/tasks/grading/answer_grader.py"
 
