@@ -17,7 +17,7 @@ CHANGES = SMALL | {"kl_coefficient": 0.01}
 
 
 def test_its_steps_are_those_of_the_v1_trainer_and_of_a_resumed_run(tmp_path):
-    with open_engine(tmp_path / "older", 2, overrides=OLDER, **CHANGES) as engine:
+    with open_engine(tmp_path / "older", 1, overrides=OLDER, **CHANGES) as engine:
         from verl.trainer.ppo.ray_trainer import RayPPOTrainer
 
         assert isinstance(engine.trainer, RayPPOTrainer)
@@ -26,7 +26,7 @@ def test_its_steps_are_those_of_the_v1_trainer_and_of_a_resumed_run(tmp_path):
         engine.restore(tmp_path / "first")
         again = three_steps(engine, tmp_path / "again")
         (responses,) = engine.generate_for_evaluation(make_questions()[:1], 2, 0.6, 8, seed=1)
-    with open_engine(tmp_path / "v1", 2, **CHANGES) as engine:
+    with open_engine(tmp_path / "v1", 1, **CHANGES) as engine:
         v1 = three_steps(engine, tmp_path / "other")
     assert sum(metrics["replay/num_replayed"] for metrics in v1) > 0
     assert v1[-1]["loss/kl"] > 0

@@ -45,7 +45,7 @@ def test_what_is_begun_before_an_update_is_written_by_the_policy_before_it(tmp_p
 def test_a_run_records_versions_evaluates_and_begins_anew_after_a_stop(tmp_path):
     algorithm = run_content()["algorithm"] | AHEAD
     validation = {"interval": 2, "samples_per_question": 1, "num_training_questions": 2}
-    run = new_run(tmp_path, algorithm=algorithm, verl=on_cpu(2, num_generating=1), num_steps=6, validation=validation)
+    run = new_run(tmp_path, algorithm=algorithm, verl=on_cpu(1, num_generating=1), num_steps=6, validation=validation)
     assert work_until(run, 2) == "stopped"
     (stopped_at,) = list_steps(run.checkpoints_path)
     assert work(run) == "finished"
