@@ -18,8 +18,9 @@ from jobs.runs.rollout_formats.source import Part, RolloutSource, Sample, list_f
 _FIELDS = {"id", "epoch", "input", "target", "messages", "scores", "model_usage", "error", "limit"}
 _VERDICTS = {"C": "correct", "I": "wrong", "P": "partly correct", "N": "no answer"}
 """What scorers of Inspect mean by a letter."""
-_VALUES = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0, "yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
-"""What a text counts in Inspect's own accuracy (`value_to_float`)."""
+_LETTERS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
+_WORDS = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
+"""What a text counts in Inspect's own accuracy (`value_to_float`), words in any case."""
 
 
 def recognises(sample: Sample) -> bool:
@@ -75,7 +76,7 @@ def _parts(message: Row) -> tuple[Message, ...]:
 def _trajectory(row: Row) -> RecordedTrajectory:
     scores = dict(_scores(row))
     only = next(iter(scores.values())) if len(scores) == 1 else None
-    numbers = {name: _VALUES.get(value, value) if isinstance(value, str) else value for name, value in scores.items()}
+    numbers = {name: _number(value) if isinstance(value, str) else value for name, value in scores.items()}
     reward, columns = with_rewards(extra_of(numbers, ()), [*scores])
     if error := row.get("error"):
         columns["error"] = error.get("message")
@@ -90,6 +91,16 @@ def _trajectory(row: Row) -> RecordedTrajectory:
         num_tokens=num_tokens or None,
         extra=columns,
     )
+
+
+def _number(text: str) -> str | float:
+    """Return what Inspect counts a text as, the text itself if it is no number."""
+    if text in _LETTERS:
+        return _LETTERS[text]
+    try:
+        return _WORDS[text.lower()] if text.lower() in _WORDS else float(text)
+    except ValueError:
+        return text
 
 
 def _scores(row: Row) -> Iterator[tuple[str, Any]]:

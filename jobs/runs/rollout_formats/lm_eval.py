@@ -76,11 +76,12 @@ def _of_question(row: Row, file: Path) -> Iterator[tuple[int, RecordedTrajectory
         target = prompts[int(str(target))][1] if str(target).isdecimal() and int(str(target)) < len(prompts) else target
     metrics = {name: value for name in row.get("metrics") or () if (value := _number(row, name)) is not None}
     verdict = next((_FACTS[1 - int(metrics[name])] for name in _VERDICTS if metrics.get(name) in {0, 1}), None)
+    main = next((name for name in _VERDICTS if name in metrics), "".join(metrics) if len(metrics) == 1 else "")
     for response in responses:
         is_only = len(responses) == 1  # else the metrics are of all of them
         trajectory = RecordedTrajectory(
             messages=(*_prompt(prompts[0][0]), Message("assistant", str(response), is_generated=True)),
-            reward=next(iter(metrics.values()), None) if is_only else None,
+            reward=metrics.get(main) if is_only else None,  # of several metrics none is a total
             question_id=f"{task}/{row['doc_id']}",
             answer=None if target is None else str(target).strip(),
             verdict=verdict if is_only else None,

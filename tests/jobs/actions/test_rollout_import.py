@@ -3,8 +3,13 @@ import gzip
 import json
 import lzma
 import re
+import sys
 import time
+from collections import Counter
 from dataclasses import replace
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -249,6 +254,130 @@ def test_each_task_and_filter_of_lm_eval_is_a_run(tmp_path, files, expected):
         rows = [row for filter_name, scores in of_filters.items() for row in lm_eval_rows(scores, filter_name)]
         write(tmp_path / "logs", name, rows)
     assert runs_of(tmp_path / "logs", tmp_path / "runs") == expected
+
+
+@pytest.mark.parametrize(
+    ("metrics", "reward"),
+    [
+        ({"exact_match": 1.0}, 1.0),
+        ({"acc": 1.0, "acc_norm": 0.0}, 1.0),
+        ({"acc_norm": 0.0, "acc": 1.0}, 1.0),
+        ({"rouge1": 0.25, "rouge2": 0.125}, None),
+        ({"f1": 0.5}, 0.5),
+        ({"f1": 0.5, "exact_match": 0.0}, 0.0),
+        ({}, None),
+    ],
+)
+def test_metrics_of_lm_eval_are_a_curve_each_and_only_a_verdict_or_the_only_one_is_the_reward(
+    tmp_path, metrics, reward
+):
+    [row] = lm_eval_rows([0.0], "none")
+    path = write(tmp_path / "logs", "samples_sums_1.jsonl", [row | {"metrics": [*metrics]} | metrics])
+    imported = import_rollouts(path, find_format(path), tmp_path / "runs", "mine")
+    [line] = lines_of(tmp_path / "runs" / imported.run_id, "trajectory")
+    prefix = "reward/" if len(metrics) > 1 else ""
+    assert (line.get("reward"), {name: line["extra"][f"{prefix}{name}"] for name in metrics}) == (reward, metrics)
+
+
+@pytest.fixture
+def inspect(monkeypatch):
+    """The reader of Inspect's package, which the tests' environment lacks: the samples of a log in JSON."""
+    package, log = ModuleType("inspect_ai"), ModuleType("inspect_ai.log")
+    package.__spec__ = ModuleSpec("inspect_ai", None)
+    log.read_eval_log_samples = lambda name, **_: (
+        SimpleNamespace(model_dump=lambda row=row, **_: row) for row in read_json(Path(name))["samples"]
+    )
+    monkeypatch.setitem(sys.modules, "inspect_ai", package)
+    monkeypatch.setitem(sys.modules, "inspect_ai.log", log)
+
+
+def inspect_log(folder, name, epochs):
+    """A log whose samples have one list of scores an epoch; a score is a value or values by scorer."""
+    samples = [
+        {
+            "id": number, "epoch": epoch, "target": "2",
+            "messages": [
+                {"role": "user", "content": f"{number}?", "source": "input"}, {"role": "assistant", "content": "2"},
+            ],
+            "scores": {
+                scorer: {"value": value}
+                for scorer, value in (score if isinstance(score, dict) else {"match": score}).items()
+            },
+        }
+        for epoch, scores in enumerate(epochs, 1) for number, score in enumerate(scores)
+    ]  # fmt: skip
+    content = {"version": 2, "status": "success", "eval": {}, "samples": samples}
+    path = folder / f"2026-11-27T20-00-00_{name}_id.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content))
+
+
+@pytest.mark.usefixtures("inspect")
+@pytest.mark.parametrize(
+    ("epochs", "mean", "groups"),
+    [
+        ([["C", "C", "C"], ["I", "I", "I"]], 0.5, 3),
+        ([["C", "I"], ["C", "I"], ["I", "I"]], 1 / 3, 2),
+        ([["C", "P", "N", "I"]], 0.375, 4),
+        ([[1, 0.25], [0, 0.75]], 0.5, 2),
+        ([["yes", "No"], ["TRUE", "false"]], 0.5, 2),
+        ([["0.25", "1"], ["0", "0.75"]], 0.5, 2),
+        ([[True, False], [True, True], [True, True], [True, True]], 0.875, 2),
+    ],
+)
+def test_epochs_of_inspect_are_the_rollouts_of_a_group_and_the_mean_is_over_all(tmp_path, epochs, mean, groups):
+    inspect_log(tmp_path / "logs", "sums", epochs)
+    path = tmp_path / "logs"
+    imported = import_rollouts(path, find_format(path), tmp_path / "runs", "mine")
+    lines = [*lines_of(tmp_path / "runs" / imported.run_id, "trajectory")]
+    assert ({line["step"] for line in lines}, len(lines)) == ({0}, len(epochs) * groups)
+    assert sorted(Counter(line["question_id"] for line in lines).values()) == [len(epochs)] * groups
+    with open_fresh_index(tmp_path / "runs", None) as database:
+        assert last_metrics(database, imported.run_id)["reward/mean"] == pytest.approx(mean)
+
+
+@pytest.mark.usefixtures("inspect")
+@pytest.mark.parametrize(
+    "scores",
+    [
+        {"match": "C", "model_graded": "I"},
+        {"match": 1, "f1": 0.5, "words": 0.25},
+        {"safety": {"harm": 0.5, "help": 1}},
+        {"match": "yes", "note": "long"},
+        {"a": "0.5", "b": "NO"},
+    ],
+)
+def test_scorers_of_inspect_are_a_curve_each_without_a_total(tmp_path, scores):
+    inspect_log(tmp_path / "logs", "sums", [[scores, scores]])
+    path = tmp_path / "logs"
+    imported = import_rollouts(path, find_format(path), tmp_path / "runs", "mine")
+    flat = {"safety/harm": 0.5, "safety/help": 1} if "safety" in scores else scores
+    counted = {"C": 1.0, "I": 0.0, "yes": 1.0, "NO": 0.0, "0.5": 0.5}
+    expected = {name: counted.get(value, value) for name, value in flat.items() if value != "long"}
+    with open_fresh_index(tmp_path / "runs", None) as database:
+        found = last_metrics(database, imported.run_id)
+    assert {name: value for name, value in found.items() if name.startswith("reward/")} == {
+        f"reward/{name}": value for name, value in expected.items()
+    }
+
+
+@pytest.mark.usefixtures("inspect")
+@pytest.mark.parametrize(
+    ("logs", "expected"),
+    [
+        ({"sums": "C"}, {"mine": [1.0]}),
+        ({"sums": "C", "words": "I"}, {"mine sums": [1.0], "mine words": [0.0]}),
+        ({"a/sums": "C", "b/sums": "I"}, {"mine a/": [1.0], "mine b/": [0.0]}),
+        ({"sums": "C", "two_words": "P", "x": 0.25}, {"mine sums": [1.0], "mine two_words": [0.5], "mine x": [0.25]}),
+        ({"a/x": "C", "a/y": "I", "b/x": "P"}, {"mine a/": [1.0], "mine y": [0.0], "mine b/": [0.5]}),
+    ],
+)
+def test_each_log_of_inspect_is_a_run(tmp_path, logs, expected):
+    for name, score in logs.items():
+        folder, _, task = name.rpartition("/")
+        inspect_log(tmp_path / "logs" / folder, task, [[score]])
+    found = runs_of(tmp_path / "logs", tmp_path / "runs")
+    assert {name.split("2026")[0]: rewards for name, rewards in found.items()} == expected
 
 
 def test_a_task_and_a_filter_that_come_later_are_shown_too(tmp_path):
