@@ -218,19 +218,23 @@ def _unseen(connection: Connection, run_key: int, events: Sequence[Event]) -> li
 
 
 def _ensure_attempts(connection: Connection, run_key: int, events: Sequence[Event]) -> None:
-    attempts, runs = models.attempts, models.runs
-    by_attempt: dict[int, list[datetime]] = {}
+    attempts, runs, seen = models.attempts, models.runs, models.ingested_events
+    first_of: dict[int, Event] = {}
     for event in events:
-        by_attempt.setdefault(event["attempt"], []).append(datetime.fromisoformat(event["at"]))
-    insert_new(connection, attempts, [{"run_key": run_key, "attempt": attempt} for attempt in by_attempt])
-    for attempt, moments in by_attempt.items():
-        is_it = (attempts.c.run_key == run_key) & (attempts.c.attempt == attempt)
-        is_later = attempts.c.started_at.is_(None) | (attempts.c.started_at > min(moments))
-        connection.execute(update(attempts).where(is_it, is_later).values(started_at=min(moments)))
-    first, last = min(map(min, by_attempt.values())), max(map(max, by_attempt.values()))
+        first_of.setdefault(event["attempt"], event)
+    insert_new(connection, attempts, [{"run_key": run_key, "attempt": attempt} for attempt in first_of])
+    for attempt, first in first_of.items():
+        # An attempt began with its first event, which has not the earliest time if its clock was set back.
+        of_attempt = (seen.c.run_key == run_key) & (seen.c.attempt == attempt)
+        has_earlier = select(seen.c.seq).where(of_attempt, seen.c.seq < first["seq"]).exists()
+        is_it = (attempts.c.run_key == run_key) & (attempts.c.attempt == attempt) & ~has_earlier
+        began_at = datetime.fromisoformat(first["at"])
+        connection.execute(update(attempts).where(is_it).values(started_at=began_at))
+    last = max(datetime.fromisoformat(event["at"]) for event in events)
     is_run = runs.c.run_key == run_key
-    is_later = runs.c.started_at.is_(None) | (runs.c.started_at > first)
-    connection.execute(update(runs).where(is_run, is_later).values(started_at=first))
+    has_begun = (attempts.c.run_key == run_key) & attempts.c.started_at.is_not(None)
+    began = select(attempts.c.started_at).where(has_begun).order_by(attempts.c.attempt).limit(1)
+    connection.execute(update(runs).where(is_run).values(started_at=began.scalar_subquery()))
     is_earlier = runs.c.last_event_at.is_(None) | (runs.c.last_event_at < last)
     connection.execute(update(runs).where(is_run, is_earlier).values(last_event_at=last))
 

@@ -1,5 +1,6 @@
 """Runs in and out of a runs root: as a folder or as a `.tar.gz` file."""
 
+import contextlib
 import shutil
 import subprocess
 import tarfile
@@ -312,13 +313,15 @@ def _check_bounds(source: Path, member: tarfile.TarInfo, number: int, max_member
 def staging_folder(parent: Path, purpose: str) -> Iterator[Path]:
     """Yield a new hidden folder in `parent` for importing, adopting or restoring; it is removed in the end.
 
-    Folders of earlier programs that were killed are removed first: the kernel frees the lock of a killed one.
+    Folders of earlier programs that were killed are removed first: the kernel frees the lock of a killed one. What
+    this user may not remove stays.
     """
     for folder in (path for prefix in _PREFIXES for path in parent.glob(f"{prefix}*")):
         lock = FileLock(folder / _LOCK_FILE)
-        if not folder.is_symlink() and folder.is_dir() and lock.acquire():
-            _remove(folder)
-            lock.release()
+        with contextlib.suppress(OSError):
+            if not folder.is_symlink() and folder.is_dir() and lock.acquire():
+                _remove(folder)
+                lock.release()
     staging = Path(tempfile.mkdtemp(prefix=f".{purpose}-", dir=parent))
     lock = FileLock(staging / _LOCK_FILE)
     lock.acquire()

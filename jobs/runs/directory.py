@@ -100,10 +100,15 @@ class RunDirectory(RunFolder):
         """Write the folder of a new run under a hidden name, then rename it.
 
         Raises:
-            RunDirectoryError: A run of this id exists already.
+            RunDirectoryError: A run of this id exists already, or libraries could not write below the runs root.
         """
         run_id = check_run_id(run_id if run_id is not None else make_run_id(datetime.now(UTC)))
-        content = dump_spec(spec, Path(runs_root).resolve() / run_id).encode()
+        folder = Path(runs_root).resolve() / run_id
+        if os.fsencode(folder).decode(errors="replace") != str(folder):
+            raise RunDirectoryError(
+                f"{str(folder.parent)!a}: its name is not UTF-8, so models cannot be saved there; take another folder."
+            )
+        content = dump_spec(spec, folder).encode()
         try:
             path = create_run_folder(runs_root, run_id, spec.name, content, (parent_run_id, branched_from_step))
         except FileExistsError:

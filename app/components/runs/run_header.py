@@ -163,7 +163,16 @@ def _pace_tile(tile: st.delta_generator.DeltaGenerator, row: RunRow) -> None:
 
 
 def _seconds_taken(row: RunRow) -> float | None:
-    return (row.ended_at - row.started_at).total_seconds() if row.started_at and row.ended_at else None
+    """Return the time from a run's start to its end, of a lost one to its last event; None where one is unknown.
+
+    With a clock that was set back it is at least what the chart over the clock shows.
+    """
+    end = row.last_event_at if row.status == "lost" else row.ended_at
+    if row.started_at is None or end is None:
+        return None
+    clock = ask(metrics.clock_seconds, row.run_id)
+    taken = max([(end - row.started_at).total_seconds(), *(point.value for point in clock[-1:])])
+    return taken if taken >= 0.0 else None
 
 
 def _held_out_tile(tile: st.delta_generator.DeltaGenerator, row: RunRow, evaluations: Sequence[EvaluationRow]) -> None:

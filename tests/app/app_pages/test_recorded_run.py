@@ -2,11 +2,16 @@
 
 import base64
 import math
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
+from sqlalchemy import update
 
 from app.page_list import PAGES
+from db.connections.opening import open_database
+from db.tables import models
 from exgrpo_core import recording
 from jobs.execution.supervisor.open_index import ingest_all
 from tests.app.charts import figures
@@ -174,3 +179,42 @@ def test_of_many_metrics_the_page_says_how_many_are_drawn(of_metrics, open_page)
     page = open_page("run", run=of_metrics({1: {f"m{number}": 1.0 for number in range(30)}}))
     assert len(curves_of(page)) == 24
     assert "24 of 30 metrics are drawn; **All steps** exports each of them." in [text.value for text in page.caption]
+
+
+BORN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("steps", "times", "status", "expected"),
+    [
+        ((10, 70, 130), {"started": 0, "ended": 140}, "finished", "2 min 20 s"),
+        ((0, 60, -3540, -3480), {"started": 0, "ended": -3480}, "finished", "2 min 00 s"),
+        ((0, -60, 0, 60), {"started": 0, "ended": 30}, "stopped", "2 min 00 s"),
+        ((0, 7200, 3600, 3660), {"started": 0, "ended": 3660}, "failed", "2 h 01 min"),
+        ((0, 60), {"started": 0, "ended": 250_000, "last": 90}, "lost", "1 min 30 s"),
+        ((), {"started": 0, "ended": -5}, "finished", None),
+        ((0, 60), {"started": 0, "ended": None}, "stopped", None),
+        ((0, 60), {"started": None, "ended": 60}, "finished", None),
+    ],
+)
+def test_the_time_taken_is_that_of_the_run_whatever_its_clock_did_or_is_left_out(
+    tmp_path, share, open_page, steps, times, status, expected
+):
+    run = recording.start("of a clock", {}, tmp_path)
+    for step in range(len(steps)):
+        run.log(step, {"loss": 1.0})
+    run.finish()
+    ingest_all(tmp_path, None)
+    at = {name: None if after is None else BORN + timedelta(seconds=after) for name, after in times.items()}
+    with closing(open_database(None, tmp_path)) as database, database.engine.begin() as connection:
+        for step, after in enumerate(steps):
+            moment = BORN + timedelta(seconds=after)
+            connection.execute(update(models.steps).where(models.steps.c.step == step).values(at=moment))
+        connection.execute(
+            update(models.runs).values(
+                status=status, started_at=at["started"], ended_at=at["ended"], last_event_at=at.get("last", BORN)
+            )
+        )
+    share(tmp_path)
+    page = open_page("run", run=run.run_id)
+    assert [tile.value for tile in page.metric if tile.label == "Time taken"] == ([expected] if expected else [])

@@ -68,6 +68,16 @@ def test_token_sets_a_strict_http_only_cookie_and_leads_on_without_the_token(wor
     assert 'content="0;url=./run?run=a%22b"' in response.text
 
 
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
+@pytest.mark.parametrize("path", ["/", "/run", HEALTH_PATH])
+def test_who_holds_the_link_is_not_told_to_use_it_whatever_the_method(workbench, cookie, method, path):
+    for proof in ({"headers": {"Cookie": cookie}}, {"params": {"token": workbench.token}}):
+        answer = httpx2.request(method, workbench.origin + path, timeout=60, **proof)
+        assert (answer.status_code in {200, 204, 405}, "printed" in answer.text) == (True, False), answer.status_code
+    without = httpx2.request(method, workbench.origin + "/run", timeout=60)
+    assert without.status_code == 403
+
+
 def test_link_cannot_lead_on_to_another_site(workbench):
     response = httpx2.get(f"{workbench.origin}//foreign.example/?token={workbench.token}", timeout=60)
     assert 'url=./"' in response.text

@@ -1,5 +1,5 @@
 import random
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 import pytest
@@ -66,6 +66,20 @@ def test_events_doubled_and_reordered_in_any_batches_give_the_same_database(resu
         cuts = sorted(chance.choices(range(len(offered)), k=chance.randrange(9)))
         batches = [offered[start:end] for start, end in pairwise([0, *cuts, len(offered)])]
         assert contents_after(kind, run, batches) == expected
+
+
+@pytest.mark.parametrize("seconds_back", [0, 1, 60, 3600, 10**7])
+def test_an_attempt_began_with_its_first_event_also_if_its_clock_was_set_back(database, resumed, seconds_back):
+    run, events, _ = resumed
+    moments = [datetime.fromisoformat(event["at"]) for event in events]
+    moments = [moment - timedelta(seconds=seconds_back * (place > 2)) for place, moment in enumerate(moments)]
+    register(database, run)
+    for event, moment in zip(events, moments, strict=True):
+        ingest.ingest_events(database, run.run_id, [event | {"at": moment.isoformat()}])
+    numbers = [event["attempt"] for event in events]
+    expected = [moments[numbers.index(number)] for number in (1, 2, 3)]
+    assert [row.started_at for row in list_attempts(database, run.run_id)] == expected
+    assert get_run(database, run.run_id).started_at == expected[0]
 
 
 def test_steps_that_a_resumed_attempt_did_again_count_once(database, resumed):

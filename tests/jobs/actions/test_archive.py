@@ -1,9 +1,12 @@
 """Runs in and out of a runs root; those from elsewhere are checked before anything of them is written."""
 
+import errno
 import io
 import json
 import os
 import pickle
+import pkgutil
+import signal
 import subprocess
 import tarfile
 import zipfile
@@ -15,7 +18,7 @@ import pytest
 from exgrpo_core.bounded_json import seal
 from jobs.actions.archive import ArchiveError, export_run, import_run, staging_folder, unpack
 from jobs.actions.backup import back_up, restore
-from jobs.runs.directory import RunDirectory
+from jobs.runs.directory import RunDirectory, list_run_directories
 from jobs.runs.journal import Journal, JournalKind
 from jobs.specs.train import TrainSpec
 
@@ -203,6 +206,58 @@ def test_a_deep_leftover_is_removed_and_stops_no_backup(deep_folder, tmp_path):
     back_up(root, tmp_path / "all.tar")
     assert import_run(write(tmp_path / "good.tar.gz", WHOLE), root) == "run-1"
     assert [path.name for path in root.iterdir() if path.name.startswith(".")] == []
+
+
+def dead(*_, **__):
+    """In place of a function of an import: the process is killed where it is called."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    "place", ["unpack", "_check_bounds", "_check_name", "_check_run", "tempfile.mkdtemp", "Path.rename", "Path.chmod"]
+)
+def test_an_import_that_is_killed_anywhere_stops_no_later_import_and_no_backup_and_its_rest_is_removed(tmp_path, place):
+    root, source = tmp_path / "runs", write(tmp_path / "good.tar.gz", WHOLE | {"run-1/a/b": b"x" * 5000})
+    if os.fork() == 0:
+        try:
+            owner, _, name = f"jobs.actions.archive.{place}".rpartition(".")
+            setattr(pkgutil.resolve_name(owner), name, dead)
+            import_run(source, root)
+        finally:
+            os._exit(0)
+    _, status = os.wait()
+    assert os.WTERMSIG(status) == signal.SIGKILL
+    assert list_run_directories(root) == []
+    back_up(root, tmp_path / "all.tar")
+    assert import_run(source, root) == "run-1"
+    assert [path.name for path in root.iterdir() if path.name.startswith(".")] == []
+    back_up(root, tmp_path / "later.tar")
+
+
+@pytest.mark.parametrize("rest", ["lock that is a folder", "file", "link", "link to itself", "folder of another user"])
+def test_a_rest_that_cannot_be_removed_stops_no_import(tmp_path, rest, monkeypatch):
+    root = tmp_path / "runs"
+    left = root / ".importing-1"
+    root.mkdir()
+    if rest == "lock that is a folder":
+        (left / "staging.lock").mkdir(parents=True)
+    elif rest == "file":
+        left.write_text("x")
+    elif rest.startswith("link"):
+        left.symlink_to(left if rest == "link to itself" else tmp_path)
+    else:
+        left.mkdir()
+        opened = os.open
+
+        def refused(path, *arguments, **options):
+            if str(path).startswith(str(left)):
+                raise PermissionError(errno.EACCES, "Permission denied", str(path))
+            return opened(path, *arguments, **options)
+
+        monkeypatch.setattr(os, "open", refused)
+    assert import_run(write(tmp_path / "good.tar.gz", WHOLE), root) == "run-1"
+    back_up(root, tmp_path / "all.tar")
+    assert [*tmp_path.glob("good*")], "what a link leads to stays"
 
 
 def test_a_deep_folder_is_refused_and_leaves_nothing(deep_folder, tmp_path):

@@ -2,6 +2,7 @@ import bz2
 import gzip
 import json
 import lzma
+import math
 import re
 import sys
 import time
@@ -96,6 +97,30 @@ def test_another_content_under_the_path_is_the_same_run_read_again(dump, opened,
     assert recorded(tmp_path / "root" / second.run_id) == [1]
     [entry] = Journal(tmp_path / "root").entries()
     assert (entry.kind, entry.run_id) == (JournalKind.DELETED, first.run_id)
+
+
+@pytest.mark.parametrize(
+    ("newline", "end", "size", "seconds"),
+    [
+        ("\n", "\n", 7, math.inf), ("\n", "", 64, math.inf), ("\r\n", "\r\n", 5, math.inf), ("\n\n", "\n", 9, math.inf),
+        ("\n", "\n", 1000, -math.inf), ("\n", "\n", 13, -math.inf),
+    ],
+)  # fmt: skip
+def test_a_file_that_grows_while_it_is_read_is_read_once(dump, opened, tmp_path, newline, end, size, seconds):
+    rows = [{"input": f"π{n} 漢字?", "output": "é" * n, "score": n / 8, "step": 1} for n in range(40)]
+    content = (newline.join(json.dumps(row, ensure_ascii=False) for row in rows) + end).encode()
+    file = dump / "1.jsonl"
+    file.write_bytes(content[:100])
+    one = opened()
+    for start in range(100, len(content), size):
+        with file.open("ab") as grows:
+            grows.write(content[start : start + size])
+        one.advance(seconds)
+    while one.advance(seconds):
+        pass
+    lines = [*lines_of(tmp_path / "root" / one.run_id, "trajectory")]
+    assert [line["reward"] for line in lines] == [row["score"] for row in rows]
+    assert one.bad.num == 0
 
 
 def test_an_import_that_was_killed_begins_again(dump, opened, tmp_path):

@@ -1,10 +1,14 @@
 import os
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 
 import pytest
 
+from db.queries.metrics import last_metrics
+from exgrpo_core import recording
 from exgrpo_core.recording.run_folder import AttemptClaimedError, make_run_id
+from jobs.execution.supervisor.open_index import open_fresh_index
 from jobs.runs.directory import (
     RunDirectory,
     RunDirectoryError,
@@ -24,6 +28,27 @@ def test_a_run_id_is_the_utc_time_and_six_random_digits():
     assert first.startswith("20261121-113000-")
     assert len(first) == len("20261121-113000-ab12cd")
     assert first != second
+
+
+@pytest.mark.parametrize(
+    "name", [b"\xff", b"caf\xe9", b"\xed\xa0\x80", b"a\xc3", b"\xf8\x88\x80\x80\x80", b"\x80/runs"]
+)
+def test_a_runs_root_whose_name_is_not_utf_8_is_refused_before_a_run_begins_and_can_be_read(tmp_path, name):
+    root = Path(os.fsdecode(os.path.join(os.fsencode(tmp_path), name)))
+    with pytest.raises(RunDirectoryError, match="its name is not UTF-8") as refused:
+        RunDirectory.create(root, TrainSpec())
+    assert str(refused.value).isascii()
+    assert not root.exists()
+    run = recording.start("mine", {}, root)  # needs no library that would not write there
+    run.log(1, {"loss": 0.5})
+    run.finish()
+    with open_fresh_index(root, None) as database:
+        assert last_metrics(database, run.run_id) == {"loss": 0.5}
+
+
+@pytest.mark.parametrize("name", ["é", "漢字", "a b", "\N{GRINNING FACE}", "\N{REPLACEMENT CHARACTER}"])
+def test_a_runs_root_may_have_any_name_in_utf_8(tmp_path, name):
+    assert RunDirectory.create(tmp_path / name, TrainSpec()).spec() == TrainSpec()
 
 
 def test_a_new_run_gives_back_what_it_was_made_from(tmp_path):
