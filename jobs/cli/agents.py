@@ -37,7 +37,7 @@ _ESCAPE = re.compile(r"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F]..)
 class Received(TextIOWrapper):
     """Standard input, in which halves of surrogate pairs are replaced: MCP answers no request that has one."""
 
-    def readline(self, size: int = -1, /) -> str:
+    def readline(self, size: int = -1, /) -> str:  # type: ignore[override] # as the type of files of text has it
         """Return the next line."""
         return _ESCAPE.sub(lambda found: r"\ufffd" if found[1] else found[0], super().readline(size))
 

@@ -132,7 +132,8 @@ def forward_alone(policy: PolicyModel, item: TokenSequence) -> Float32Array:
     with torch.no_grad(), torch.autocast(policy.device.type, policy.compute_dtype, enabled=is_mixed):
         logits = policy.model(input_ids=ids, use_cache=False).logits[0, item.prompt_ids.size - 1 : -1]
     taken = logits.float().log_softmax(-1).gather(-1, ids[0, item.prompt_ids.size :, None])
-    return taken[:, 0].cpu().numpy()
+    log_probs: Float32Array = taken[:, 0].cpu().numpy()
+    return log_probs
 
 
 def _check_files(source: str, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> None:
