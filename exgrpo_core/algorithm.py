@@ -32,32 +32,30 @@ def exgrpo_step(state: ExGRPOState, engine: PolicyEngine, config: ExGRPOConfig, 
     """
     clock = PhaseClock()
     state.step += 1
-    strategies, is_replay_open = state.strategies, state.delayed_start.is_open
-    report = StepReport(step=state.step, is_replay_open=is_replay_open, groups=[])
-    step = StepRollouts(state, engine, config, report)
 
     # Phase 1, experience management: lines 4 to 8 and 17 on the buffer as it is at the start of the step.
-    drawn = state.take_drawn() or step.draw()
+    # `QuestionSampler.plan` is the paper's plan; other methods in `strategies` have their own.
+    step = state.take_planned() or StepRollouts(state, config, state.step)
+    report = step.report
 
     # Line 23: K rollouts of fresh questions, K-1 where a trajectory will be replayed.
     with clock.phase("rollout"):
-        step.roll_out(drawn)
+        step.roll_out(engine)
         if config.rollouts_ahead and not is_last:
-            step.begin_next()
-    report.groups = step.groups
+            step.begin_next(engine)
     state.number_trajectories(report.groups)
 
     # Lines 9 to 15: score every candidate under the current policy, choose o*.
     candidates = list_candidates(state, config, report.groups)
     with clock.phase("score"):
         scores = score_candidates(engine, report.groups, candidates)
-    choose_replays(state, config, report, candidates, scores)
+    choose_replays(state, report, candidates, scores)
 
     # Phase 2, experiential policy optimization: Eq. ExGRPO.
     assign_advantages(report.groups, config)
     trained = trained_groups(report.groups, config.batch_size)
     mini_batches = build_mini_batches(trained, config, state.rng)
-    objective = strategies.objective if is_replay_open else strategies.objective_before_start
+    objective = state.strategies.objective_of(report.is_replay_open)
     with clock.phase("update"):
         update_metrics = engine.update(mini_batches, objective)
 

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,8 +16,10 @@ from exgrpo_core.experience_management.question_stream import QuestionStream, Re
 from exgrpo_core.experience_management.replay_buffer import ReplayBuffer
 from exgrpo_core.experience_management.storage.append_file import ODD_CONTENT
 from exgrpo_core.methods.loading import build_strategies
-from exgrpo_core.step_report import DrawnQuestions
 from exgrpo_core.types import UNASSIGNED, BoolArray, Experience, Question, RolloutGroup
+
+if TYPE_CHECKING:
+    from exgrpo_core.step.rollouts import StepRollouts
 
 STATE_FILE = "experience.json"
 MAX_STATE_BYTES = 1 << 30
@@ -62,7 +64,7 @@ class ExGRPOState:
     """E, S, the switch, the random generator and the stream of fresh questions of one run.
 
     `step` is the number of steps done. `external` maps question indices to trajectories from a file (LUFFY-style).
-    `drawn_ahead` are the next step's questions, if its rollouts were begun.
+    `planned_ahead` is the next step, if its rollouts were begun.
     """
 
     def __init__(
@@ -84,7 +86,7 @@ class ExGRPOState:
         self.next_trajectory_id = 0
         self.num_fresh_rollouts = 0
         self.num_generated_tokens = 0
-        self.drawn_ahead: DrawnQuestions | None = None
+        self.planned_ahead: StepRollouts | None = None
 
     @classmethod
     def create(
@@ -119,10 +121,10 @@ class ExGRPOState:
             return np.zeros(len(self.questions), dtype=np.bool_)
         return self.retired_set.mask
 
-    def take_drawn(self) -> DrawnQuestions | None:
-        """Return the questions that were drawn ahead for the step that begins, if any were."""
-        drawn, self.drawn_ahead = self.drawn_ahead, None
-        return drawn
+    def take_planned(self) -> "StepRollouts | None":
+        """Return the step that begins, if its rollouts were begun ahead."""
+        planned, self.planned_ahead = self.planned_ahead, None
+        return planned
 
     def number_trajectories(self, groups: Sequence[RolloutGroup]) -> None:
         """Give every fresh trajectory its id, step and policy version, in the order of the groups."""
@@ -145,9 +147,9 @@ class ExGRPOState:
         self.replay_buffer.seal()
         self.replay_buffer.snapshot(directory / BUFFER_FILE)
         stream = self.stream.state_dict()
-        if self.drawn_ahead is not None:
-            # The next step is drawn again after a resume: fresh questions keep their turns.
-            stream["deferred"] = [*self.drawn_ahead.fresh, *stream["deferred"]]
+        if self.planned_ahead is not None:
+            # The next step is planned again after a resume: fresh questions keep their turns.
+            stream["deferred"] = [*self.planned_ahead.fresh_questions, *stream["deferred"]]
         content = {
             "questions": _fingerprint(self.questions),
             "step": self.step,
@@ -172,7 +174,7 @@ class ExGRPOState:
     ) -> "ExGRPOState":
         """Return the state saved in `saved`, with segments in `segments`; its draws continue as if uninterrupted.
 
-        A step that was drawn ahead is drawn again, its fresh questions first.
+        A step that was planned ahead is planned again, its fresh questions first.
 
         Raises:
             StateError: The saved state is damaged or belongs to other questions.

@@ -205,22 +205,6 @@ class BucketCount:
 
 
 @dataclass(slots=True)
-class DrawnQuestions:
-    """The questions of a step and what the draw found: at the step's start or, with rollouts ahead, one step before."""
-
-    fresh: list[int]
-    replay_weights: dict[int, float]
-    """Questions drawn for replay, with the factors of their replays' advantages."""
-    buckets: list[BucketCount]
-    buffer_events: list[BufferEvent]
-    notices: list[str]
-    policy_version: int | None = None
-    """Steps done by the policy whose rollouts were begun; None where none were."""
-    random_state: Mapping[str, Any] | None = None
-    """State of the random generator before the draw."""
-
-
-@dataclass(slots=True)
 class StepReport:
     """Everything one step did. `step` counts from 1; `groups` are fresh and experiential groups after the update."""
 
@@ -233,4 +217,4 @@ class StepReport:
     metrics: dict[str, float] = field(default_factory=dict)
     notices: list[str] = field(default_factory=list)
     random_state: Mapping[str, Any] | None = None
-    """State of the random generator (PCG64) before the draw of questions."""
+    """State of the random generator (PCG64) before the step is planned."""

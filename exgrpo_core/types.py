@@ -5,6 +5,7 @@ Arrays are NumPy; T is a number of response tokens, K of rollouts per question. 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import NamedTuple
 
 import numpy as np
@@ -108,24 +109,52 @@ class Replay:
     entropies: Float32Array
     is_external: bool = False
     weight: float = 1.0
-    """Factor of its advantage, where a question sampler corrects for how it draws."""
+    """Factor of its advantage, where a method corrects for how it draws."""
+
+
+class Baseline(StrEnum):
+    """What the rewards of a group with replays are compared with."""
+
+    TOGETHER = "together"
+    """The mean of all of the group (the paper)."""
+    APART = "apart"
+    """Fresh rollouts with their own mean, replayed trajectories with theirs."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPlan:
+    """What a method asks for one group of a step: rollouts of a question, and stored trajectories to train on.
+
+    `candidates` are rows of the replay buffer, oldest first. The trajectory selector chooses at most `num_replays` of
+    them; all are replayed if it is None. `weight` is a factor of the replayed trajectories' advantages.
+    """
+
+    question_index: int
+    num_rollouts: int
+    candidates: Int64Array = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    num_replays: int | None = None
+    weight: float = 1.0
+    baseline: Baseline = Baseline.TOGETHER
 
 
 @dataclass(slots=True)
 class RolloutGroup:
     """G_q: the fresh rollouts of one question and, in an experiential group, what is replayed (always last).
 
-    `replay_weight` is the factor of its replays' advantages where its question was drawn to be replayed, else None.
-    `advantages` follow the order of `rewards`: fresh rollouts first, then the replayed ones, which are compared among
-    themselves where `has_two_baselines`.
+    `plan` is what the step's method asked for. `advantages` follow the order of `rewards`: fresh rollouts first, then
+    the replayed ones.
     """
 
     question: Question
     trajectories: list[Trajectory]
     replays: tuple[Replay, ...] = ()
     advantages: Float32Array | None = None
-    replay_weight: float | None = None
-    has_two_baselines: bool = False
+    plan: GroupPlan | None = None
+
+    @property
+    def baseline(self) -> Baseline:
+        """What its rewards are compared with."""
+        return Baseline.TOGETHER if self.plan is None else self.plan.baseline
 
     @property
     def has_replay(self) -> bool:

@@ -147,7 +147,7 @@ class ReplayBuffer:
         for i in new:
             is_duplicate[i] = False
         duplicates = np.flatnonzero(is_duplicate)
-        stored_ids = self._store.trajectory_ids(np.array(rows, dtype=np.int64)[duplicates])
+        stored_ids = self._store.numbers("trajectory_id", np.array(rows, dtype=np.int64)[duplicates])
         for i, stored_id in zip(duplicates.tolist(), stored_ids.tolist(), strict=True):
             ids[i] = stored_id
         return list(map(InsertOutcome, rows, ids, is_duplicate))
@@ -215,6 +215,10 @@ class ReplayBuffer:
         """Return the trajectory id and the question of each row, oldest first."""
         ids, questions = self._store.columns("trajectory_id", "question_index")
         return list(zip(ids.tolist(), questions.tolist(), strict=True))
+
+    def stored_numbers(self, name: str, rows: Int64Array) -> NDArray[Any]:
+        """Return a number that was written with each of these rows: `reward`, `rollout_step`, `trajectory_id`."""
+        return self._store.numbers(name, rows)
 
     def newest_rows(self, question_indices: Int64Array) -> Int64Array:
         """Return the newest row of each of these buffered questions."""

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from exgrpo_core.config import ExGRPOConfig, LossAggregation
 from exgrpo_core.errors import InputError, Mistake
-from exgrpo_core.methods.protocols import OffPolicyCorrection, QuestionSampler, TrajectorySelector
+from exgrpo_core.methods.protocols import OffPolicyCorrection, ReplayMethod, TrajectorySelector
 
 STRATEGIES = "exgrpo_core.strategies"
 ENTRY_POINTS = "exgrpo.strategies"
@@ -29,7 +29,7 @@ ALLOWED_CODE_VARIABLE = "EXGRPO_ALLOWED_CODE"
 QUESTIONS, TRAJECTORIES = "question_selection", "trajectory_selection"
 CORRECTION, FRESH = "off_policy_correction", "fresh_objective"
 KINDS: dict[str, type[Any]] = {
-    QUESTIONS: QuestionSampler,
+    QUESTIONS: ReplayMethod,
     TRAJECTORIES: TrajectorySelector,
     CORRECTION: OffPolicyCorrection,
     FRESH: OffPolicyCorrection,
@@ -101,12 +101,7 @@ def find_mistakes(settings: Settings) -> Iterator[Mistake]:
             yield Mistake(str(error), setting)
             return
         known |= {field.name for field in fields if not hasattr(settings, field.name)}
-    sampler = find_part(QUESTIONS, getattr(settings, QUESTIONS))
-    if sampler.replays_whole_groups and getattr(settings, "refresh", "never") != "never":
-        yield Mistake(f"expected never, since {getattr(settings, QUESTIONS)} replays groups of one step.", "refresh")
-    if sampler.replays_whole_groups and sampler.draws_first and getattr(settings, "experience_ratio", 0.0) == 1.0:
-        reason = f"{getattr(settings, QUESTIONS)} replays groups without rollouts: no step would have any"
-        yield Mistake(f"expected less than 1, since {reason}.", "experience_ratio")
+    yield from build_part(QUESTIONS, settings).find_mistakes(settings)
     for name in settings.strategy_settings.keys() - known:
         choice = f"expected one of {', '.join(sorted(known))}" if known else "remove it"
         yield Mistake(f"the chosen strategies have no setting {name}; {choice}.", "strategy_settings")
@@ -184,12 +179,16 @@ class ObjectiveSettings:
 
 @dataclass(frozen=True, slots=True)
 class RunStrategies:
-    """What chooses questions and trajectories, and the objective before and after the delayed start opens."""
+    """What plans steps and chooses trajectories, and the objective before and after the delayed start opens."""
 
-    question_sampler: QuestionSampler
+    method: ReplayMethod
     trajectory_selector: TrajectorySelector
     objective_before_start: ObjectiveSettings
     objective: ObjectiveSettings
+
+    def objective_of(self, is_replay_open: bool) -> ObjectiveSettings:
+        """Return the objective of a step before or after the delayed start opened."""
+        return self.objective if is_replay_open else self.objective_before_start
 
 
 def build_strategies(config: ExGRPOConfig) -> RunStrategies:

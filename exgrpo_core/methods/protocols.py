@@ -1,28 +1,30 @@
-"""The three strategies of a replay method, and the columns of questions, candidates and tokens that they see.
+"""The three parts of a replay method, and the columns of questions, candidates and tokens that they see.
 
-A strategy keeps no state: what it needs to know is in the columns, which are saved with the replay buffer. Its fields,
-as a frozen dataclass, are settings: hyperparameters of the same name, or entries of `strategy_settings`. A run builds
-each of its strategies once. No torch is loaded.
+A `ReplayMethod` plans a step and says what is stored, a `TrajectorySelector` chooses between stored trajectories, an
+`OffPolicyCorrection` weighs tokens. A part keeps no state: what it needs to know is in the columns, which are saved
+with the replay buffer. Its fields, as a frozen dataclass, are settings: hyperparameters of the same name, or entries of
+`strategy_settings`. A run builds each of its parts once. No torch is loaded.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
-from enum import StrEnum
-from typing import TYPE_CHECKING, ClassVar, Protocol
-
-import numpy as np
-
-from exgrpo_core.types import Experience, Float32Array, Int64Array, RolloutGroup
-
-if TYPE_CHECKING:
-    import torch
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
 
-from exgrpo_core.types import Float64Array
+from exgrpo_core.errors import Mistake
+from exgrpo_core.types import (
+    Experience,
+    Float32Array,
+    Float64Array,
+    GroupPlan,
+    Int64Array,
+    RolloutGroup,
+    Trajectory,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -227,73 +229,123 @@ class TokenRatios:
         return (logs / counts).exp()[index].reshape(self.ratios.shape)
 
 
-class Collected(StrEnum):
-    """Which fresh trajectories are stored."""
+class StoredTrajectories:
+    """What is stored of one question: columns (N,), oldest first. A column is read when it is first asked for."""
 
-    SUCCESSES = "successes"
-    """Correct ones, of continuous rewards those above their group's mean; equal ones once (the paper)."""
-    VARIED_GROUPS = "varied_groups"
-    """All of each group whose rewards differ."""
-    EVERYTHING = "everything"
+    def __init__(self, buffer: "ReplayBuffer", question_index: int) -> None:
+        self._buffer = buffer
+        self.rows = buffer.rows_of(question_index)
+
+    @cached_property
+    def rollout_steps(self) -> Int64Array:
+        """Steps of their rollouts: the model versions that wrote them."""
+        return self._buffer.stored_numbers("rollout_step", self.rows).astype(np.int64)
+
+    @cached_property
+    def rewards(self) -> Float64Array:
+        """Rewards when they were rolled out."""
+        return self._buffer.stored_numbers("reward", self.rows).astype(np.float64)
+
+    @cached_property
+    def num_replays(self) -> Int64Array:
+        """How often each was replayed."""
+        return self._buffer.num_replays(self.rows)
+
+
+Draw = Callable[[QuestionColumns, int, np.random.Generator], QuestionDraw]
+"""Chooses at most so many different questions; the generator is all that is random."""
 
 
 class OpenStep(Protocol):
-    """A step whose groups are rolled out, for a method that adds to them."""
+    """A step that a method plans: what it has so far, and the plans that a method can ask for."""
 
     @property
     def groups(self) -> list[RolloutGroup]:
-        """The groups so far: those of fresh questions, then those of drawn ones."""
+        """The groups of the rounds so far, without those whose rollouts failed."""
 
     @property
     def batch_size(self) -> int:
         """B."""
 
     @property
+    def rollouts_per_question(self) -> int:
+        """K."""
+
+    @property
+    def replays_per_group(self) -> int:
+        """Most stored trajectories that a group replays: 1 in the paper."""
+
+    @property
     def num_wanted(self) -> int:
         """floor(rho B)."""
 
-    def roll_out_more(self, num_questions: int) -> None:
-        """Add the groups of further fresh questions, K rollouts each, as many as there are."""
+    def draw(self, draw: Draw, num_questions: int, among: Iterable[int] | None = None) -> dict[int, float]:
+        """Return questions to replay with their weights: of `among` if given, else of buckets 1..K.
 
-    def draw_replays(self, num_wanted: int, among: Int64Array | None = None) -> dict[int, float]:
-        """Return questions that `draw` chooses, of `among` if given, with their weights; none before the start."""
+        There are none in a run that replays nothing, or before the delayed start.
+        """
 
-    def replay_alone(self, question_index: int, weight: float) -> None:
-        """Add a group of a question that has no rollouts: all its candidates are replayed."""
+    def stored(self, question_index: int) -> StoredTrajectories:
+        """Return what is stored of a question."""
+
+    def fresh(self, num_questions: int, drawn: Collection[int] = ()) -> list[GroupPlan]:
+        """Plan K rollouts each of so many fresh questions: none of the step's groups, none of `drawn`.
+
+        Retired ones come as configured; there are fewer if the data set has no more.
+        """
 
 
-class QuestionSampler(ABC):
-    """Which questions are replayed in a step, and how: as the paper does it, where a method says nothing else."""
+class ReplayMethod(ABC):
+    """What a step consists of, and what is stored of it."""
 
     name: ClassVar[str]
     """What `question_selection` says."""
-    draws_first: ClassVar[bool] = True
-    """Whether questions are drawn before the rollouts, in the place of fresh ones; else `complete` draws."""
-    replays_whole_groups: ClassVar[bool] = False
-    """Whether a stored group is replayed as it was rolled out."""
-    collected: ClassVar[Collected] = Collected.SUCCESSES
+    keeps_duplicates: ClassVar[bool] = False
+    """Whether a trajectory is stored again whose tokens its question has already."""
     is_even_within_buckets: ClassVar[bool] = False
     """Whether chance alone decides between questions of one bucket, so that drawn ones compare with undrawn ones."""
 
-    @property
-    def max_candidates(self) -> int | None:
-        """Newest stored trajectories of a question that may be replayed; None for all."""
-        return None
+    @abstractmethod
+    def plan(self, step: OpenStep) -> Iterator[Sequence[GroupPlan]]:
+        """Yield the groups of a step: one round, or more that depend on the groups of the rounds before.
+
+        A round's rollouts are generated together. The next round sees them in `step.groups`. With `rollouts_ahead` the
+        first round is planned one step before.
+        """
+
+    def keep(self, group: RolloutGroup, successes: Sequence[Trajectory]) -> Sequence[Trajectory] | None:
+        """Return which fresh trajectories of a group are stored; None also leaves its question in its bucket.
+
+        `successes` are the correct ones, of continuous rewards those above their group's mean: the paper's choice.
+        """
+        del group
+        return successes
+
+    def find_mistakes(self, settings: object) -> Iterator[Mistake]:
+        """Yield a sentence for each setting of a run that does not go with this method."""
+        del settings
+        return iter(())
+
+
+class QuestionSampler(ReplayMethod):
+    """The paper's step with another choice of questions."""
 
     @abstractmethod
     def draw(self, questions: QuestionColumns, num_questions: int, rng: np.random.Generator) -> QuestionDraw:
         """Return at most `num_questions` different questions of `questions.indices`; `rng` is all that is random."""
 
-    def num_rollouts(self, rollouts_per_question: int, num_replays: int) -> int:
-        """Return the fresh rollouts of a drawn question: K-1 with the paper's one replay."""
-        return rollouts_per_question - num_replays
+    def plan(self, step: OpenStep) -> Iterator[Sequence[GroupPlan]]:
+        """Yield K rollouts of each fresh question and, of each drawn one, K - r next to r stored trajectories.
 
-    def complete(self, step: OpenStep) -> None:  # noqa: B027 # the paper adds nothing
-        """Add what a method rolls out or replays beyond the paper's groups."""
-
-    def candidates(self, stored: Sequence[Experience]) -> Sequence[Experience]:
-        """Return which of a question's stored trajectories, oldest first, are scored."""
-        return stored
+        These are lines 4 to 8, 17 and 23 of Algorithm 1, where r is 1.
+        """
+        drawn = []
+        for index, weight in step.draw(self.draw, step.num_wanted).items():
+            rows = step.stored(index).rows
+            num_replays = min(step.replays_per_group, rows.size)
+            drawn.append(GroupPlan(index, step.rollouts_per_question - num_replays, rows, num_replays, weight))
+        fresh = step.fresh(step.batch_size - len(drawn), [group.question_index for group in drawn])
+        yield fresh + drawn
 
 
 class TrajectorySelector(ABC):

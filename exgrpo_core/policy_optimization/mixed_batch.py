@@ -10,7 +10,7 @@ import numpy as np
 from exgrpo_core.config import CorrectnessRange, ExGRPOConfig
 from exgrpo_core.methods.loading import ObjectiveSettings
 from exgrpo_core.policy_optimization.importance import sampler_weights
-from exgrpo_core.types import Float32Array, Int32Array, Replay, RolloutGroup
+from exgrpo_core.types import Baseline, Float32Array, Int32Array, Replay, RolloutGroup
 
 STD_EPSILON = 1e-6
 """Added to the standard deviation, as GRPO implementations do."""
@@ -47,7 +47,7 @@ def is_in_range(correctness_rate: float, mask_range: CorrectnessRange) -> bool:
 
 def assign_advantages(groups: Sequence[RolloutGroup], config: ExGRPOConfig) -> None:
     """Give every group its advantages, (K,) in the paper's method; zero where masked GRPO leaves the group out."""
-    if any(group.has_two_baselines for group in groups):
+    if any(group.baseline is Baseline.APART for group in groups):
         for group in groups:
             group.advantages = _advantages_by_part(group, config)
         return
@@ -61,7 +61,7 @@ def assign_advantages(groups: Sequence[RolloutGroup], config: ExGRPOConfig) -> N
 def _advantages_by_part(group: RolloutGroup, config: ExGRPOConfig) -> Float32Array:
     """Fresh rollouts and replayed trajectories, each against their own mean; a part of one has advantage 0."""
     num_fresh, rewards = len(group.trajectories), group.rewards
-    if not group.has_two_baselines:
+    if group.baseline is Baseline.TOGETHER:
         return group_advantages(rewards, config.normalize_by_std)
     parts = [part for part in (rewards[:num_fresh], rewards[num_fresh:]) if part.size]
     return np.concatenate(
@@ -125,7 +125,7 @@ def group_rows(group: RolloutGroup, config: ExGRPOConfig) -> list[TrainingRow]:
     """
     question = group.question
     # Replays with a baseline of their own come on top of K rollouts.
-    num_rows = config.rollouts_per_question + (len(group.replays) if group.has_two_baselines else 0)
+    num_rows = config.rollouts_per_question + (len(group.replays) if group.baseline is Baseline.APART else 0)
     if group.advantages is None or not group.num_trajectories == group.advantages.size == num_rows:
         got = f"{group.num_trajectories}, advantages {group.advantages}"
         raise ValueError(

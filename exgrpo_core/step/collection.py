@@ -6,7 +6,6 @@ from itertools import islice
 import numpy as np
 
 from exgrpo_core.config import ExGRPOConfig, LogProbRefresh, RetiredRule, RewardKind, ZeroCorrectRule
-from exgrpo_core.methods.protocols import Collected
 from exgrpo_core.policy_optimization.importance import stored_log_probs
 from exgrpo_core.state import ExGRPOState
 from exgrpo_core.step_report import BufferEvent, BufferEventKind, StepReport
@@ -56,25 +55,24 @@ def _retire(state: ExGRPOState, report: StepReport, index: int) -> None:
 
 
 def _store(state: ExGRPOState, config: ExGRPOConfig, report: StepReport, stored: list[tuple[RolloutGroup, int]]) -> int:
-    """Insert the groups' fresh successes, all at once, and move the questions into their buckets.
+    """Insert what the method keeps of the groups, all at once, and move the questions into their buckets.
 
     Return how many stored trajectories got the log-probs of an equal one.
     """
-    buffer = state.replay_buffer
-    collected = state.strategies.question_sampler.collected
-    if collected is Collected.VARIED_GROUPS:
-        stored = [(group, bucket) for group, bucket in stored if not group.has_equal_rewards]
-    before = [buffer.bucket_of(group.question.index) for group, _ in stored]
+    buffer, method = state.replay_buffer, state.strategies.method
+    choices = [(*item, method.keep(item[0], successes(item[0], config.reward_kind))) for item in stored]
     kept = [
-        [_with_behavior(trajectory, config) for trajectory in to_store(group, collected, config.reward_kind)]
-        for group, _ in stored
+        (group, bucket, [_with_behavior(trajectory, config) for trajectory in trajectories])
+        for group, bucket, trajectories in choices
+        if trajectories is not None
     ]
-    new = [trajectory for trajectories in kept for trajectory in trajectories]
-    inserted = buffer.insert(new, keeps_duplicates=collected is not Collected.SUCCESSES)
+    before = [buffer.bucket_of(group.question.index) for group, _, _ in kept]
+    new = [trajectory for _, _, trajectories in kept for trajectory in trajectories]
+    inserted = buffer.insert(new, keeps_duplicates=method.keeps_duplicates)
     outcomes = iter(inserted)
-    latest = [group for group, _ in stored]
+    latest = [group for group, _, _ in kept]
     buffer.history.record_rewards([group.question.index for group in latest], [group.rewards for group in latest])
-    for (group, bucket), old, trajectories in zip(stored, before, kept, strict=True):
+    for (group, bucket, trajectories), old in zip(kept, before, strict=True):
         if trajectories or old is not None:
             moved_to = next_bucket(config, bucket, old)
             _move(state, report, group.question.index, old, moved_to)
@@ -156,11 +154,6 @@ def num_correct(group: RolloutGroup) -> int:
 def is_solved(group: RolloutGroup) -> bool:
     """Whether every trajectory of the group is correct: its question is retired."""
     return num_correct(group) == group.num_trajectories > 0
-
-
-def to_store(group: RolloutGroup, collected: Collected, reward_kind: RewardKind) -> list[Trajectory]:
-    """Return the fresh trajectories to store of a group that is collected from."""
-    return successes(group, reward_kind) if collected is Collected.SUCCESSES else group.trajectories
 
 
 def successes(group: RolloutGroup, reward_kind: RewardKind) -> list[Trajectory]:

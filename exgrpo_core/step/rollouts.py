@@ -1,7 +1,6 @@
-"""Lines 4 to 8, 17 and 23 of Algorithm 1: which questions are replayed, which are fresh, and the rollouts of both."""
+"""Lines 4 to 8, 17 and 23 of Algorithm 1: the groups of a step, as its method plans them."""
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Sequence
 from itertools import chain
 
 import numpy as np
@@ -10,152 +9,140 @@ from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.engine import AheadEngine, PolicyEngine, RolloutRequest
 from exgrpo_core.errors import EngineError
 from exgrpo_core.experience_management.replay_buffer import ReplayBuffer
-from exgrpo_core.methods.protocols import QuestionColumns, QuestionDraw
+from exgrpo_core.methods.protocols import Draw, QuestionColumns, QuestionDraw, StoredTrajectories
 from exgrpo_core.state import ExGRPOState
-from exgrpo_core.step_report import BucketCount, BufferEvent, BufferEventKind, DrawnQuestions, StepReport
-from exgrpo_core.types import Int64Array, RolloutGroup
+from exgrpo_core.step_report import BucketCount, BufferEvent, BufferEventKind, StepReport
+from exgrpo_core.types import GroupPlan, RolloutGroup
 
 
-@dataclass(slots=True)
 class StepRollouts:
-    """The groups of a step as they come to be, in the order of the algorithm: draws, then rollouts.
+    """The groups of a step as they come to be, one round of the method's plan after another: an `OpenStep`.
 
-    It is an `OpenStep` for methods that add to the paper's groups.
+    The first round is planned at once. `excluded` are questions that are not drawn for replay: those of the step
+    before, if that is not over yet.
     """
 
-    state: ExGRPOState
-    engine: PolicyEngine
-    config: ExGRPOConfig
-    report: StepReport
-    groups: list[RolloutGroup] = field(default_factory=list)
-    excluded: Collection[int] = ()
-    """Questions that are not drawn for replay: those of the step before, where it is not over yet."""
+    def __init__(self, state: ExGRPOState, config: ExGRPOConfig, step: int, excluded: Collection[int] = ()) -> None:
+        self._state, self._config, self._excluded = state, config, excluded
+        self.report = StepReport(step, state.delayed_start.is_open, groups=[], random_state=state.rng.bit_generator.state)
+        self.fresh_questions: list[int] = []
+        """What was taken from the stream of fresh questions."""
+        self._policy_version: int | None = None
+        self._rounds = iter(state.strategies.method.plan(self))
+        self.first_round = next(self._rounds, ())
+
+    @property
+    def groups(self) -> list[RolloutGroup]:
+        """The groups of the rounds so far, without those whose rollouts failed."""
+        return self.report.groups
 
     @property
     def batch_size(self) -> int:
         """B."""
-        return self.config.batch_size
+        return self._config.batch_size
+
+    @property
+    def rollouts_per_question(self) -> int:
+        """K."""
+        return self._config.rollouts_per_question
+
+    @property
+    def replays_per_group(self) -> int:
+        """Most stored trajectories that a group replays."""
+        return self._config.replays_per_group
 
     @property
     def num_wanted(self) -> int:
         """floor(rho B)."""
-        return self.config.num_experiential_wanted
+        return self._config.num_experiential_wanted
 
-    def draw(self) -> DrawnQuestions:
-        """Lines 4 to 8 and 17: questions to replay, unless a method draws them after the rollouts, and fresh ones."""
-        draws_first, random_state = (
-            self.state.strategies.question_sampler.draws_first,
-            self.state.rng.bit_generator.state,
-        )
-        replay_weights = self._choose_replays(self.num_wanted) if draws_first else {}
-        fresh, report = self.draw_fresh(replay_weights), self.report
-        drawn = DrawnQuestions(fresh, replay_weights, report.buckets, report.buffer_events, report.notices)
-        drawn.random_state = random_state
-        return drawn
-
-    def begin_next(self) -> None:
-        """Draw the questions of the next step and begin its rollouts, under the policy that this step updates.
-
-        This step may still retire or move its own questions, so the next one replays none of them: buckets of all
-        others are as they will be then.
-        """
-        if not isinstance(self.engine, AheadEngine):
-            raise EngineError("rollouts_ahead: this engine cannot generate during the update; set it to false.")
-        state, used = self.state, {group.question.index for group in self.groups}
-        report = StepReport(self.report.step + 1, state.delayed_start.is_open, groups=[])
-        following = StepRollouts(state, self.engine, self.config, report, excluded=used)
-        drawn = following.draw()
-        if requests := self._requests(following._asked(drawn)):
-            self.engine.begin_rollout(requests)
-        drawn.policy_version = self.report.step - 1
-        state.drawn_ahead = drawn
-
-    def draw_replays(self, num_wanted: int, among: Int64Array | None = None) -> dict[int, float]:
-        """Lines 5 to 8: n = min(floor(rho B), |E|) questions, with replay weights; none before the delayed start."""
-        weights = self._choose_replays(num_wanted, among)
-        self._record_draws(weights)
-        return weights
-
-    def _choose_replays(self, num_wanted: int, among: Int64Array | None = None) -> dict[int, float]:
-        if not (self.config.replays_experience and self.report.is_replay_open):
+    def draw(self, draw: Draw, num_questions: int, among: Iterable[int] | None = None) -> dict[int, float]:
+        """Return the questions of a draw with their weights; none before the delayed start (lines 4 to 8)."""
+        if not (self._config.replays_experience and self.report.is_replay_open):
             return {}
-        buffer, sampler = self.state.replay_buffer, self.state.strategies.question_sampler
-        columns = QuestionColumns(buffer, self.report.step, among, self.excluded)
-        draw = sampler.draw(columns, num_wanted, self.state.rng)
-        self.report.buckets = bucket_counts(buffer, draw)
-        weights = [1.0] * draw.question_indices.size if draw.weights is None else draw.weights.tolist()
-        return dict(zip(draw.question_indices.tolist(), weights, strict=True))
+        buffer = self._state.replay_buffer
+        within = None if among is None else np.array([*among], dtype=np.int64)
+        drawn = draw(QuestionColumns(buffer, self.report.step, within, self._excluded), num_questions, self._state.rng)
+        self.report.buckets = bucket_counts(buffer, drawn)
+        weights = [1.0] * drawn.question_indices.size if drawn.weights is None else drawn.weights.tolist()
+        return dict(zip(drawn.question_indices.tolist(), weights, strict=True))
 
-    def _record_draws(self, drawn: Collection[int]) -> None:
-        if drawn:
-            self.state.replay_buffer.record_draws(np.array([*drawn], dtype=np.int64), self.report.step)
+    def stored(self, question_index: int) -> StoredTrajectories:
+        """Return what is stored of a question."""
+        return StoredTrajectories(self._state.replay_buffer, question_index)
 
-    def draw_fresh(self, replayed: Collection[int]) -> list[int]:
-        """Line 17: B - n fresh questions, never one that is replayed in this step; retired ones as configured."""
-        num_fresh = self.batch_size - len(replayed)
-        reviewed = self._draw_review(num_fresh)
-        skipped = self.state.skipped_questions(self.config)
-        draw = self.state.stream.draw(num_fresh - len(reviewed), skipped, {*replayed, *reviewed})
+    def fresh(self, num_questions: int, drawn: Collection[int] = ()) -> list[GroupPlan]:
+        """Plan K rollouts each of fresh questions, and in the first round of reviewed ones (line 17)."""
+        state, used = self._state, {*drawn, *(group.question.index for group in self.groups)}
+        num_questions = min(num_questions, len(state.questions) - len(used))
+        if num_questions <= 0:
+            return []
+        reviewed = [] if self.groups else self._draw_review(num_questions)
+        skipped = state.skipped_questions(self._config)
+        draw = state.stream.draw(num_questions - len(reviewed), skipped, {*used, *reviewed})
         if draw.ignored_skip:
             self.report.notices.append(
                 "Every question left is retired: fresh questions are drawn from all of the data set."
             )
-        return reviewed + draw.question_indices
+        indices = reviewed + draw.question_indices
+        self.fresh_questions += indices
+        return [GroupPlan(index, self.rollouts_per_question - int(index in state.external)) for index in indices]
 
-    def roll_out(self, drawn: DrawnQuestions) -> None:
-        """Line 23: K rollouts of fresh questions, K-1 where a trajectory will be replayed; then what a method adds."""
-        report = self.report
-        report.buckets, report.buffer_events, report.notices = drawn.buckets, drawn.buffer_events, drawn.notices
-        report.random_state = drawn.random_state
-        self._record_draws(drawn.replay_weights)
-        self._generate(self._asked(drawn))
-        if drawn.policy_version is not None:
-            for trajectory in chain.from_iterable(group.trajectories for group in self.groups):
-                trajectory.policy_version = drawn.policy_version
-        self.state.strategies.question_sampler.complete(self)
+    def roll_out(self, engine: PolicyEngine) -> None:
+        """Line 23, for each round of the plan: K rollouts of fresh questions, K-1 if a trajectory will be replayed."""
+        self._excluded = ()
+        self.report.is_replay_open = self._state.delayed_start.is_open
+        for plans in chain([self.first_round], self._rounds):
+            self._generate(engine, plans)
+            if self._policy_version is not None and plans is self.first_round:
+                for trajectory in chain.from_iterable(group.trajectories for group in self.groups):
+                    trajectory.policy_version = self._policy_version
 
-    def roll_out_more(self, num_questions: int) -> None:
-        """Add the groups of further fresh questions, K rollouts each, as many as there are."""
+    def begin_next(self, engine: PolicyEngine) -> None:
+        """Plan the first round of the next step and begin its rollouts, under the policy that this step updates.
+
+        This step may still retire or move its own questions, so the next one replays none of them: buckets of all
+        others are as they will be then.
+        """
+        if not isinstance(engine, AheadEngine):
+            raise EngineError("rollouts_ahead: this engine cannot generate during the update; set it to false.")
         used = {group.question.index for group in self.groups}
-        num_questions = min(num_questions, len(self.state.questions) - len(used))
-        if num_questions > 0:
-            draw = self.state.stream.draw(num_questions, self.state.skipped_questions(self.config), used)
-            self._generate([(index, self.config.rollouts_per_question, None) for index in draw.question_indices])
+        following = StepRollouts(self._state, self._config, self.report.step + 1, used)
+        if requests := following._requests(following.first_round):
+            engine.begin_rollout(requests)
+        following._policy_version = self.report.step - 1
+        self._state.planned_ahead = following
 
-    def replay_alone(self, question_index: int, weight: float) -> None:
-        """Add a group of a question that has no rollouts: all its candidates are replayed."""
-        self.groups.append(RolloutGroup(self.state.questions[question_index], [], replay_weight=weight))
+    def _requests(self, plans: Sequence[GroupPlan]) -> list[RolloutRequest]:
+        questions = self._state.questions
+        return [
+            RolloutRequest(questions[plan.question_index], plan.num_rollouts) for plan in plans if plan.num_rollouts > 0
+        ]
 
-    def _asked(self, drawn: DrawnQuestions) -> list["_Asked"]:
-        size, external = self.config.rollouts_per_question, self.state.external
-        fresh: list[_Asked] = [(index, size - int(index in external), None) for index in drawn.fresh]
-        return fresh + [(index, self._num_beside(index), weight) for index, weight in drawn.replay_weights.items()]
-
-    def _requests(self, asked: Sequence["_Asked"]) -> list[RolloutRequest]:
-        return [RolloutRequest(self.state.questions[index], number) for index, number, _ in asked if number > 0]
-
-    def _generate(self, asked: Sequence["_Asked"]) -> None:
-        """Add the groups that are asked for; those whose rollouts failed are counted, with a notice.
+    def _generate(self, engine: PolicyEngine, plans: Sequence[GroupPlan]) -> None:
+        """Add the groups of a round; those whose rollouts failed are counted, with a notice.
 
         Raises:
             ValueError: The engine broke its contract: another question, or another number of rollouts.
         """
-        rolled_out = [item for item in asked if item[1] > 0]
-        requests = self._requests(asked)
-        groups = self.engine.rollout(requests)
-        for request, group, (_, _, weight) in zip(requests, groups, rolled_out, strict=True):
+        if drawn := [plan.question_index for plan in plans if plan.candidates.size]:
+            self._state.replay_buffer.record_draws(np.array(drawn, dtype=np.int64), self.report.step)
+        requests = self._requests(plans)
+        groups = engine.rollout(requests) if requests else []
+        asked = [plan for plan in plans if plan.num_rollouts > 0]
+        for request, group, plan in zip(requests, groups, asked, strict=True):
             is_same = group.question.index == request.question.index
             if not is_same or len(group.trajectories) not in (0, request.num_rollouts):
                 raise ValueError(
                     f"engine.rollout: expected {request.num_rollouts} rollouts of question {request.question.index}, "
                     f"got {len(group.trajectories)} of question {group.question.index}."
                 )
-            group.replay_weight = weight
+            group.plan = plan
         kept = [group for group in groups if group.trajectories]
-        self.groups += kept
-        for index, number, weight in asked:
-            if number <= 0 and weight is not None:
-                self.replay_alone(index, weight)
+        questions = self._state.questions
+        alone = [plan for plan in plans if plan.num_rollouts <= 0]
+        self.report.groups += kept
+        self.report.groups += [RolloutGroup(questions[plan.question_index], [], plan=plan) for plan in alone]
         num_failed = len(groups) - len(kept)
         metrics = self.report.metrics
         metrics["rollouts/failed_groups"] = metrics.get("rollouts/failed_groups", 0.0) + num_failed
@@ -164,17 +151,9 @@ class StepRollouts:
                 f"{num_failed} of {len(groups)} questions are left out: a rollout of each failed twice."
             )
 
-    def _num_beside(self, index: int) -> int:
-        """Fresh rollouts of a question: K-1 in the paper, whose r is 1."""
-        num_replays = self.config.replays_per_group
-        if num_replays > 1:
-            num_replays = min(num_replays, int(self.state.replay_buffer.num_stored(np.array([index]))[0]))
-        sampler = self.state.strategies.question_sampler
-        return sampler.num_rollouts(self.config.rollouts_per_question, num_replays)
-
     def _draw_review(self, num_fresh: int) -> list[int]:
         """Retired review: every `review_interval` steps a share of S takes fresh slots."""
-        state, config = self.state, self.config
+        state, config = self._state, self._config
         if config.review_interval is None or self.report.step % config.review_interval != 0:
             return []
         retired = state.retired_set.sorted_members()
@@ -183,10 +162,6 @@ class StepRollouts:
         events = self.report.buffer_events
         events += [BufferEvent(BufferEventKind.REVIEWED, index, None, None, None) for index in reviewed]
         return reviewed
-
-
-_Asked = tuple[int, int, float | None]
-"""Question, number of rollouts, and the weight of its replays where it was drawn to be replayed."""
 
 
 def bucket_counts(buffer: ReplayBuffer, draw: QuestionDraw) -> list[BucketCount]:

@@ -11,7 +11,16 @@ from exgrpo_core.methods.protocols import CandidateColumns
 from exgrpo_core.state import ExGRPOState
 from exgrpo_core.step_report import BufferEvent, BufferEventKind, Selection, StepReport
 from exgrpo_core.sums import row_lengths, token_sums
-from exgrpo_core.types import Experience, Float32Array, Float64Array, Int64Array, Replay, RolloutGroup, TrajectoryScores
+from exgrpo_core.types import (
+    Experience,
+    Float32Array,
+    Float64Array,
+    GroupPlan,
+    Int64Array,
+    Replay,
+    RolloutGroup,
+    TrajectoryScores,
+)
 
 _NO_ROWS: Int64Array = np.empty(0, dtype=np.int64)
 
@@ -24,26 +33,23 @@ def list_candidates(
     A candidate budget leaves out those of highest entropy when last scored. Another group has one candidate if its
     question has a trajectory from a file, else none.
     """
-    sampler = state.strategies.question_sampler
-    rows = [_NO_ROWS if group.replay_weight is None else _rows(state, config, group.question.index) for group in groups]
+    rows = [_rows(state, config, group.plan) for group in groups]
     # One gather for all questions: cold reads of the segments overlap.
     stored = iter(state.replay_buffer.experiences(np.concatenate(rows)) if any(part.size for part in rows) else ())
     candidates: list[Sequence[Experience]] = []
     for group, part in zip(groups, rows, strict=True):
         if part.size:
-            candidates.append(sampler.candidates(list(islice(stored, part.size))))
+            candidates.append(list(islice(stored, part.size)))
         else:
             external = state.external.get(group.question.index)
             candidates.append([] if external is None else [external])
     return candidates
 
 
-def _rows(state: ExGRPOState, config: ExGRPOConfig, question_index: int) -> Int64Array:
-    rows, max_candidates = state.replay_buffer.rows_of(question_index), state.strategies.question_sampler.max_candidates
-    if max_candidates is not None:
-        rows = rows[-max_candidates:]
-    if config.candidate_budget is None or state.strategies.question_sampler.replays_whole_groups:
-        return rows
+def _rows(state: ExGRPOState, config: ExGRPOConfig, plan: GroupPlan | None) -> Int64Array:
+    if plan is None or plan.num_replays is None or config.candidate_budget is None:
+        return _NO_ROWS if plan is None else plan.candidates
+    rows = plan.candidates
     return rows[within_budget(state.replay_buffer.last_entropies(rows), config.candidate_budget)]
 
 
@@ -71,7 +77,6 @@ def score_candidates(
 
 def choose_replays(
     state: ExGRPOState,
-    config: ExGRPOConfig,
     report: StepReport,
     candidates: Sequence[Sequence[Experience]],
     scores: TrajectoryScores,
@@ -93,12 +98,11 @@ def choose_replays(
         if not experiences:
             continue
         chosen = tuple(range(len(experiences)))
-        if group.trajectories:
+        if group.plan is not None and group.plan.num_replays is not None:
             of_question = columns.of_question(slice(start, start + len(experiences)))
-            positions, values = selector.choose(of_question, config.replays_per_group, state.rng)
+            positions, values = selector.choose(of_question, group.plan.num_replays, state.rng)
             chosen = tuple(positions.tolist())
-            if experiences[chosen[0]].row >= 0:
-                report.selections.append(_selection(state, group, experiences, of_question, values, chosen))
+            report.selections.append(_selection(state, group, experiences, of_question, values, chosen))
         group.replays = tuple(_replay(group, experiences[i], scores, start + i) for i in chosen)
         start += len(experiences)
         replayed_rows += [replay.experience.row for replay in group.replays if not replay.is_external]
@@ -107,7 +111,7 @@ def choose_replays(
 
 
 def _replay(group: RolloutGroup, experience: Experience, scores: TrajectoryScores, position: int) -> Replay:
-    weight = 1.0 if group.replay_weight is None else group.replay_weight
+    weight = 1.0 if group.plan is None else group.plan.weight
     old_log_probs, entropies = scores.log_probs[position], scores.entropies[position]
     return Replay(experience, old_log_probs, entropies, is_external=experience.row < 0, weight=weight)
 

@@ -7,27 +7,22 @@ groups of equal rewards fill the batch, without a gradient, where the recipe end
 Clip-higher is `clip_epsilon_high: 0.28`; DAPO's token-level loss and its penalty for overlong responses are not here.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
-from exgrpo_core.methods.protocols import OpenStep, QuestionColumns, QuestionDraw, QuestionSampler
+from exgrpo_core.methods.protocols import OpenStep, ReplayMethod
+from exgrpo_core.types import GroupPlan
 
 
 @dataclass(frozen=True, slots=True)
-class Dapo(QuestionSampler):
+class Dapo(ReplayMethod):
     """Further questions replace groups of equal rewards, in at most `max_refills` rounds; nothing is replayed."""
 
     name: ClassVar[str] = "dapo"
     max_refills: float = 9
 
-    def draw(self, questions: QuestionColumns, num_questions: int, rng: np.random.Generator) -> QuestionDraw:
-        """Return no question."""
-        del num_questions
-        return questions.draw_evenly(questions.indices[:0], 0, rng)
-
-    def complete(self, step: OpenStep) -> None:
-        """Roll out as many further questions as groups of different rewards are missing, or as there are."""
-        for _ in range(int(self.max_refills)):
-            step.roll_out_more(step.batch_size - sum(not group.has_equal_rewards for group in step.groups))
+    def plan(self, step: OpenStep) -> Iterator[Sequence[GroupPlan]]:
+        """Yield B fresh questions, then as many further ones as groups of different rewards are missing."""
+        for _ in range(1 + int(self.max_refills)):
+            yield step.fresh(step.batch_size - sum(not group.has_equal_rewards for group in step.groups))

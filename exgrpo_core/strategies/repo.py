@@ -13,51 +13,56 @@ highest with the r - j lowest rewards, which holds the maximum (variance is conv
 the larger sum.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
 from exgrpo_core.methods.protocols import (
     CandidateColumns,
-    Collected,
     OpenStep,
     QuestionColumns,
     QuestionDraw,
-    QuestionSampler,
+    ReplayMethod,
     TrajectorySelector,
 )
-from exgrpo_core.types import Float32Array, Int64Array
+from exgrpo_core.types import Baseline, Float32Array, GroupPlan, Int64Array, RolloutGroup, Trajectory
 
 
 @dataclass(frozen=True, slots=True)
-class Repo(QuestionSampler):
+class Repo(ReplayMethod):
     """All questions of the batch that have `min_stored` trajectories; rho bounds their share."""
 
     name: ClassVar[str] = "repo"
-    draws_first: ClassVar[bool] = False
-    collected: ClassVar[Collected] = Collected.EVERYTHING
+    keeps_duplicates: ClassVar[bool] = True
     min_stored: float = 16
     max_stored: float = 16
     """Newest trajectories of a question that are kept."""
 
-    @property
-    def max_candidates(self) -> int:
-        """What is kept of a question."""
-        return int(self.max_stored)
+    def plan(self, step: OpenStep) -> Iterator[Sequence[GroupPlan]]:
+        """Yield B fresh questions; drawn ones replay in addition to their K rollouts, with a baseline of their own."""
+        fresh = step.fresh(step.batch_size)
+        drawn = step.draw(self.draw, step.num_wanted, [group.question_index for group in fresh])
+        yield [self._with_replays(step, group, drawn.get(group.question_index)) for group in fresh]
+
+    def _with_replays(self, step: OpenStep, group: GroupPlan, weight: float | None) -> GroupPlan:
+        if weight is None:
+            return group
+        rows = step.stored(group.question_index).rows[-int(self.max_stored) :]
+        return replace(
+            group, candidates=rows, num_replays=step.replays_per_group, weight=weight, baseline=Baseline.APART
+        )
+
+    def keep(self, group: RolloutGroup, successes: Sequence[Trajectory]) -> Sequence[Trajectory]:
+        """Return everything."""
+        del successes
+        return group.trajectories
 
     def draw(self, questions: QuestionColumns, num_questions: int, rng: np.random.Generator) -> QuestionDraw:
         """Return questions that have enough stored."""
         pool = questions.indices[questions.num_stored >= self.min_stored]
         return questions.draw_evenly(pool, num_questions, rng)
-
-    def complete(self, step: OpenStep) -> None:
-        """Let fresh questions replay in addition to their K rollouts, with a baseline of their own."""
-        among = np.array([group.question.index for group in step.groups], dtype=np.int64)
-        weights = step.draw_replays(step.num_wanted, among)
-        for group in step.groups:
-            group.replay_weight = weights.get(group.question.index)
-            group.has_two_baselines = group.question.index in weights
 
 
 class Newest(TrajectorySelector):

@@ -15,37 +15,37 @@ where TRL draws with replacement from a buffer too small; this step's groups can
 TRL stores them before it draws; |A| is the one trained on; rho bounds the share of replaced groups.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from exgrpo_core.methods.protocols import Collected, OpenStep, QuestionColumns, QuestionDraw, QuestionSampler
+from exgrpo_core.errors import Mistake
+from exgrpo_core.methods.protocols import OpenStep, QuestionColumns, QuestionDraw, ReplayMethod
 from exgrpo_core.policy_optimization.mixed_batch import STD_EPSILON
-from exgrpo_core.types import Experience
+from exgrpo_core.types import GroupPlan, RolloutGroup, Trajectory
 
 
 @dataclass(frozen=True, slots=True)
-class StoredGroups(QuestionSampler):
+class StoredGroups(ReplayMethod):
     """A drawn question's newest stored group, without rollouts."""
 
-    replays_whole_groups: ClassVar[bool] = True
-    rollouts_per_question: int
+    keeps_duplicates: ClassVar[bool] = True
 
-    @property
-    def max_candidates(self) -> int:
-        """K."""
-        return self.rollouts_per_question
+    def plan_replays(self, step: OpenStep, drawn: Mapping[int, float]) -> list[GroupPlan]:
+        """Plan the newest stored group of each drawn question: what was rolled out with its newest trajectory."""
+        plans = []
+        for index, weight in drawn.items():
+            stored = step.stored(index)
+            is_newest = stored.rollout_steps == stored.rollout_steps[-1]
+            plans.append(GroupPlan(index, 0, stored.rows[is_newest], weight=weight))
+        return plans
 
-    def num_rollouts(self, rollouts_per_question: int, num_replays: int) -> int:
-        """Return 0."""
-        del rollouts_per_question, num_replays
-        return 0
-
-    def candidates(self, stored: Sequence[Experience]) -> Sequence[Experience]:
-        """Return those that were rolled out with the newest one."""
-        return [item for item in stored if item.rollout_step == stored[-1].rollout_step]
+    def find_mistakes(self, settings: object) -> Iterator[Mistake]:
+        """Yield a sentence where stored log-probs are refreshed, which gives trajectories of a group several steps."""
+        if getattr(settings, "refresh", "never") != "never":
+            yield Mistake(f"expected never, since {self.name} replays groups of one step.", "refresh")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +53,26 @@ class Trinity(StoredGroups):
     """The highest of newest step - decay * replays, none within the cooldown after its last use."""
 
     name: ClassVar[str] = "trinity"
-    collected: ClassVar[Collected] = Collected.EVERYTHING
     decay: float = 2.0
     cooldown_steps: float = 1
     """Steps from a use to the next possible one."""
+
+    def plan(self, step: OpenStep) -> Iterator[Sequence[GroupPlan]]:
+        """Yield stored groups in the place of fresh questions."""
+        drawn = step.draw(self.draw, step.num_wanted)
+        yield step.fresh(step.batch_size - len(drawn), drawn) + self.plan_replays(step, drawn)
+
+    def keep(self, group: RolloutGroup, successes: Sequence[Trajectory]) -> Sequence[Trajectory]:
+        """Return everything."""
+        del successes
+        return group.trajectories
+
+    def find_mistakes(self, settings: object) -> Iterator[Mistake]:
+        """Yield also a sentence where stored groups would take all slots."""
+        yield from StoredGroups.find_mistakes(self, settings)
+        if getattr(settings, "experience_ratio", 0.0) == 1.0:
+            reason = f"{self.name} replays groups without rollouts: no step would have any"
+            yield Mistake(f"expected less than 1, since {reason}.", "experience_ratio")
 
     def draw(self, questions: QuestionColumns, num_questions: int, rng: np.random.Generator) -> QuestionDraw:
         """Return the questions of highest priority; nothing is random."""
@@ -74,11 +90,21 @@ class TrlReplay(StoredGroups):
     """Stored groups in proportion to sum |A| times standard deviation replace groups whose rewards are all equal."""
 
     name: ClassVar[str] = "trl_replay"
-    draws_first: ClassVar[bool] = False
-    collected: ClassVar[Collected] = Collected.VARIED_GROUPS
+    rollouts_per_question: int
     normalize_by_std: bool
     capacity: float = 64
     """Groups of the highest scores that are kept."""
+
+    def plan(self, step: OpenStep) -> Iterator[Sequence[GroupPlan]]:
+        """Yield B fresh questions, then a stored group for each without a gradient, which the update leaves out."""
+        yield step.fresh(step.batch_size)
+        num_equal = sum(group.has_equal_rewards for group in step.groups)
+        yield self.plan_replays(step, step.draw(self.draw, min(step.num_wanted, num_equal)))
+
+    def keep(self, group: RolloutGroup, successes: Sequence[Trajectory]) -> Sequence[Trajectory] | None:
+        """Return all of a group whose rewards differ."""
+        del successes
+        return None if group.has_equal_rewards else group.trajectories
 
     def draw(self, questions: QuestionColumns, num_questions: int, rng: np.random.Generator) -> QuestionDraw:
         """Return questions whose newest stored group is replayed."""
@@ -88,9 +114,3 @@ class TrlReplay(StoredGroups):
         order = np.lexsort((questions.newest_rollout_steps, -scores))
         scores[order[int(self.capacity) :]] = 0.0
         return questions.draw(scores / max(scores.sum(), 1e-12), num_questions, rng)
-
-    def complete(self, step: OpenStep) -> None:
-        """Add a stored group for each that has no gradient, which the update then leaves out."""
-        num_equal = sum(group.has_equal_rewards for group in step.groups)
-        for index, weight in step.draw_replays(min(step.num_wanted, num_equal)).items():
-            step.replay_alone(index, weight)

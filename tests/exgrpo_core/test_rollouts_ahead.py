@@ -75,7 +75,7 @@ def test_each_step_but_the_last_begins_the_next_ones_rollouts_before_it_scores_a
     state, engine, _ = run_ahead(tmp_path, 3)
     calls = [call for call in engine.calls if call != "entropies"]
     assert calls == ["rollout", "begin", "update", "rollout", "begin", "update", "rollout", "update"]
-    assert state.drawn_ahead is None
+    assert state.planned_ahead is None
     assert engine.calls.index("entropies") > engine.calls.index("begin")
 
 
@@ -147,17 +147,19 @@ def test_resumed_run_draws_anew_with_the_same_fresh_questions_and_generates_by_t
     state, engine = new_state(tmp_path, config), AheadToyEngine(MEDIUM_RATES)
     for _ in range(3):
         exgrpo_step(state, engine, config)
-    drawn = state.drawn_ahead
-    assert drawn.replay_weights
+    planned = state.planned_ahead
+    drawn = [plan.question_index for plan in planned.first_round if plan.candidates.size]
+    assert drawn
     state.save(tmp_path / "saved")
     restored = ExGRPOState.restore(tmp_path / "buffer", tmp_path / "saved", questions, config)
-    assert not restored.replay_buffer.num_draws(np.array([*drawn.replay_weights])).any()
+    assert not restored.replay_buffer.num_draws(np.array(drawn)).any()
     engine.begun = None
     report = exgrpo_step(restored, engine, config, is_last=True)
     fresh = [group.question.index for group in report.groups if not group.has_replay]
     replayed = {group.question.index for group in report.groups} - {*fresh}
     assert replayed
-    assert fresh[: len(drawn.fresh)] == [index for index in drawn.fresh if index not in replayed][: len(fresh)]
+    begun = planned.fresh_questions
+    assert fresh[: len(begun)] == [index for index in begun if index not in replayed][: len(fresh)]
     assert {item.policy_version for item in fresh_of(report)} == {3}
 
 
@@ -173,9 +175,9 @@ def test_begin_counts_as_time_of_rollouts(tmp_path):
 
 def test_nothing_is_begun_for_a_step_that_only_replays(tmp_path):
     config = small_config(question_selection="trinity", trajectory_selection="newest", experience_ratio=1.0, **AHEAD)
-    state, engine, (report,) = run_ahead(tmp_path, 1, config=config)
-    StepRollouts(state, engine, config, report).begin_next()
-    assert len(state.drawn_ahead.replay_weights) == 8
+    state, engine, _ = run_ahead(tmp_path, 1, config=config)
+    StepRollouts(state, config, 1).begin_next(engine)
+    assert [plan.num_rollouts for plan in state.planned_ahead.first_round] == [0] * 8
     assert "begin" not in engine.calls
 
 

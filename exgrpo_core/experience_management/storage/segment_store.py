@@ -72,12 +72,12 @@ class SegmentStore:
                 contents[position] = content
         return contents
 
-    def trajectory_ids(self, rows: Int64Array) -> Int64Array:
-        """Return the ids of the trajectories in these rows."""
-        ids = np.empty(rows.size, dtype=np.int64)
+    def numbers(self, name: str, rows: Int64Array) -> NDArray[Any]:
+        """Return one column of the records of these rows."""
+        numbers = np.empty(rows.size, dtype=ROW[name])
         for segment, positions in self._by_segment(rows):
-            ids[positions] = segment.records_of(rows[positions])["trajectory_id"]
-        return ids
+            numbers[positions] = segment.records_of(rows[positions])[name]
+        return numbers
 
     def experiences(self, rows: Int64Array) -> list[Experience]:
         """Read the trajectories of these rows, in their order; all reads are requested before the first is waited for.

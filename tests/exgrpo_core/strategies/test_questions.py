@@ -133,21 +133,15 @@ def test_repo_takes_every_question_of_the_batch_with_enough_stored(tmp_path):
     sampler = sampler_of("repo", min_stored=3.0, max_stored=8.0)
     assert sorted(sampler.draw(questions, 4, RNG).question_indices.tolist()) == [2, 5]
     assert sampler.draw(questions, 1, RNG).question_indices.size == 1
-    assert sampler.max_candidates == 8
 
 
-def test_dapo_draws_nothing_and_refills_as_often_as_asked(tmp_path):
-    buffer = empty_buffer(tmp_path)
-    buffer.insert([success(1, [1], rollout_step=0)])
-    buffer.set_bucket(1, 1)
-    assert sampler_of("dapo").draw(QuestionColumns(buffer, 1), 4, RNG).question_indices.size == 0
-    for sampler, num_refills in ((sampler_of("dapo"), 9), (sampler_of("dapo", max_refills=2.0), 2)):
-        asked = []
-        equal = group(0, [1.0, 1.0])
-        sampler.complete(
-            SimpleNamespace(groups=[equal, group(1, [0.0, 1.0])], batch_size=4, roll_out_more=asked.append)
-        )
-        assert asked == [3] * num_refills
+def test_dapo_refills_as_often_as_asked():
+    for method, num_refills in ((sampler_of("dapo"), 9), (sampler_of("dapo", max_refills=2.0), 2)):
+        step = SimpleNamespace(groups=[], batch_size=4, fresh=lambda num_questions: [num_questions])
+        rounds = method.plan(step)
+        asked = [next(rounds)]
+        step.groups += [group(0, [1.0, 1.0]), group(1, [0.0, 1.0])]
+        assert [*asked, *rounds] == [[4], *[[3]] * num_refills]
 
 
 def test_a_draw_follows_its_probabilities():
