@@ -342,8 +342,8 @@ class QuestionSampler(ReplayMethod):
         drawn = []
         for index, weight in step.draw(self.draw, step.num_wanted).items():
             rows = step.stored(index).rows
-            num_replays = min(step.replays_per_group, rows.size)
-            drawn.append(GroupPlan(index, step.rollouts_per_question - num_replays, rows, num_replays, weight))
+            num_rollouts = step.rollouts_per_question - min(step.replays_per_group, rows.size)
+            drawn.append(GroupPlan(index, num_rollouts, rows, step.replays_per_group, weight))
         fresh = step.fresh(step.batch_size - len(drawn), [group.question_index for group in drawn])
         yield fresh + drawn
 

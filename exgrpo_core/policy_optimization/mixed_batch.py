@@ -47,7 +47,8 @@ def is_in_range(correctness_rate: float, mask_range: CorrectnessRange) -> bool:
 
 def assign_advantages(groups: Sequence[RolloutGroup], config: ExGRPOConfig) -> None:
     """Give every group its advantages, (K,) in the paper's method; zero where masked GRPO leaves the group out."""
-    if any(group.baseline is Baseline.APART for group in groups):
+    sizes = {group.num_trajectories for group in groups}
+    if len(sizes) > 1 or any(group.baseline is Baseline.APART for group in groups):
         for group in groups:
             group.advantages = _advantages_by_part(group, config)
         return
@@ -124,8 +125,8 @@ def group_rows(group: RolloutGroup, config: ExGRPOConfig) -> list[TrainingRow]:
         ValueError: The group has no advantages, or not K rows, or a trajectory's arrays differ in length.
     """
     question = group.question
-    # Replays with a baseline of their own come on top of K rollouts.
-    num_rows = config.rollouts_per_question + (len(group.replays) if group.baseline is Baseline.APART else 0)
+    plan = group.plan
+    num_rows = config.rollouts_per_question if plan is None else plan.num_rollouts + len(group.replays)
     if group.advantages is None or not group.num_trajectories == group.advantages.size == num_rows:
         got = f"{group.num_trajectories}, advantages {group.advantages}"
         raise ValueError(

@@ -24,10 +24,12 @@ class StepRollouts:
 
     def __init__(self, state: ExGRPOState, config: ExGRPOConfig, step: int, excluded: Collection[int] = ()) -> None:
         self._state, self._config, self._excluded = state, config, excluded
-        self.report = StepReport(step, state.delayed_start.is_open, groups=[], random_state=state.rng.bit_generator.state)
+        random_state = state.rng.bit_generator.state
+        self.report = StepReport(step, state.delayed_start.is_open, groups=[], random_state=random_state)
         self.fresh_questions: list[int] = []
         """What was taken from the stream of fresh questions."""
         self._policy_version: int | None = None
+        self._drawn: list[int] = []
         self._rounds = iter(state.strategies.method.plan(self))
         self.first_round = next(self._rounds, ())
 
@@ -64,6 +66,7 @@ class StepRollouts:
         within = None if among is None else np.array([*among], dtype=np.int64)
         drawn = draw(QuestionColumns(buffer, self.report.step, within, self._excluded), num_questions, self._state.rng)
         self.report.buckets = bucket_counts(buffer, drawn)
+        self._drawn += drawn.question_indices.tolist()
         weights = [1.0] * drawn.question_indices.size if drawn.weights is None else drawn.weights.tolist()
         return dict(zip(drawn.question_indices.tolist(), weights, strict=True))
 
@@ -125,8 +128,9 @@ class StepRollouts:
         Raises:
             ValueError: The engine broke its contract: another question, or another number of rollouts.
         """
-        if drawn := [plan.question_index for plan in plans if plan.candidates.size]:
-            self._state.replay_buffer.record_draws(np.array(drawn, dtype=np.int64), self.report.step)
+        if self._drawn:
+            self._state.replay_buffer.record_draws(np.array(self._drawn, dtype=np.int64), self.report.step)
+            self._drawn.clear()
         requests = self._requests(plans)
         groups = engine.rollout(requests) if requests else []
         asked = [plan for plan in plans if plan.num_rollouts > 0]

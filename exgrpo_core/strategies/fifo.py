@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from exgrpo_core.methods.protocols import Collected, QuestionColumns, QuestionDraw
+from exgrpo_core.methods.protocols import QuestionColumns, QuestionDraw
 from exgrpo_core.strategies.stored_groups import StoredGroups
 
 
@@ -21,7 +21,6 @@ class Fifo(StoredGroups):
     """Uniformly among the newest groups of a first-in first-out queue."""
 
     name: ClassVar[str] = "fifo"
-    collected: ClassVar[Collected] = Collected.EVERYTHING
     capacity: float = 256
     """Questions whose newest group is in the queue. At least 1."""
 

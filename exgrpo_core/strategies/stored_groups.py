@@ -15,6 +15,7 @@ where TRL draws with replacement from a buffer too small; this step's groups can
 TRL stores them before it draws; |A| is the one trained on; rho bounds the share of replaced groups.
 """
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -29,9 +30,24 @@ from exgrpo_core.types import GroupPlan, RolloutGroup, Trajectory
 
 @dataclass(frozen=True, slots=True)
 class StoredGroups(ReplayMethod):
-    """A drawn question's newest stored group, without rollouts."""
+    """A drawn question's newest stored group takes the place of a fresh question, without rollouts."""
 
     keeps_duplicates: ClassVar[bool] = True
+    replaces_fresh: ClassVar[bool] = True
+
+    @abstractmethod
+    def draw(self, questions: QuestionColumns, num_questions: int, rng: np.random.Generator) -> QuestionDraw:
+        """Return at most `num_questions` different questions."""
+
+    def plan(self, step: OpenStep) -> Iterator[Sequence[GroupPlan]]:
+        """Yield stored groups in the place of fresh questions."""
+        drawn = step.draw(self.draw, step.num_wanted)
+        yield step.fresh(step.batch_size - len(drawn), drawn) + self.plan_replays(step, drawn)
+
+    def keep(self, group: RolloutGroup, successes: Sequence[Trajectory]) -> Sequence[Trajectory] | None:
+        """Return everything."""
+        del successes
+        return group.trajectories
 
     def plan_replays(self, step: OpenStep, drawn: Mapping[int, float]) -> list[GroupPlan]:
         """Plan the newest stored group of each drawn question: what was rolled out with its newest trajectory."""
@@ -43,9 +59,12 @@ class StoredGroups(ReplayMethod):
         return plans
 
     def find_mistakes(self, settings: object) -> Iterator[Mistake]:
-        """Yield a sentence where stored log-probs are refreshed, which gives trajectories of a group several steps."""
+        """Yield a sentence where trajectories of a group get several steps, or where no step would have rollouts."""
         if getattr(settings, "refresh", "never") != "never":
             yield Mistake(f"expected never, since {self.name} replays groups of one step.", "refresh")
+        if self.replaces_fresh and getattr(settings, "experience_ratio", 0.0) == 1.0:
+            reason = f"{self.name} replays groups without rollouts: no step would have any"
+            yield Mistake(f"expected less than 1, since {reason}.", "experience_ratio")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,23 +75,6 @@ class Trinity(StoredGroups):
     decay: float = 2.0
     cooldown_steps: float = 1
     """Steps from a use to the next possible one."""
-
-    def plan(self, step: OpenStep) -> Iterator[Sequence[GroupPlan]]:
-        """Yield stored groups in the place of fresh questions."""
-        drawn = step.draw(self.draw, step.num_wanted)
-        yield step.fresh(step.batch_size - len(drawn), drawn) + self.plan_replays(step, drawn)
-
-    def keep(self, group: RolloutGroup, successes: Sequence[Trajectory]) -> Sequence[Trajectory]:
-        """Return everything."""
-        del successes
-        return group.trajectories
-
-    def find_mistakes(self, settings: object) -> Iterator[Mistake]:
-        """Yield also a sentence where stored groups would take all slots."""
-        yield from StoredGroups.find_mistakes(self, settings)
-        if getattr(settings, "experience_ratio", 0.0) == 1.0:
-            reason = f"{self.name} replays groups without rollouts: no step would have any"
-            yield Mistake(f"expected less than 1, since {reason}.", "experience_ratio")
 
     def draw(self, questions: QuestionColumns, num_questions: int, rng: np.random.Generator) -> QuestionDraw:
         """Return the questions of highest priority; nothing is random."""
@@ -90,6 +92,7 @@ class TrlReplay(StoredGroups):
     """Stored groups in proportion to sum |A| times standard deviation replace groups whose rewards are all equal."""
 
     name: ClassVar[str] = "trl_replay"
+    replaces_fresh: ClassVar[bool] = False
     rollouts_per_question: int
     normalize_by_std: bool
     capacity: float = 64

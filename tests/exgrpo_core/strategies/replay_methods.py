@@ -32,6 +32,8 @@ METHODS: dict[str, dict[str, Any]] = {
     "dapo": GRPO | {"question_selection": "dapo", "experience_ratio": 0.0, "clip_epsilon_high": 0.28},
     "fifo": GRPO | {"question_selection": "fifo", "strategy_settings": {"capacity": 8.0}},
     "fresh_per": {"question_selection": "fresh_per", "trajectory_selection": "random"},
+    "prompt_replay": GRPO | {"question_selection": "prompt_replay", "strategy_settings": {"cooldown_steps": 1.0}},
+    "rlep": GRPO | {"question_selection": "rlep", "trajectory_selection": "random", "replays_per_group": 2},
     "reviewed": {"review_interval": 3, "start_pass_rate": 0.3, "trajectory_selection": "random"},
     "refreshed on replay": {"refresh": LogProbRefresh.ON_REPLAY},
     "refreshed on duplicates": {"refresh": LogProbRefresh.ON_DUPLICATE},
@@ -40,3 +42,6 @@ METHODS: dict[str, dict[str, Any]] = {
     "supervised": {"fresh_objective": "supervised", "clipping": Clipping.ALWAYS, "off_policy_correction": "supervised"},
     "gspo": {"fresh_objective": "gspo", "clipping": Clipping.ALWAYS, "off_policy_correction": "gspo"},
 }
+
+WITHOUT_TRAJECTORIES = {"dapo", "prompt_replay"}
+"""Methods that replay no trajectory."""

@@ -113,6 +113,24 @@ def test_fresh_priorities_decay_with_age_and_have_no_weights():
     assert draw.weights.tolist() == [1.0, 1.0, 1.0]
 
 
+def test_prompts_nearest_to_one_half_come_again_after_a_cooldown_and_not_too_often():
+    columns = {"newest_rollout_steps": [5, 5, 5], "last_draw_steps": [-1, -1, -1], "num_draws": [0, 0, 0]}
+    method = sampler_of("prompt_replay", cooldown_steps=3.0, max_uses=2.0)
+    # Rates 1/4, 2/4, 3/4.
+    assert method.draw(columns_of(**columns), 2, RNG).question_indices.tolist() == [21, 20]
+    columns |= {"last_draw_steps": [-1, 8, -1]}
+    assert method.draw(columns_of(**columns), 3, RNG).question_indices.tolist() == [20, 22]
+    columns |= {"num_draws": [2, 1, 1]}
+    assert method.draw(columns_of(step=11, **columns), 3, RNG).question_indices.tolist() == [21, 22]
+
+
+def test_rlep_draws_questions_of_the_batch_that_have_successes(tmp_path):
+    buffer = empty_buffer(tmp_path)
+    buffer.insert([success(2, [1], rollout_step=1), success(7, [1], rollout_step=1)])
+    questions = QuestionColumns(buffer, 9, among=np.array([5, 2]))
+    assert sampler_of("rlep").draw(questions, 4, RNG).question_indices.tolist() == [2]
+
+
 def test_priorities_by_rank():
     questions = columns_of(reward_deviations=[0.375, 0.5, 0.0])
     draw = sampler_of("prioritized_rank", priority_alpha=1.0).draw(questions, 3, RNG)

@@ -9,7 +9,7 @@ from exgrpo_core import ExGRPOState, exgrpo_step
 from exgrpo_core.methods.loading import find_mistakes
 from exgrpo_core.step_report import METRICS, BufferEventKind
 from tests.exgrpo_core.builders import question, small_config
-from tests.exgrpo_core.strategies.replay_methods import METHODS
+from tests.exgrpo_core.strategies.replay_methods import METHODS, WITHOUT_TRAJECTORIES
 from tests.exgrpo_core.toy_engine import ToyEngine
 
 pytestmark = pytest.mark.slow
@@ -62,7 +62,7 @@ def test_a_saved_and_restored_state_goes_on_bit_for_bit_with_declared_metrics_an
     assert all(np.isfinite(list(report.metrics.values())).all() for report in reports)
     replayed = [replay for report in reports for group in report.groups for replay in group.replays]
     assert state.replay_buffer._index.num_replays.sum() == len(replayed)
-    assert bool(replayed) is (name != "dapo")
+    assert bool(replayed) is (name not in WITHOUT_TRAJECTORIES)
     events = [event for report in reports for event in report.buffer_events]
     assert sum(event.kind is BufferEventKind.REPLAYED for event in events) == len(replayed)
 
@@ -114,6 +114,26 @@ def test_fifo_trains_stored_groups_of_its_queue_without_rollouts(tmp_path):
     assert alone
     assert {len(group.replays) for group in alone} == {K}
     assert sum(len(mini_batch.rows) for mini_batch in engine.mini_batches) == len(reports) * B * K
+
+
+def test_prompt_replay_rolls_questions_out_again_and_counts_their_uses(tmp_path):
+    _, state, _, reports = run(tmp_path, "prompt_replay")
+    num_drawn = sum(bucket.num_drawn for report in reports for bucket in report.buckets)
+    assert num_drawn == state.replay_buffer.history.num_draws.sum() > 0
+    assert state.replay_buffer.history.num_draws.max() <= 4
+    assert {len(group.trajectories) for report in reports for group in report.groups} == {K}
+
+
+def test_rlep_compares_old_successes_with_all_k_rollouts(tmp_path):
+    _, _, engine, reports = run(tmp_path, "rlep")
+    mixed = [group for report in reports for group in report.groups if group.has_replay]
+    assert {len(group.trajectories) for group in mixed} == {K}
+    assert {len(group.replays) for group in mixed} == {1, 2}
+    for group in mixed:
+        assert abs(group.advantages.sum()) < 1e-4
+        assert group.advantages[-1] >= 0.0
+    num_rows = sum(group.num_trajectories for report in reports for group in report.groups)
+    assert sum(len(mini_batch.rows) for mini_batch in engine.mini_batches) == num_rows
 
 
 def test_dapo_fills_up_with_groups_of_different_rewards(tmp_path):
