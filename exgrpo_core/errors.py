@@ -46,6 +46,10 @@ class FieldError(FieldsNamedError, InputError, ValueError):
         """The fields that are wrong, in the order of the mistakes."""
 
 
+class NotRecordedError(AttributeError):
+    """A column that was not recorded was asked for."""
+
+
 class EngineError(FieldsNamedError, RuntimeError):
     """A model, prompt or update that an engine refuses; one sentence says what is wrong and what to do."""
 

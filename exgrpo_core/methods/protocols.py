@@ -10,12 +10,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from exgrpo_core.errors import Mistake
+from exgrpo_core.errors import Mistake, NotRecordedError
 from exgrpo_core.types import (
     Experience,
     Float32Array,
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     import torch
 
     from exgrpo_core.experience_management.replay_buffer import ReplayBuffer
+
+_Column = TypeVar("_Column")
 
 
 class QuestionColumns:
@@ -159,30 +161,44 @@ class CandidateColumns:
 
     `entropies` are of full-vocabulary entropies under the current policy, `nlls` of -log pi, `sampled_entropies` of
     -pi log pi of the sampled tokens: accumulated in float64 and rounded once. `num_tokens` are the lengths T_i,
-    `num_replays` says how often each was replayed. Pages know the first four columns only: the others are NaN there.
+    `num_replays` says how often each was replayed. What a run recorded has entropies, NLLs and lengths only.
+
+    Raises:
+        NotRecordedError: A column was asked for that is not known here.
     """
 
     entropies: Float32Array
     nlls: Float32Array
-    sampled_entropies: Float32Array
+    sampled: Float32Array | None
     num_tokens: Int64Array
-    num_replays: Int64Array | None = None
+    replays: Int64Array | None = None
     experiences: Sequence[Experience] | None = None
+
+    @property
+    def sampled_entropies(self) -> Float32Array:
+        """Means of -pi log pi of the sampled tokens."""
+        return _known("sampled_entropies", self.sampled)
+
+    @property
+    def num_replays(self) -> Int64Array:
+        """How often each was replayed."""
+        return _known("num_replays", self.replays)
 
     @property
     def rewards(self) -> Float64Array:
         """Rewards when they were rolled out."""
-        return self._of_stored([item.reward for item in self.experiences or ()])
+        return np.array([item.reward for item in _known("rewards", self.experiences)], dtype=np.float64)
 
     @property
     def rollout_steps(self) -> Float64Array:
         """Steps of their rollouts: the model versions that wrote them."""
-        return self._of_stored([item.rollout_step for item in self.experiences or ()])
+        return np.array([item.rollout_step for item in _known("rollout_steps", self.experiences)], dtype=np.float64)
 
     @property
     def behavior_nlls(self) -> Float64Array:
         """Means of -log pi under the policies that wrote them."""
-        return self._of_stored([-item.behavior_log_probs.mean(dtype=np.float64) for item in self.experiences or ()])
+        stored = _known("behavior_nlls", self.experiences)
+        return np.array([-item.behavior_log_probs.mean(dtype=np.float64) for item in stored], dtype=np.float64)
 
     @property
     def no_scores(self) -> Float32Array:
@@ -194,16 +210,17 @@ class CandidateColumns:
         return CandidateColumns(
             self.entropies[part],
             self.nlls[part],
-            self.sampled_entropies[part],
+            None if self.sampled is None else self.sampled[part],
             self.num_tokens[part],
-            None if self.num_replays is None else self.num_replays[part],
+            None if self.replays is None else self.replays[part],
             None if self.experiences is None else self.experiences[part],
         )
 
-    def _of_stored(self, values: Sequence[float]) -> Float64Array:
-        if self.experiences is None:
-            return np.full(self.num_tokens.size, np.nan)
-        return np.array(values, dtype=np.float64)
+
+def _known(name: str, column: _Column | None) -> _Column:
+    if column is None:
+        raise NotRecordedError(f"{name}: not recorded of these candidates.")
+    return column
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,12 @@ import numpy as np
 from exgrpo_core.recording.lines import encode_line, tokens_line
 from exgrpo_core.step_report import BucketCount, BufferEvent, Selection, StepReport
 from exgrpo_core.sums import mean_of
-from exgrpo_core.types import PART_PREFIX, Question, Replay, Trajectory
+from exgrpo_core.types import PART_PREFIX, Baseline, Question, Replay, Trajectory
 
 VERSION_COLUMN = "policy_version"
 """Steps done by the policy that wrote a fresh trajectory; only of rollouts generated ahead."""
+APART = "apart"
+"""Questions whose fresh and replayed trajectories have a mean each; only where there are some."""
 KeepsTokens = Callable[[Trajectory], bool]
 """Whether the values of a fresh trajectory's tokens are kept."""
 
@@ -103,6 +105,7 @@ def _replay_fields(replay: Replay) -> dict[str, Any]:
 
 
 def _step_fields(report: StepReport) -> Mapping[str, Any]:
+    apart = [group.question.index for group in report.groups if group.baseline is Baseline.APART]
     return {
         "is_replay_open": report.is_replay_open,
         "metrics": {key: float(value) for key, value in report.metrics.items()},
@@ -110,7 +113,9 @@ def _step_fields(report: StepReport) -> Mapping[str, Any]:
         "selections": list(map(_plain, report.selections)),
         "buffer_events": list(map(_plain, report.buffer_events)),
         "notices": report.notices,
-    } | ({} if report.random_state is None else {"random_state": _state_fields(report.random_state)})
+        **({APART: apart} if apart else {}),
+        **({} if report.random_state is None else {"random_state": _state_fields(report.random_state)}),
+    }
 
 
 def _state_fields(state: Mapping[str, Any]) -> list[str | int]:

@@ -11,10 +11,12 @@ import numpy as np
 
 from db.rows.replays import StepTrajectoryRow
 from exgrpo_core.config import ExGRPOConfig
+from exgrpo_core.methods.loading import QUESTIONS
+from exgrpo_core.methods.protocols import QuestionSampler
 from exgrpo_core.policy_optimization.mixed_batch import assign_advantages
 from exgrpo_core.types import Float64Array
 from jobs.actions.replay.facts import Fact, Outcome, Stage, compare, unknown
-from jobs.actions.replay.recorded_step import RecordedStep, as_group
+from jobs.actions.replay.recorded_step import RecordedStep, part_of
 
 _A = Stage.ADVANTAGES
 _TOLERANCE = 3e-5
@@ -25,16 +27,10 @@ Rewards = list[Float64Array]
 
 def advantage_facts(recorded: RecordedStep, config: ExGRPOConfig) -> list[Fact]:
     """Return a fact for each trajectory of each group, computed as the run computes them, bit for bit."""
-    rows, groups = recorded.groups, [as_group(of_group) for of_group in recorded.groups]
-    for group in groups:
-        # Replays on top of K rollouts have a baseline of their own.
-        group.has_two_baselines = group.has_replay and len(group.trajectories) in (0, config.rollouts_per_question)
-        group.has_two_baselines &= group.num_trajectories != config.rollouts_per_question
-    sizes = {group.num_trajectories for group in groups}
-    if len(sizes) > 1 and not any(group.has_two_baselines for group in groups):
-        bad = next(group for group in groups if group.num_trajectories != config.rollouts_per_question)
-        size = bad.num_trajectories
-        return [compare(_A, "group size", size, config.rollouts_per_question, question=bad.question.index)]
+    rows, groups, size = recorded.groups, recorded.rollout_groups(), config.rollouts_per_question
+    bad = next((group for group in groups if group.num_trajectories != size), None)
+    if bad is not None and isinstance(part_of(QUESTIONS, config), QuestionSampler):
+        return [compare(_A, "group size", bad.num_trajectories, size, question=bad.question.index)]
     if groups:
         assign_advantages(groups, config)
     facts = []

@@ -10,7 +10,7 @@ import numpy as np
 
 from db.rows.replays import StoredRow
 from db.rows.runs import BucketRow, CandidateRow
-from exgrpo_core.errors import InputError
+from exgrpo_core.errors import InputError, NotRecordedError
 from exgrpo_core.experience_management.bucket_sampler import bucket_probabilities, sample_buckets, sample_members
 from exgrpo_core.methods.loading import TRAJECTORIES, build_part, names_of
 from exgrpo_core.methods.protocols import CandidateColumns, TrajectorySelector
@@ -154,15 +154,17 @@ def estimators(algorithm: Mapping[str, Any]) -> dict[str, TrajectorySelector]:
 def is_recomputable(selector: TrajectorySelector) -> bool:
     """Whether the selector's scores follow from what is recorded of each candidate."""
     any_candidate = Candidate(trajectory_id=0, scored_step=0, entropy=1.0, nll=1.0, num_tokens=1)
-    return not np.isnan(selector.score(recorded_columns([any_candidate]))).any()
+    try:
+        return not np.isnan(selector.score(recorded_columns([any_candidate]))).any()
+    except NotRecordedError:
+        return False
 
 
 def recorded_columns(candidates: Sequence[Candidate]) -> CandidateColumns:
-    """Return what is recorded of candidates; the other columns are NaN."""
+    """Return what is recorded of candidates; other columns raise."""
     entropies = np.array([row.entropy for row in candidates], dtype=np.float32)
     nlls = np.array([row.nll for row in candidates], dtype=np.float32)
-    unknown = np.full(len(candidates), np.nan, dtype=np.float32)
-    return CandidateColumns(entropies, nlls, unknown, np.array([row.num_tokens for row in candidates], dtype=np.int64))
+    return CandidateColumns(entropies, nlls, None, np.array([row.num_tokens for row in candidates], dtype=np.int64))
 
 
 def redraw(recorded: RecordedDraw, settings: Settings, seed: int) -> QuestionDraw:

@@ -14,11 +14,23 @@ from db.queries import buffer, recorded_steps, selections
 from db.rows.replays import BufferChangeRow, SelectionRow, StepTrajectoryRow, StoredRow
 from db.rows.runs import BucketRow, CandidateRow
 from exgrpo_core.bounded_json import UnreadableFileError, parse_json
+from exgrpo_core.config import ExGRPOConfig
+from exgrpo_core.errors import InputError, NotRecordedError
 from exgrpo_core.experience_management.storage.memory_index import ABSENT, BucketMembership
+from exgrpo_core.methods.loading import build_part
 from exgrpo_core.recording.lines import read_token_arrays
 from exgrpo_core.recording.record_file import read_member
-from exgrpo_core.recording.report_lines import VERSION_COLUMN, read_state
-from exgrpo_core.types import Experience, Int64Array, Question, Replay, RolloutGroup, Trajectory
+from exgrpo_core.recording.report_lines import APART, VERSION_COLUMN, read_state
+from exgrpo_core.types import (
+    Baseline,
+    Experience,
+    GroupPlan,
+    Int64Array,
+    Question,
+    Replay,
+    RolloutGroup,
+    Trajectory,
+)
 from jobs.runs.directory import RunDirectory, RunDirectoryError, inside
 
 _NONE = np.empty(0, dtype=np.int32)
@@ -28,7 +40,7 @@ Tokens = Mapping[str, Any]
 
 
 class BucketsThen:
-    """The buckets of a replay buffer before a step, as a question sampler sees them; other columns are not known."""
+    """The buckets of a replay buffer before a step, as a question sampler sees them; other columns raise."""
 
     def __init__(self, moves: Iterable[tuple[int, int | None, int]], rollouts_per_question: int, until: int) -> None:
         self.rollouts_per_question = rollouts_per_question
@@ -42,6 +54,9 @@ class BucketsThen:
                 self.retired.add(index)
             else:
                 self._membership.move(index, bucket)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - it returns nothing
+        raise NotRecordedError(f"{name}: a replay of a step knows the buckets only.")
 
     def questions(self) -> Int64Array:
         """Return the questions of buckets 1..K."""
@@ -152,6 +167,12 @@ class RecordedStep:
                     return dict(content)
         return {}
 
+    def rollout_groups(self) -> list[RolloutGroup]:
+        """Return the groups as the algorithm has them, without tokens."""
+        apart = set(self.line.get(APART, ()))
+        baselines = [Baseline.APART if rows[0].question_index in apart else Baseline.TOGETHER for rows in self.groups]
+        return list(map(as_group, self.groups, baselines))
+
     @cached_property
     def random_state(self) -> dict[str, Any] | None:
         """State of the random generator before the draw, None where it is not recorded."""
@@ -191,7 +212,7 @@ class RecordedStep:
             return None, 0
 
 
-def as_group(rows: list[StepTrajectoryRow]) -> RolloutGroup:
+def as_group(rows: list[StepTrajectoryRow], baseline: Baseline = Baseline.TOGETHER) -> RolloutGroup:
     """Return a recorded group as the algorithm has it, without tokens."""
     index = rows[0].question_index
     fresh = [
@@ -209,4 +230,13 @@ def as_group(rows: list[StepTrajectoryRow]) -> RolloutGroup:
         for row in rows
         if row.is_replayed
     )
-    return RolloutGroup(Question(index, "", _NONE, "", ""), fresh, replays)
+    plan = GroupPlan(index, len(fresh), baseline=baseline)
+    return RolloutGroup(Question(index, "", _NONE, "", ""), fresh, replays, plan=plan)
+
+
+def part_of(setting: str, config: ExGRPOConfig) -> Any:  # noqa: ANN401 - of the protocol of the setting
+    """Return the part that a setting names, None of code that this machine does not know or allow."""
+    try:
+        return build_part(setting, config)
+    except InputError:
+        return None

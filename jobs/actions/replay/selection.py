@@ -2,21 +2,20 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any
 
 import numpy as np
 
 from db.rows.replays import SelectionRow
 from db.rows.runs import CandidateRow
 from exgrpo_core.config import ExGRPOConfig, LogProbRefresh, RetiredRule, RewardKind
-from exgrpo_core.errors import InputError
-from exgrpo_core.methods.loading import QUESTIONS, TRAJECTORIES, build_part
-from exgrpo_core.methods.protocols import Collected, QuestionColumns, QuestionSampler, TrajectorySelector
-from exgrpo_core.step.collection import group_buckets, is_solved, next_bucket, to_store
+from exgrpo_core.errors import NotRecordedError
+from exgrpo_core.methods.loading import QUESTIONS, TRAJECTORIES
+from exgrpo_core.methods.protocols import QuestionColumns, QuestionSampler, ReplayMethod, TrajectorySelector
+from exgrpo_core.step.collection import group_buckets, is_solved, next_bucket, successes
 from jobs.actions.replay import other_settings
 from jobs.actions.replay.facts import Fact, Outcome, Stage, compare, unknown
 from jobs.actions.replay.other_settings import Candidate
-from jobs.actions.replay.recorded_step import BucketsThen, RecordedStep, Tokens, as_group
+from jobs.actions.replay.recorded_step import BucketsThen, RecordedStep, Tokens, part_of
 
 FLOAT16_STEP = 2.0**-11
 """Largest relative error of a number stored as float16, as token entropies are."""
@@ -37,9 +36,11 @@ def selection_facts(recorded: RecordedStep, config: ExGRPOConfig) -> list[Fact]:
 
 def question_facts(recorded: RecordedStep, config: ExGRPOConfig) -> dict[int, list[Fact]]:
     """Return the facts of each question that was drawn: its candidates, the choice, and the replayed tokens."""
-    estimator: TrajectorySelector | None = _part(TRAJECTORIES, config)
-    sampler: QuestionSampler | None = _part(QUESTIONS, config)
-    is_part = config.candidate_budget is not None or sampler is None or sampler.max_candidates is not None
+    estimator: TrajectorySelector | None = part_of(TRAJECTORIES, config)
+    # The paper's plan replays r of all that is stored; other plans can choose candidates and r themselves.
+    is_papers = isinstance(part_of(QUESTIONS, config), QuestionSampler)
+    is_part = config.candidate_budget is not None or not is_papers
+    num_wanted = config.replays_per_group if is_papers else None
     before = BucketsThen(recorded.moves, config.rollouts_per_question, recorded.step - 1)
     replayed = recorded.replayed_tokens()
     files = {row.chosen_trajectory_id: row.rollout_file for row in recorded.selections if row.rollout_file}
@@ -52,19 +53,11 @@ def question_facts(recorded: RecordedStep, config: ExGRPOConfig) -> dict[int, li
         chosen = next((one for one in scored if one.trajectory_id == number), None)
         found = [compare(_S, "bucket of a drawn question", row.bucket, before.bucket_of(index), question=index)]
         found += _candidate_facts(recorded, config, index, scored, is_part)
-        found += check_choice(row, scored, estimator, config.replays_per_group)
+        found += check_choice(row, scored, estimator, num_wanted)
         is_refreshed = config.refresh is not LogProbRefresh.NEVER
         found += check_tokens(row, chosen, replayed.get(number), at_rollout.get(number), is_refreshed)
         facts[index] = found
     return facts
-
-
-def _part(setting: str, config: ExGRPOConfig) -> Any:  # noqa: ANN401 - of the protocol of the setting
-    """Return the part that a setting names, None of code that this machine does not know or allow."""
-    try:
-        return build_part(setting, config)
-    except InputError:
-        return None
 
 
 def _draw_facts(recorded: RecordedStep, config: ExGRPOConfig) -> Iterator[Fact]:
@@ -75,12 +68,12 @@ def _draw_facts(recorded: RecordedStep, config: ExGRPOConfig) -> Iterator[Fact]:
     yield compare(
         _S, "bucket sizes", np.array([counts[k].num_questions if k in counts else -1 for k in range(sizes.size)]), sizes
     )
-    sampler: QuestionSampler | None = _part(QUESTIONS, config)
+    sampler: ReplayMethod | None = part_of(QUESTIONS, config)
     if sampler is None:
         yield unknown(_S, "drawn questions", f"{config.question_selection} is code that this machine does not run.")
         return
-    if not sampler.draws_first:
-        yield unknown(_S, "drawn questions", f"{sampler.name} draws after the rollouts, which this does not do again.")
+    if not isinstance(sampler, QuestionSampler):
+        yield unknown(_S, "drawn questions", f"{sampler.name} plans steps of its own, which this does not do again.")
         return
     if recorded.is_ahead:
         yield unknown(_S, "drawn questions", "The questions were drawn in the step before, without those of that step.")
@@ -91,7 +84,7 @@ def _draw_facts(recorded: RecordedStep, config: ExGRPOConfig) -> Iterator[Fact]:
     columns = QuestionColumns(before, recorded.step)  # type: ignore[arg-type] # of the buffer it knows the buckets
     try:
         draw = sampler.draw(columns, config.num_experiential_wanted, rng)
-    except AttributeError:
+    except NotRecordedError:
         yield unknown(_S, "drawn questions", f"{sampler.name} also reads other columns than the buckets.")
         return
     given = np.array([row.probability for row in recorded.buckets if row.bucket > 0], dtype=np.float64)
@@ -137,12 +130,11 @@ def _candidate_facts(
 
 def _bucket_facts(recorded: RecordedStep, config: ExGRPOConfig) -> Iterator[Fact]:
     """Compare where questions were moved after the update, and how many trajectories were stored of each."""
-    sampler: QuestionSampler | None = _part(QUESTIONS, config)
-    if "is_replay_open" not in recorded.line or sampler is None:
+    method: ReplayMethod | None = part_of(QUESTIONS, config)
+    if "is_replay_open" not in recorded.line or method is None:
         return
     collects = config.replays_experience and bool(recorded.line["is_replay_open"])
     retires = config.reward_kind is RewardKind.BINARY and config.retired is not RetiredRule.NEVER
-    collected = sampler.collected
     before = BucketsThen(recorded.moves, config.rollouts_per_question, recorded.step - 1)
     moved: dict[int, int | None] = {}
     num_stored: dict[int, int] = {}
@@ -151,7 +143,7 @@ def _bucket_facts(recorded: RecordedStep, config: ExGRPOConfig) -> Iterator[Fact
             moved[change.question_index] = change.bucket_to
         elif change.kind in {"inserted", "duplicate"}:
             num_stored[change.question_index] = num_stored.get(change.question_index, 0) + 1
-    groups = [group for group in map(as_group, recorded.groups) if group.trajectories]
+    groups = [group for group in recorded.rollout_groups() if group.trajectories]
     for group, bucket in zip(groups, group_buckets(groups, config) if groups else (), strict=True):
         index = group.question.index
         old = before.bucket_of(index)
@@ -160,26 +152,28 @@ def _bucket_facts(recorded: RecordedStep, config: ExGRPOConfig) -> Iterator[Fact
         if retires and is_solved(group):
             expected = None
         elif collects and index not in before.retired:
-            is_left = collected is Collected.VARIED_GROUPS and group.has_equal_rewards
-            kept = 0 if is_left else len(to_store(group, collected, config.reward_kind))
-            expected = next_bucket(config, bucket, old) if not is_left and (kept or old is not None) else old
+            stored = method.keep(group, successes(group, config.reward_kind))
+            kept = len(stored or ())
+            expected = next_bucket(config, bucket, old) if stored is not None and (kept or old is not None) else old
         yield compare(_S, "bucket after the step", actual, expected, question=index)
         yield compare(_S, "trajectories stored", num_stored.get(index, 0), kept, question=index)
 
 
 def check_choice(
     selection: SelectionRow, candidates: Sequence[CandidateRow], estimator: TrajectorySelector | None,
-    num_wanted: int = 1,
+    num_wanted: int | None = 1,
 ) -> list[Fact]:  # fmt: skip
     """Check that `num_wanted` candidates were chosen, the first is replayed, and it is the estimator's argmin.
 
+    With None any number can be chosen, if the replayed one is among them.
     Without an estimator, where the run's is not known here, the lowest recorded score is expected.
     """
     chosen = [row.trajectory_id for row in candidates if row.is_chosen]
     number, index = selection.chosen_trajectory_id, selection.question_index
     num_chosen = len(chosen) if number in chosen else 0
+    expected = max(len(chosen), 1) if num_wanted is None else num_wanted
     return [
-        compare(_S, "number chosen", num_chosen, min(num_wanted, len(candidates)), question=index),
+        compare(_S, "number chosen", num_chosen, min(expected, len(candidates)), question=index),
         compare(
             _S, "replayed is the chosen", selection.replayed_trajectory_id, number, question=index, trajectory=number
         ),
