@@ -137,7 +137,7 @@ class ExGRPOConfig:
     bucket_spread: float = 1.0
     """sigma: standard deviation of the bucket weights in units of correctness rate. Above 0 (authors' code: 1/8)."""
     question_selection: str = GAUSSIAN
-    """Which questions are replayed: a question sampler's name, or `module:Class` where this machine allows it."""
+    """Which questions are replayed: a replay method's name, or `module:Class` where this machine allows it."""
     trajectory_selection: str = LOWEST_ENTROPY
     """Which stored trajectory is replayed: a trajectory selector's name, or `module:Class`."""
     off_policy_correction: str = POLICY_SHAPING

@@ -169,8 +169,8 @@ class CandidateColumns:
 
     entropies: Float32Array
     nlls: Float32Array
-    sampled: Float32Array | None
     num_tokens: Int64Array
+    sampled: Float32Array | None = None
     replays: Int64Array | None = None
     experiences: Sequence[Experience] | None = None
 
@@ -210,8 +210,8 @@ class CandidateColumns:
         return CandidateColumns(
             self.entropies[part],
             self.nlls[part],
-            None if self.sampled is None else self.sampled[part],
             self.num_tokens[part],
+            None if self.sampled is None else self.sampled[part],
             None if self.replays is None else self.replays[part],
             None if self.experiences is None else self.experiences[part],
         )

@@ -158,7 +158,7 @@ def mean_scores(
         return (token_sums(rows, value) / lengths).astype(np.float32)
 
     nlls, sampled = means(scores.log_probs, np.negative), means(scores.log_probs, _sampled_entropy)
-    return CandidateColumns(means(scores.entropies, None), nlls, sampled, lengths, num_replays, experiences)
+    return CandidateColumns(means(scores.entropies, None), nlls, lengths, sampled, num_replays, experiences)
 
 
 def _sampled_entropy(log_probs: Float64Array) -> Float64Array:

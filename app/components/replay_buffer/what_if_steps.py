@@ -59,7 +59,7 @@ def _same_choices(
     rows, questions = draws.candidates, draws.questions
     if estimator is None or not len(rows):
         return np.ones(shape)
-    scores = estimator.score(CandidateColumns(rows["entropy"], rows["nll"], None, rows["num_tokens"]))
+    scores = estimator.score(CandidateColumns(rows["entropy"], rows["nll"], rows["num_tokens"]))
     is_first = np.ones(len(rows), dtype=np.bool_)
     is_first[1:] = (np.diff(rows["step"]) != 0) | (np.diff(rows["question_index"]) != 0)
     starts = np.flatnonzero(is_first)

@@ -164,7 +164,7 @@ def recorded_columns(candidates: Sequence[Candidate]) -> CandidateColumns:
     """Return what is recorded of candidates; other columns raise."""
     entropies = np.array([row.entropy for row in candidates], dtype=np.float32)
     nlls = np.array([row.nll for row in candidates], dtype=np.float32)
-    return CandidateColumns(entropies, nlls, None, np.array([row.num_tokens for row in candidates], dtype=np.int64))
+    return CandidateColumns(entropies, nlls, np.array([row.num_tokens for row in candidates], dtype=np.int64))
 
 
 def redraw(recorded: RecordedDraw, settings: Settings, seed: int) -> QuestionDraw:

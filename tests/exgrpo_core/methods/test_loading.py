@@ -67,7 +67,7 @@ def test_what_cannot_be_built_is_one_sentence_that_names_the_setting(changes, me
 
 
 def test_code_from_outside_runs_where_its_module_or_a_package_above_is_allowed(monkeypatch):
-    columns = CandidateColumns(*np.zeros((3, 3), dtype=np.float32), np.array([1, 5, 3]))
+    columns = CandidateColumns(*np.zeros((2, 3), dtype=np.float32), np.array([1, 5, 3]))
     for allowed in (MODULE, "other, tests"):
         monkeypatch.setenv(ALLOWED_CODE_VARIABLE, allowed)
         assert list(find_mistakes(outside())) == []

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from exgrpo_core.errors import NotRecordedError
 from exgrpo_core.methods.loading import TRAJECTORIES, build_part
 from exgrpo_core.methods.protocols import CandidateColumns
 from exgrpo_core.step.selection import mean_scores, within_budget
@@ -22,15 +23,25 @@ def candidates(rewards=(0, 0, 0), entropies=None, num_tokens=None, nlls=None, sa
     count = len(rewards)
     ids, log_probs = np.arange(2, dtype=np.int32), np.array([-1.0, -3.0], dtype=np.float32)
     stored = [Experience(i, i, 0, i, reward, ids, log_probs) for i, reward in enumerate(rewards)]
-    means = [np.float32([0.0] * count if values is None else values) for values in (entropies, nlls, sampled)]
+    means = [np.float32([0.0] * count if values is None else values) for values in (entropies, nlls)]
     lengths = np.ones(count, dtype=np.int64) if num_tokens is None else np.array(num_tokens)
-    return CandidateColumns(*means, lengths, np.zeros(count, dtype=np.int64), stored)
+    return CandidateColumns(
+        *means, lengths, None if sampled is None else np.float32(sampled), np.zeros(count, dtype=np.int64), stored
+    )
 
 
 def choose(name, columns, num_wanted=1, rng=None):
     selector = build_part(TRAJECTORIES, SimpleNamespace(trajectory_selection=name, strategy_settings={}))
     positions, scores = selector.choose(columns, num_wanted, rng or np.random.default_rng(0))
     return positions.tolist(), scores
+
+
+def test_a_column_that_was_not_recorded_raises():
+    numbers = np.zeros(2, dtype=np.float32)
+    recorded = CandidateColumns(numbers, numbers, np.ones(2, dtype=np.int64)).of_question(slice(1, 2))
+    for name in ("sampled_entropies", "num_replays", "rewards", "rollout_steps", "behavior_nlls"):
+        with pytest.raises(NotRecordedError, match=name):
+            getattr(recorded, name)
 
 
 def test_means_by_hand_on_ragged_candidates():
