@@ -159,12 +159,9 @@ class QuestionDraw:
 class CandidateColumns:
     """Stored trajectories among which one is chosen: columns (N,), oldest first; means are over response tokens, nats.
 
-    `entropies` are of full-vocabulary entropies under the current policy, `nlls` of -log pi, `sampled_entropies` of
-    -pi log pi of the sampled tokens: accumulated in float64 and rounded once. `num_tokens` are the lengths T_i,
-    `num_replays` says how often each was replayed. What a run recorded has entropies, NLLs and lengths only.
-
-    Raises:
-        NotRecordedError: A column was asked for that is not known here.
+    `entropies` are of full-vocabulary entropies under the current policy, `nlls` of -log pi: accumulated in float64 and
+    rounded once. `num_tokens` are the lengths T_i. A run records these three columns; candidates that are read from a
+    record raise `NotRecordedError` for the others.
     """
 
     entropies: Float32Array
