@@ -13,7 +13,7 @@ from exgrpo_core.methods.loading import build_objective
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from exgrpo_core.process_memory import NEW_OBJECTS
 from exgrpo_core.state import ExGRPOState
-from tests.exgrpo_core.strategies.replay_methods import METHODS
+from tests.exgrpo_core.strategies.replay_methods import METHODS, WITHOUT_TRAJECTORIES
 from tests.jobs.training.engines.contract import PolicyEngineContract, stored, training_rows
 from tests.jobs.training.engines.embedded.engines import CONFIG, SMALL, make_engine, make_questions
 from tests.jobs.training.engines.paired_engines import PairedEngines, check_parity
@@ -89,7 +89,7 @@ def test_five_steps_of_each_replay_method_are_those_of_the_embedded_engine(engin
     pair = PairedEngines(make_engine(**changes), engine)
     state = ExGRPOState.create(tmp_path, make_questions(8), config)
     reports = [exgrpo_step(state, pair, config) for _ in range(5)]
-    assert any(group.has_replay for report in reports for group in report.groups) is (name != "dapo")
+    assert any(group.has_replay for report in reports for group in report.groups) is (name not in WITHOUT_TRAJECTORIES)
     pair.assert_equal(STEPS_TOLERANCE)
 
 
