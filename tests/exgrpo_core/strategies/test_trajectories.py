@@ -23,11 +23,9 @@ def candidates(rewards=(0, 0, 0), entropies=None, num_tokens=None, nlls=None, sa
     count = len(rewards)
     ids, log_probs = np.arange(2, dtype=np.int32), np.array([-1.0, -3.0], dtype=np.float32)
     stored = [Experience(i, i, 0, i, reward, ids, log_probs) for i, reward in enumerate(rewards)]
-    means = [np.float32([0.0] * count if values is None else values) for values in (entropies, nlls)]
+    means = [np.float32([0.0] * count if values is None else values) for values in (entropies, nlls, sampled)]
     lengths = np.ones(count, dtype=np.int64) if num_tokens is None else np.array(num_tokens)
-    return CandidateColumns(
-        *means, lengths, None if sampled is None else np.float32(sampled), np.zeros(count, dtype=np.int64), stored
-    )
+    return CandidateColumns(means[0], means[1], lengths, means[2], np.zeros(count, dtype=np.int64), stored)
 
 
 def choose(name, columns, num_wanted=1, rng=None):
