@@ -163,12 +163,16 @@ def _replayed_row(prompt_ids: Int32Array, replay: Replay, advantage: float, conf
 
 
 def trained_groups(groups: Sequence[RolloutGroup], batch_size: int) -> list[RolloutGroup]:
-    """Return the groups of the update, at most B: of more, those of equal rewards are left out, the last ones first."""
+    """Return the groups of the update, at most B: of more, those without replays whose rewards vary least are left out.
+
+    Of groups of equal rewards the last ones are left out first.
+    """
     num_left_out = len(groups) - batch_size
     if num_left_out <= 0:
         return list(groups)
-    equal = [i for i, group in enumerate(groups) if not group.has_replay and group.has_equal_rewards]
-    left_out = set(equal[len(equal) - num_left_out :])
+    fresh = [i for i, group in enumerate(groups) if not group.has_replay]
+    spreads = {i: 0.0 if groups[i].has_equal_rewards else float(groups[i].rewards.std()) for i in fresh}
+    left_out = sorted(fresh, key=lambda i: (spreads[i], -i))[:num_left_out]
     return [group for i, group in enumerate(groups) if i not in left_out]
 
 

@@ -34,6 +34,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "fresh_per": {"question_selection": "fresh_per", "trajectory_selection": "random"},
     "prompt_replay": GRPO | {"question_selection": "prompt_replay", "strategy_settings": {"cooldown_steps": 1.0}},
     "rlep": GRPO | {"question_selection": "rlep", "trajectory_selection": "random", "replays_per_group": 2},
+    "vcrl": GRPO | {"question_selection": "vcrl", "strategy_settings": {"variance_threshold": 0.8}},
     "reviewed": {"review_interval": 3, "start_pass_rate": 0.3, "trajectory_selection": "random"},
     "refreshed on replay": {"refresh": LogProbRefresh.ON_REPLAY},
     "refreshed on duplicates": {"refresh": LogProbRefresh.ON_DUPLICATE},
@@ -43,5 +44,5 @@ METHODS: dict[str, dict[str, Any]] = {
     "gspo": {"fresh_objective": "gspo", "clipping": Clipping.ALWAYS, "off_policy_correction": "gspo"},
 }
 
-WITHOUT_TRAJECTORIES = {"dapo", "prompt_replay"}
+WITHOUT_TRAJECTORIES = {"dapo", "prompt_replay", "vcrl"}
 """Methods that replay no trajectory."""

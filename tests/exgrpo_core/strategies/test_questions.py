@@ -1,5 +1,6 @@
 """Question samplers with numbers computed by hand."""
 
+import dataclasses
 import math
 from collections import Counter
 from types import SimpleNamespace
@@ -122,6 +123,18 @@ def test_prompts_nearest_to_one_half_come_again_after_a_cooldown_and_not_too_oft
     assert method.draw(columns_of(**columns), 3, RNG).question_indices.tolist() == [20, 22]
     columns |= {"num_draws": [2, 1, 1]}
     assert method.draw(columns_of(step=11, **columns), 3, RNG).question_indices.tolist() == [21, 22]
+
+
+def test_vcrl_draws_in_proportion_to_variance_over_the_largest_possible_one():
+    # K = 4: k = 1, 2, 3 have variances 1/4, 1/3, 1/4 of K - 1, of at most 1/3.
+    questions = columns_of(reward_stds=[0.5, 3.0**-0.5, 0.5])
+    draw = sampler_of("vcrl", variance_threshold=0.7).draw(questions, 5, RNG)
+    np.testing.assert_allclose(draw.bucket_probabilities, [3 / 10, 4 / 10, 3 / 10, 0.0])
+    draw = sampler_of("vcrl", variance_threshold=0.7).draw(questions, 5, RNG, taken=[22])
+    np.testing.assert_allclose(draw.bucket_probabilities, [3 / 7, 4 / 7, 0.0, 0.0])
+    assert sampler_of("vcrl", variance_threshold=0.8).draw(questions, 5, RNG).question_indices.tolist() == [21]
+    odd = dataclasses.replace(sampler_of("vcrl"), rollouts_per_question=5)
+    assert odd.shares(0.3) == pytest.approx(1.0)
 
 
 def test_rlep_draws_questions_of_the_batch_that_have_successes(tmp_path):

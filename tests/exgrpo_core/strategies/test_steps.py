@@ -136,6 +136,16 @@ def test_rlep_compares_old_successes_with_all_k_rollouts(tmp_path):
     assert sum(len(mini_batch.rows) for mini_batch in engine.mini_batches) == num_rows
 
 
+def test_vcrl_gives_places_of_groups_of_low_variance_to_others_without_a_question_twice(tmp_path):
+    _, _, engine, reports = run(tmp_path, "vcrl")
+    num_drawn = sum(bucket.num_drawn for report in reports for bucket in report.buckets)
+    assert num_drawn == sum(len(report.groups) - B for report in reports) > 0
+    for report in reports:
+        indices = [group.question.index for group in report.groups]
+        assert len(set(indices)) == len(indices)
+    assert sum(len(mini_batch.rows) for mini_batch in engine.mini_batches) == len(reports) * B * K
+
+
 def test_dapo_fills_up_with_groups_of_different_rewards(tmp_path):
     _, _, engine, reports = run(tmp_path, "dapo", num_steps=4)
     assert engine.calls.count("rollout") > len(reports)
