@@ -55,7 +55,8 @@ def exgrpo_step(state: ExGRPOState, engine: PolicyEngine, config: ExGRPOConfig, 
     assign_advantages(report.groups, config)
     trained = trained_groups(report.groups, config.batch_size)
     mini_batches = build_mini_batches(trained, config, state.rng)
-    objective = state.strategies.objective_of(report.is_replay_open)
+    strategies = state.strategies
+    objective = strategies.objective if report.is_replay_open else strategies.objective_before_start
     with clock.phase("update"):
         update_metrics = engine.update(mini_batches, objective)
 

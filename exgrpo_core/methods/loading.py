@@ -186,10 +186,6 @@ class RunStrategies:
     objective_before_start: ObjectiveSettings
     objective: ObjectiveSettings
 
-    def objective_of(self, is_replay_open: bool) -> ObjectiveSettings:
-        """Return the objective of a step before or after the delayed start opened."""
-        return self.objective if is_replay_open else self.objective_before_start
-
 
 def build_strategies(config: ExGRPOConfig) -> RunStrategies:
     """Return the strategies that a configuration names.
