@@ -31,7 +31,8 @@ class Vcrl(ReplayMethod):
     def plan(self, step: OpenStep) -> Iterator[Sequence[GroupPlan]]:
         """Yield B fresh questions, then a question from memory for each group of low p."""
         yield step.fresh(step.batch_size)
-        num_low = sum(self.shares(group.rewards.var(ddof=1)) < self.variance_threshold for group in step.groups)
+        variances = np.array([group.rewards.var(ddof=1) for group in step.groups])
+        num_low = int(np.count_nonzero(self.shares(variances) < self.variance_threshold))
         draw = partial(self.draw, taken=[group.question.index for group in step.groups])
         drawn = step.draw(draw, min(step.num_wanted, num_low))
         yield [GroupPlan(index, step.rollouts_per_question) for index in drawn]
@@ -44,7 +45,7 @@ class Vcrl(ReplayMethod):
         priorities[(priorities < self.variance_threshold) | np.isin(questions.indices, taken)] = 0.0
         return questions.draw(priorities / max(priorities.sum(), 1e-12), num_questions, rng)
 
-    def shares(self, variances: Float64Array | float) -> Float64Array:
+    def shares(self, variances: Float64Array) -> Float64Array:
         """Return p: variances (of K - 1) over that of floor(K/2) correct rollouts of K."""
         size = self.rollouts_per_question
-        return np.asarray(variances, dtype=np.float64) * (size * (size - 1) / (size**2 // 4))
+        return variances * (size * (size - 1) / (size**2 // 4))

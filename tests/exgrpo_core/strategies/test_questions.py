@@ -134,7 +134,7 @@ def test_vcrl_draws_in_proportion_to_variance_over_the_largest_possible_one():
     np.testing.assert_allclose(draw.bucket_probabilities, [3 / 7, 4 / 7, 0.0, 0.0])
     assert sampler_of("vcrl", variance_threshold=0.8).draw(questions, 5, RNG).question_indices.tolist() == [21]
     odd = dataclasses.replace(sampler_of("vcrl"), rollouts_per_question=5)
-    assert odd.shares(0.3) == pytest.approx(1.0)
+    assert odd.shares(np.array([0.3])) == pytest.approx([1.0])
 
 
 def test_rlep_draws_questions_of_the_batch_that_have_successes(tmp_path):
