@@ -4,7 +4,7 @@ import streamlit as st
 
 from app import address, settings, theme
 from app.components.widgets import page_frame
-from app.page_list import NOT_IN_VIEWS, OF_REPLAYS, PAGES, SECTIONS
+from app.page_list import NOT_IN_VIEWS, OF_REPLAYS, PAGES
 from app.queries.runs import has_replays
 
 st.set_page_config(
@@ -18,19 +18,16 @@ hidden: frozenset[str] = frozenset()
 if settings.current().is_view:
     hidden = NOT_IN_VIEWS if has_replays() else NOT_IN_VIEWS | OF_REPLAYS
 page = st.navigation(
-    {
-        section: [
-            st.Page(
-                entry.file,
-                title=entry.title,
-                icon=f":material/{entry.icon}:",
-                default=entry is PAGES[0],
-                visibility="hidden" if entry.name in hidden else "visible",
-            )
-            for entry in entries
-        ]
-        for section, entries in SECTIONS.items()
-    }
+    [
+        st.Page(
+            entry.file,
+            title=entry.title,
+            icon=f":material/{entry.icon}:",
+            default=entry is PAGES[0],
+            visibility="hidden" if entry.name in hidden else "visible",
+        )
+        for entry in PAGES
+    ]
 )
 page_frame.show_title(page.title)
 address.keep()

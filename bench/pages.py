@@ -27,7 +27,7 @@ from streamlit.logger import set_log_level
 
 from app import settings
 from app.components.widgets import curves
-from app.page_list import PAGES, PATHS
+from app.page_list import PAGES, PLACES
 from bench import page_browser
 from bench.report import Figure, report
 from bench.stopwatch import Stopwatch
@@ -99,6 +99,7 @@ class View:
 _PICTURE = '[data-testid="stMain"] img'
 _TABLE, _CHART = ".data-table tbody tr", ".js-plotly-plot .main-svg"
 _RUN = {"run": LARGE_RUN}
+_LIST = _RUN | {"view": "Trajectories"}
 
 
 def views(trajectory_id: int) -> list[View]:
@@ -122,27 +123,25 @@ def views(trajectory_id: int) -> list[View]:
         View("run_all_charts", "run", _RUN, every_curve, _CHART),
         View(
             "facets_page",
-            "trajectories",
-            _RUN | {"facets": "true"},
+            "run",
+            _LIST | {"facets": "true"},
             list_of(lambda _: TrajectoryFacets(LARGE_RUN)),
             _TABLE,
         ),
-        View("narrowed_page", "trajectories", _RUN | narrowed, list_of(lambda _: entropy), _TABLE),
-        View(
-            "search", "trajectories", _RUN | {"words": "circle"}, list_of(searched)[:2], _TABLE, {"words": COMMON_WORDS}
-        ),
+        View("narrowed_page", "run", _LIST | narrowed, list_of(lambda _: entropy), _TABLE),
+        View("search", "run", _LIST | {"words": "circle"}, list_of(searched)[:2], _TABLE, {"words": COMMON_WORDS}),
         View(
             "open",
-            "trajectories",
-            _RUN | {"trajectory": str(trajectory_id)},
+            "run",
+            _LIST | {"trajectory": str(trajectory_id)},
             [lambda database, _: trajectories.get_trajectory(database, LARGE_RUN, trajectory_id)],
-            '[data-testid="stTab"]',
+            '[class*="st-key-part-tabs"] [data-testid="stTab"]',
         ),
-        View("paper", "paper", {}, [lambda database, _: runs.list_runs(database, RunFilter(), limit=100)], _PICTURE),
+        View("paper", "methods", {}, [lambda database, _: runs.list_runs(database, RunFilter(), limit=100)], _PICTURE),
         View(
             "replay_buffer",
-            "replay_buffer",
-            _RUN,
+            "run",
+            _RUN | {"view": "Buffer"},
             [lambda database, _: buffer.bucket_grid(database, LARGE_RUN)],
             _CHART,
         ),
@@ -255,7 +254,7 @@ def _visit(
     largest = 0
     with page_browser.served(runs_root, database_url) as link, page_browser.visits(link) as browser:
         for view in measured[:few]:
-            visits = [browser.visit(_address(view), view.content) for _ in range(repeats)]
+            visits = [browser.visit(_address(view.page, view.query), view.content) for _ in range(repeats)]
             first, seen = (median(getattr(visit, key) for visit in visits) for key in SEEN_TARGETS)
             painted, sent = median(visit.painted_ms for visit in visits), max(visit.num_bytes for visit in visits)
             print(
@@ -264,13 +263,13 @@ def _visit(
             )
             figures |= {f"{view.name}_first_ms": first, f"{view.name}_paint_ms": painted, f"{view.name}_seen_ms": seen}
             largest = max(largest, sent)
-        crowd = browser.crowd(_address(measured[0]), measured[0].content, NUM_BROWSERS)
+        crowd = browser.crowd(_address(measured[0].page, measured[0].query), measured[0].content, NUM_BROWSERS)
         slowest = max(crowd, default=None)
         print(f"{NUM_BROWSERS} browsers at once: {len(crowd)} show the list of runs, the last after {slowest} ms")
         figures |= {"dead_pages": NUM_BROWSERS - len(crowd), "crowd_seen_ms": slowest}
         looks = {
-            f"{path} at {width}, {scheme}": browser.look(f"{path[1:]}?run={LARGE_RUN}", width, scheme)
-            for path in list(PATHS)[:few]
+            f"{address} at {width}, {scheme}": browser.look(address, width, scheme)
+            for address in [_address(page, _RUN | query) for page, query in PLACES][:few]
             for width, scheme in list(WINDOWS.items())[:few]
         }
         shift = max(looks, key=lambda place: looks[place].shift)
@@ -287,8 +286,8 @@ def _visit(
     return figures | {"largest_script_kb": largest / 1000}
 
 
-def _address(view: View) -> str:
-    return f"{'' if view.page == 'runs' else view.page}?{urlencode(view.query)}"
+def _address(page: str, query: Mapping[str, str]) -> str:
+    return f"{'' if page == 'runs' else page}?{urlencode(query)}"
 
 
 def _refresh(runs_root: Path, live_root: Path) -> dict[str, Figure]:

@@ -100,12 +100,13 @@ def walks_of_pages(root: Path) -> Iterator[tuple[str, Walk]]:
         recorder.close()
         ingest_all(root, None)
         page.query_params["run"] = run.run_id
+        page.query_params["view"] = "Trajectories"
         page.query_params["trajectory"] = "0"
         page.run()
         if page.exception:
             raise RuntimeError(page.exception[0].value)
 
-    page = AppTest.from_file(str(ROOT / "app/main.py"), default_timeout=120).switch_page("app_pages/trajectories.py")
+    page = AppTest.from_file(str(ROOT / "app/main.py"), default_timeout=120).switch_page("app_pages/run.py")
     record()
     yield "page", walk(record)
 

@@ -1,4 +1,4 @@
-"""One job: live figures, curves or results, buffer, log, configuration."""
+"""One run in its tabs: live figures and curves or results, buffer, trajectories, reasoning, steps, log, settings."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -6,18 +6,20 @@ from dataclasses import replace
 import streamlit as st
 
 from app import settings
+from app.app_pages.tabs import buffer, reasoning, step, trajectories
 from app.components.benchmarks import samples
 from app.components.benchmarks.score_table import line_name
-from app.components.replay_buffer import buffer_over_steps
 from app.components.runs import comparison, job_results, run_controls, run_details, run_header
 from app.components.trajectories import audit_view, playground
 from app.components.widgets import (
     address_choice,
     curve_view,
+    curves,
     data_table,
     notice,
     own_charts,
     page_frame,
+    run_choice,
     run_state,
     shown_text,
 )
@@ -37,15 +39,16 @@ from app.queries.runs import (
 from db.queries import benchmarks, judging, metrics, runs
 from db.queries.run_filter import RunFilter
 from db.rows.runs import RunRow
-from db.rows.spec_fields import UNREADABLE_KIND, algorithm_settings, benchmark_titles, may_replay
+from db.rows.spec_fields import UNREADABLE_KIND, benchmark_titles, may_replay
 from jobs.specs.train import TrainSpec, load_preset, preset_exists
 
 REFRESH_SECONDS = 2
 CHECK_SECONDS = 5
 AUDIT_SECONDS = 30
 TRAIN = "train"
-UNREFRESHED = frozenset({"Configuration", "Playground"})
-"""Views that show what does not change, or what the user writes."""
+REFRESHED = frozenset({"Curves", "Results", "Samples", "Log"})
+"""Views that are drawn again as a run goes on; the others refresh parts of themselves."""
+Views = dict[str, Callable[[RunRow], None]]
 
 
 def _run_id() -> str | None:
@@ -66,7 +69,7 @@ def _wait_for(run_id: str) -> None:
         st.rerun(scope="app")
 
 
-def _header(seen: RunRow, was_asked: bool) -> None:
+def _live(seen: RunRow, was_asked: bool, has_figures: bool) -> None:
     """Show the live figures; a change of state, health or tags, or the end of a request, reruns the whole page."""
     row = ask(runs.get_run, seen.run_id)
     if (
@@ -76,6 +79,8 @@ def _header(seen: RunRow, was_asked: bool) -> None:
     ):
         st.rerun(scope="app")
     run_header.show_stop(row)
+    if not has_figures:
+        return
     if row.kind == TRAIN:
         run_header.show_figures(row, ask(metrics.last_metrics, row.run_id), ask(metrics.list_evaluations, row.run_id))
     elif row.kind != UNREADABLE_KIND:
@@ -94,7 +99,7 @@ def _curves(row: RunRow) -> None:
     of_own = [key for chart in charts for key in (*chart.keys, chart.over) if key]
     recorded = comparison.own_charts_of(row.run_id) if row.is_recorded else []
     of_own += [curve.key for chart in recorded[: comparison.MAX_OWN] for curve in chart.curves]
-    series = metric_series(row.run_id, list(dict.fromkeys([*run_details.KEYS, *of_own])))
+    series = metric_series(row.run_id, list(dict.fromkeys([*curves.KEYS, *of_own])))
     if not evaluations and not any(series.values()):
         if row.is_recorded:
             notice.show_empty("show_chart", "No curves", "These rollouts have no rewards; **Trajectories** shows them.")
@@ -122,22 +127,6 @@ def _curves(row: RunRow) -> None:
     )  # fmt: skip
 
 
-def _buffer(row: RunRow) -> None:
-    spec = ask(runs.run_spec, row.run_id)
-    series = metric_series(row.run_id, buffer_over_steps.KEYS)
-    if not may_replay(spec):
-        notice.show_no_replay(row)
-        return
-    retired = series["buffer/num_retired"]
-    num_retired = int(retired[-1].value) if retired else 0
-    buffer_over_steps.show_heatmap(row.run_id, algorithm_settings(spec), "heatmap", num_retired)
-    buffer_over_steps.show_area(series, "buffer-area")
-    st.page_link(
-        "app_pages/selection_audit.py", label="What a replay changed: drawn against undrawn questions",
-        icon=":material/balance:", query_params={"run": row.run_id, "view": "Drawn against undrawn"},
-    )  # fmt: skip
-
-
 def _results(row: RunRow) -> None:
     if row.kind == "eval":
         job_results.show_scores(ask(benchmarks.list_scores, run_id=row.run_id))
@@ -148,10 +137,9 @@ def _results(row: RunRow) -> None:
     judged = ask(runs.run_spec, row.run_id).get("judged", {})
     job_results.show_judge(list_judge_results(row.run_id), ask(judging.count_reasons, row.run_id))
     if judged.get("run_id"):
-        address = {"run": str(judged["run_id"])}
-        label = "See verdicts next to entropies under Entropy and judge"
-        st.page_link("app_pages/entropy_and_judge.py", label=label, icon=":material/gavel:", query_params=address)
-        st.page_link("app_pages/run.py", label="Open the run that was judged", query_params=address)
+        address = {"run": str(judged["run_id"]), address_choice.VIEW: "Reasoning"}
+        label = "See verdicts next to entropies in the run that was judged"
+        st.page_link("app_pages/run.py", label=label, icon=":material/gavel:", query_params=address)
 
 
 def _samples(row: RunRow) -> None:
@@ -165,7 +153,7 @@ def _log(row: RunRow) -> None:
     shown_text.show_log(lambda words: read_log(row.run_id, words, shown_text.NUM_LINES), log_file(row.run_id))
 
 
-def _configuration(row: RunRow) -> None:
+def _settings(row: RunRow) -> None:
     if not row.has_settings:
         notice.show_empty("settings_alert", "No settings", "spec.json of this run cannot be read.")
         return
@@ -201,19 +189,45 @@ def _notes(row: RunRow) -> None:
     run_controls.show_notes(ask(runs.get_run, row.run_id) or row, ask(runs.list_notes, row.run_id))
 
 
-def _views(row: RunRow) -> dict[str, Callable[[RunRow], None]]:
+def _configuration(row: RunRow) -> None:
     if row.is_recorded:
-        return {"Curves": _curves, "Configuration": _configuration}
-    views: dict[str, Callable[[RunRow], None]] = (
-        {"Curves": _curves, "Replay buffer": _buffer} if row.kind == TRAIN else {"Results": _results}
-    )
+        _settings(row)
+        return
+    views: Views = {"Settings": _settings, "Attempts": _attempts}
+    if row.kind == TRAIN and row.has_settings:
+        views["Playground"] = _playground
+    name, tab = address_choice.tabs([*views], address_choice.PART)
+    with tab:
+        st.fragment(views[name], run_every=_often(row) if name == "Attempts" else None)(row)
+
+
+def _often(row: RunRow) -> int | None:
+    """Return the seconds after which a view that changes is drawn again; None of a run that has ended."""
+    if settings.current().is_view:
+        return REFRESH_SECONDS
+    return CHECK_SECONDS if run_state.is_live(row) or run_state.pending(row) is not None else None
+
+
+def _no_rollouts(_row: RunRow) -> None:
+    text = "Supervised fine-tuning learns from demonstrations: it generates, stores and replays no trajectory."
+    notice.show_empty("article", "No trajectories", text)
+
+
+def _views(row: RunRow) -> Views:
+    views: Views = {"Curves": _curves} if row.kind == TRAIN else {"Results": _results}
+    if row.kind == TRAIN:
+        views |= {"Buffer": buffer.show, "Trajectories": trajectories.show, "Reasoning": reasoning.show}
+        views["Step"] = step.show
+        if row.is_fine_tuning:
+            views |= dict.fromkeys([*views][1:], _no_rollouts)
     if row.kind == "eval":
-        views |= {"Samples": _samples}
+        views["Samples"] = _samples
     if row.kind == UNREADABLE_KIND:
         views = {}
-    views |= {"Log": _log, "Configuration": _configuration, "Attempts": _attempts}
-    playground = {"Playground": _playground} if row.kind == TRAIN and row.has_settings else {}
-    return {**views, **playground}
+    views |= {"Log": _log, "Configuration": _configuration}
+    for name in ("Buffer", "Step", "Log") if row.is_recorded else ():
+        del views[name]
+    return views
 
 
 def _controls(row: RunRow, refresh: int | None) -> bool:
@@ -231,6 +245,7 @@ def _show(row: RunRow) -> None:
     is_asked = run_state.pending(row) is not None
     is_view = settings.current().is_view
     refresh = REFRESH_SECONDS if is_asked or is_view or run_state.is_live(row) else None
+    run_choice.show(row)
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         run_header.show_identity(row)
         is_copied = False if is_view else _controls(row, refresh)
@@ -242,12 +257,14 @@ def _show(row: RunRow) -> None:
     notice.show_unreadable_settings(row)
     if row.kind == TRAIN:
         st.fragment(_audit, run_every=AUDIT_SECONDS if refresh else None)(row.run_id)
-    st.fragment(_header, run_every=refresh or CHECK_SECONDS)(row, is_asked)
     views = _views(row)
-    name, tab = address_choice.tabs(list(views))
+    name, tab = address_choice.tabs([*views])
     with tab:
-        often = REFRESH_SECONDS if is_view else CHECK_SECONDS
-        st.fragment(views[name], run_every=often if refresh and name not in UNREFRESHED else None)(row)
+        st.fragment(_live, run_every=refresh or CHECK_SECONDS)(row, is_asked, name in {"Curves", "Results"})
+        if name in REFRESHED:
+            st.fragment(views[name], run_every=_often(row))(row)
+        else:
+            views[name](row)
 
 
 run_id = _run_id()

@@ -38,7 +38,13 @@ _JOBS: tuple[tuple[str, str, str, str, dict[str, str]], ...] = (
         "On the paper's benchmarks or questions of yours.",
         {"start": "true"},
     ),
-    ("studies", "Run a study", "science", "A table of the paper, or a sweep over values that you list.", {}),
+    (
+        "methods",
+        "Run a study",
+        "science",
+        "A table of the paper, or a sweep over values that you list.",
+        {"view": "Studies"},
+    ),
 )
 """What the page offers before there are runs: page, label, icon, what it does, and the page's address."""
 KINDS = {"All runs": (), "Training": ("train",), "Evaluations": ("eval",), "Judges": ("judge",)}

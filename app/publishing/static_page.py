@@ -129,7 +129,7 @@ def _sections(row: RunRow, spec: dict[str, Any]) -> Iterable[Section]:
         film = [
             ("Buckets over steps", "questions in the bucket", buffer_over_steps.heatmap(grid, rollouts, "questions")),
             ("Film of the buffer", "questions in each bucket, step by step", film_of(grid, rollouts)),
-            ("Replay buffer and retired set", "questions", buffer_over_steps.area(series, WHOLE)),
+            ("Replay buffer and retired set", "questions", buffer_over_steps.area(series)),
             (
                 "Importance ratios by trajectory",
                 "mean π now / π then, logarithmic",

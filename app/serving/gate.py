@@ -20,7 +20,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.page_list import PATHS
+from app.page_list import FORMER_PATHS, PATHS
 from app.serving import downloads
 from app.serving.sign_in import PATHS as SIGN_IN_PATHS
 from app.serving.sign_in import SIGN_OUT_PATH, SignIn
@@ -33,7 +33,7 @@ _HOST_PATTERN = re.compile(r"(?P<name>[a-z0-9.-]+|\[[0-9a-f:.]+\])(?::(?P<port>\
 _POLICY_VIOLATION = 1008
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 """Browsers leave them out, some proxies name them."""
-_KNOWN_PATHS = frozenset({*PATHS, *downloads.PATHS, *SIGN_IN_PATHS, HEALTH_PATH})
+_KNOWN_PATHS = frozenset({*PATHS, *FORMER_PATHS, *downloads.PATHS, *SIGN_IN_PATHS, HEALTH_PATH})
 
 _FIXED_HEADERS = {
     "X-Frame-Options": "DENY",

@@ -7,20 +7,21 @@ from urllib.parse import quote
 
 import streamlit
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from app import theme
 from app.components.widgets import chart
-from app.page_list import PATHS
+from app.page_list import FORMER_PATHS, PATHS, moved
 from app.queries.runs import names_for_keyboard
 from app.serving import downloads
 from app.serving.gate import script_hash
 
 TITLE = "ExGRPO Workbench"
-WITH_CHARTS = frozenset({"/run", "/compare", "/replay_buffer"})
-WITH_TABLES = frozenset({"/", "/trajectories", "/benchmarks"})
-"""Pages whose first view has charts or tables."""
+TRAJECTORIES = "/run?view=Trajectories"
+WITH_CHARTS = frozenset({"/run", "/compare"})
+WITH_TABLES = frozenset({"/", "/benchmarks", TRAJECTORIES})
+"""Pages whose first view has charts or tables; that tab of a run has no chart."""
 _STYLE = Path(__file__).parent.parent / "style.css"
 _STATIC = Path(streamlit.__file__).parent / "static"
 _SCRIPT_FILES = (
@@ -71,12 +72,16 @@ def inline_script_hashes() -> tuple[str, ...]:
 def routes() -> list[Route]:
     """Return the routes of the shell at every page's path, of its charts, of what Ctrl-K offers, and of files."""
     own = [Route(f"/{chart.address()}", _charts), Route(_RUNS_PATH, _runs)]
-    return [*(Route(path, _serve) for path in PATHS), *own, *downloads.routes()]
+    return [*(Route(path, _serve) for path in (*PATHS, *FORMER_PATHS)), *own, *downloads.routes()]
 
 
-async def _serve(request: Request) -> HTMLResponse:
+async def _serve(request: Request) -> Response:
+    path, query = request.url.path, request.query_params
+    if (place := moved(path, query.multi_items())) is not None:
+        return RedirectResponse(f"./{place}")
     # The gate has checked the name; connection.js compares it with the address.
-    text = html(request.url.path).replace("<html", f'<html data-host="{request.headers["host"]}"', 1)
+    shell = html(TRAJECTORIES if f"{path}?view={query.get('view')}" == TRAJECTORIES else path)
+    text = shell.replace("<html", f'<html data-host="{request.headers["host"]}"', 1)
     return HTMLResponse(text, headers={"Cache-Control": "no-cache"})
 
 

@@ -1,6 +1,5 @@
 """Trajectories with the verdict that counts: a user's, else a judge's or that of the task's oracle."""
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,17 +17,12 @@ from sqlalchemy import (
     select,
 )
 
-from db.connections.session import Database
-from db.queries.trajectories import IS_ITS_QUESTION
-from db.rows.chains_of_thought import EASY_ABOVE, HARD_UP_TO, Difficulty, OutcomeCell, WrongAnswer
+from db.rows.chains_of_thought import EASY_ABOVE, HARD_UP_TO, Difficulty
 from db.rows.judging import JudgedOrder, JudgedSortKey
-from db.statistics import deviation_of_sums
 from db.tables import models
 from db.tables.correctness import is_correct_column
 from db.tables.shared_reads import require_run_key
 from exgrpo_core.recording.rows import VoteOutcome
-
-MAX_WRONG_ANSWERS = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,57 +132,3 @@ def _with_overrides(run_key: int, by_judge: ColumnElement[bool | None], votes: S
     verdict = func.coalesce(overrides.c.is_valid, by_judge, type_=Boolean)
     conditions = (trajectories.c.run_key == run_key,)
     return JudgedTrajectories(source, conditions, verdict, by_judge, overrides.c.is_valid, votes)
-
-
-def outcome_cells(database: Database, run_id: str, judge_run_id: str | None = None) -> list[OutcomeCell]:
-    """Return a run's trajectories by answer and verdict, correct answers first; cells without any are left out."""
-    trajectories = models.trajectories
-    is_correct, entropy = is_correct_column(), trajectories.c.mean_entropy
-    with database.read() as connection:
-        judged = judged_trajectories(connection, run_id, judge_run_id)
-        query = (
-            select(
-                is_correct,
-                judged.verdict,
-                func.count(),
-                func.count(entropy),
-                func.sum(entropy),
-                func.sum(entropy * entropy),
-            )
-            .select_from(judged.source)
-            .where(*judged.conditions, is_correct.is_not(None))
-            .group_by(is_correct, judged.verdict)
-        )
-        cells = [_cell(*row) for row in connection.execute(query)]
-    return sorted(cells, key=lambda cell: (not cell.is_correct, cell.is_valid is None, not cell.is_valid))
-
-
-def wrong_answers(database: Database, run_id: str) -> list[WrongAnswer]:
-    """Return the newest `MAX_WRONG_ANSWERS` wrong answers with their questions, newest first."""
-    trajectories, texts, questions = models.trajectories, models.trajectory_texts, models.questions
-    of_trajectory = ("trajectory_id", "step", "question_index", "mean_entropy", "correctness_rate")
-    with database.read() as connection:
-        judged = judged_trajectories(connection, run_id, None)
-        query = (
-            select(
-                *(trajectories.c[name] for name in of_trajectory),
-                questions.c.prompt_text,
-                questions.c.details,
-                texts.c.text,
-            )
-            .join_from(trajectories, texts, texts.c.trajectory_key == trajectories.c.trajectory_key)
-            .join(questions, IS_ITS_QUESTION)
-            .where(*judged.conditions, trajectories.c.reward < 1.0)
-            .order_by(trajectories.c.step.desc(), trajectories.c.trajectory_id.desc())
-            .limit(MAX_WRONG_ANSWERS)
-        )
-        return [WrongAnswer(**row) for row in connection.execute(query).mappings()]
-
-
-def _cell(
-    is_correct: bool, is_valid: bool | None, count: int, num_known: int, total: float | None, squares: float | None
-) -> OutcomeCell:
-    if not num_known or total is None or squares is None:
-        return OutcomeCell(bool(is_correct), is_valid, count, math.nan, math.nan, 0)
-    deviation = deviation_of_sums(num_known, total, squares)
-    return OutcomeCell(bool(is_correct), is_valid, count, total / num_known, deviation, num_known)

@@ -1,10 +1,8 @@
 """Plain rows about chains of thought: code in them, entropy against validity, judges against others."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 EASY_ABOVE = 0.75
 HARD_UP_TO = 0.25
@@ -103,37 +101,6 @@ class AgreementRow:
     def num_compared(self) -> int:
         """Trajectories with both verdicts."""
         return self.num_both_valid + self.num_only_judge + self.num_only_other + self.num_both_invalid
-
-
-@dataclass(frozen=True, slots=True)
-class OutcomeCell:
-    """The trajectories of one answer and one verdict on their reasoning; entropies are NaN where none is recorded."""
-
-    is_correct: bool
-    is_valid: bool | None
-    """None: without a verdict."""
-    num_trajectories: int
-    mean_entropy: float
-    """Mean token entropy, nats."""
-    entropy_deviation: float
-    """Standard deviation of the sample of trajectories, NaN of fewer than two."""
-    num_entropies: int
-    """Trajectories with an entropy."""
-
-
-@dataclass(frozen=True, slots=True)
-class WrongAnswer:
-    """A trajectory with a wrong answer, and the question that it answers."""
-
-    trajectory_id: int
-    step: int
-    question_index: int
-    prompt_text: str
-    details: Mapping[str, Any]
-    text: str
-    mean_entropy: float | None
-    correctness_rate: float | None
-    """Share of the group's fresh rollouts that are correct."""
 
 
 @dataclass(frozen=True, slots=True)

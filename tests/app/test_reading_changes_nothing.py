@@ -17,7 +17,7 @@ from streamlit.testing.v1 import AppTest
 from typer.testing import CliRunner
 
 from app import settings
-from app.page_list import PAGES
+from app.page_list import PLACES
 from db import DATABASE_URL_VARIABLE, SQLITE_FILE
 from exgrpo_core import recording
 from exgrpo_core.process_setup import keep_private
@@ -129,11 +129,12 @@ def open_pages(root: Path, out: Path, run_ids: list[str]) -> None:
     index = Indexer(url, root)
     assert index.catch_up()
     settings.configure(settings.AppSettings(root, url))
-    for name, run_id in [*((page.name, "dead") for page in PAGES), *(("run", run_id) for run_id in run_ids)]:
+    places = [*((name, query, "dead") for name, query in PLACES), *(("run", {}, run_id) for run_id in run_ids)]
+    for name, query, run_id in places:
         page = AppTest.from_file(str(MAIN_SCRIPT), default_timeout=60)
-        page.query_params["run"] = run_id
+        page.query_params.update({"run": run_id, **query})
         page.switch_page(f"app_pages/{name}.py").run()
-        assert not page.exception, (name, run_id, page.exception)
+        assert not page.exception, (name, query, run_id, page.exception)
     index.poll()
     index.close()
 

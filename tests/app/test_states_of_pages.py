@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from app import app_pages
-from app.page_list import PAGES
+from app.page_list import PAGES, PLACES
 from exgrpo_core import exgrpo_step
 from exgrpo_core.verl_plugin.run_record import RunRecord
 from jobs.execution.supervisor.open_index import rebuild_index
@@ -19,8 +19,9 @@ from tests.exgrpo_core.toy_runs import MEDIUM_RATES, new_state
 from tests.exgrpo_core.verl_plugin.test_run_record import verl_config
 
 TITLES = {page.name: None if page.name == "run" else page.title for page in PAGES}
-OF_ONE_RUN = ("run", "replay_buffer", "trajectories", "selection_audit", "snowball", "entropy_and_judge")
-WITHOUT_RUNS = {"compare": "Choose two runs or more", "runs": "No runs yet", **dict.fromkeys(OF_ONE_RUN, "No runs yet")}
+WITHOUT_RUNS = {"compare": "Choose two runs or more", "runs": "No runs yet", "run": "No runs yet"}
+OF_LIST = {"view": "Trajectories", "run": "run-finished"}
+OF_ONE_RUN = [query for name, query in PLACES if name == "run"]
 
 
 def opened(open_page, name, **query):
@@ -32,26 +33,33 @@ def opened(open_page, name, **query):
     return page
 
 
-@pytest.mark.parametrize("name", TITLES)
-def test_page_opens_with_nothing_recorded(open_page, name):
-    assert has_text(opened(open_page, name), WITHOUT_RUNS.get(name, ""))
+@pytest.mark.parametrize(("name", "query"), PLACES)
+def test_page_opens_with_nothing_recorded(open_page, name, query):
+    assert has_text(opened(open_page, name, **query), WITHOUT_RUNS.get(name, ""))
 
 
 @pytest.mark.usefixtures("recorded_shared")
-@pytest.mark.parametrize("name", [name for name in TITLES if name not in OF_ONE_RUN])
-def test_page_opens_beside_runs_in_all_states(open_page, name):
-    opened(open_page, name, run=RUNNING.run_id)
+@pytest.mark.parametrize(("name", "query"), [place for place in PLACES if place[0] != "run"])
+def test_page_opens_beside_runs_in_all_states(open_page, name, query):
+    opened(open_page, name, run=RUNNING.run_id, **query)
 
 
 @pytest.mark.usefixtures("recorded_shared")
 @pytest.mark.parametrize("run", [RUNNING, FINISHED, FAILED], ids=lambda run: run.status)
-@pytest.mark.parametrize("name", OF_ONE_RUN)
-def test_page_of_one_run_opens_for_a_run_in_any_state(open_page, name, run):
-    page = opened(open_page, name, run=run.run_id)
-    if name == "run":
-        assert any(f" {run.status}]" in text.value for text in page.markdown)
-    else:
-        assert run.run_id in [chosen.value for chosen in page.selectbox]
+@pytest.mark.parametrize("query", OF_ONE_RUN)
+def test_tab_of_one_run_opens_for_a_run_in_any_state_and_shows_no_other(open_page, query, run):
+    page = opened(open_page, "run", run=run.run_id, **query)
+    assert any(f" {run.status}]" in text.value for text in page.markdown)
+    assert page.selectbox(key="run-choice").value == run.run_id
+
+
+@pytest.mark.usefixtures("played_shared")
+@pytest.mark.parametrize("query", OF_ONE_RUN)
+def test_a_run_without_replay_is_never_replaced_by_one_that_has_it(open_page, query):
+    page = opened(open_page, "run", run="play-on-policy", **query)
+    page.query_params.pop("run")
+    page.run()
+    assert page.selectbox(key="run-choice").value == page.query_params["run"] == "play-on-policy"
 
 
 def test_pages_of_one_run_open_for_what_a_stock_verl_recorded(runs_root, tmp_path_factory, open_page):
@@ -64,8 +72,8 @@ def test_pages_of_one_run_open_for_what_a_stock_verl_recorded(runs_root, tmp_pat
     record.end("finished")
     rebuild_index(runs_root, None)
     (run,) = list_run_directories(runs_root)
-    for name in OF_ONE_RUN:
-        opened(open_page, name, run=run.run_id)
+    for query in OF_ONE_RUN:
+        opened(open_page, "run", run=run.run_id, **query)
     shown = {metric.label: metric.value for metric in open_page("run", run=run.run_id).metric}
     assert shown["Replay buffer"] == str(state.replay_buffer.num_questions)
 
@@ -79,25 +87,23 @@ def chosen_shared(request):
     ("chosen_shared", "name", "query", "title"),
     [
         ("recorded", "run", {"run": "run-queued"}, "No steps yet"),
-        ("recorded", "run", {"run": "run-on-policy", "view": "Replay buffer"}, "No replay buffer"),
+        ("recorded", "run", {"run": "run-on-policy", "view": "Buffer"}, "No replay buffer"),
         ("recorded", "run", {"run": "../../etc"}, "No such run"),
-        ("recorded", "trajectories", {"run": "run-queued"}, "No trajectories yet"),
-        ("recorded", "trajectories", {"run": "../../etc"}, "No such run"),
-        ("recorded", "trajectories", {"run": "run-finished", "trajectory": "999999"}, "No such trajectory"),
-        ("recorded", "trajectories", {"run": "run-finished", "verdict": "timeout"}, "No trajectory matches"),
-        ("played", "replay_buffer", {"run": "play-queued"}, "No steps yet"),
-        ("played", "replay_buffer", {"run": "play-on-policy"}, "No replay buffer"),
-        ("played", "replay_buffer", {"run": "none"}, "No such run"),
-        ("played", "replay_buffer", {"run": "play-finished", "view": "What if", "step": "1"}, "Nothing was replayed"),
-        ("played", "selection_audit", {"run": "play-queued"}, "Nothing was replayed yet"),
-        ("played", "selection_audit", {"run": "play-unstarted"}, "Nothing was replayed yet"),
-        ("played", "selection_audit", {"run": "play-on-policy"}, "No replay buffer"),
-        ("judged", "snowball", {"run": judged.QUEUED}, "No steps yet"),
-        ("judged", "snowball", {"run": "none"}, "No such run"),
-        ("judged", "entropy_and_judge", {"run": judged.QUEUED}, "No steps yet"),
-        ("judged", "entropy_and_judge", {"run": "none"}, "No such run"),
+        ("recorded", "run", {"view": "Trajectories", "run": "run-queued"}, "No trajectories yet"),
+        ("recorded", "run", OF_LIST | {"trajectory": "999999"}, "No such trajectory"),
+        ("recorded", "run", OF_LIST | {"verdict": "timeout"}, "No trajectory matches"),
+        ("played", "run", {"view": "Buffer", "run": "play-queued"}, "No steps yet"),
+        ("played", "run", {"view": "Buffer", "run": "play-on-policy"}, "No replay buffer"),
         (
-            "judged", "entropy_and_judge", {"run": judged.JUDGED, "view": "Verdicts", "trajectory": "99999"},
+            "played", "run", {"view": "Buffer", "run": "play-finished", "part": "What if", "step": "1"},
+            "Nothing was replayed",
+        ),
+        ("played", "run", {"view": "Step", "run": "play-queued"}, "Nothing was replayed yet"),
+        ("played", "run", {"view": "Step", "run": "play-unstarted"}, "Nothing was replayed yet"),
+        ("played", "run", {"view": "Step", "run": "play-on-policy"}, "No replay buffer"),
+        ("judged", "run", {"view": "Reasoning", "run": judged.QUEUED}, "No steps yet"),
+        (
+            "judged", "run", {"view": "Reasoning", "run": judged.JUDGED, "part": "Verdicts", "trajectory": "99999"},
             "No such trajectory",
         ),
     ],
@@ -112,9 +118,9 @@ def test_what_is_not_there_is_a_designed_state(chosen_shared, open_page, name, q
     ("chosen_shared", "name", "query", "table", "opened"),
     [
         ("recorded", "runs", {"q": "run-finished"}, 0, "run"),
-        ("played", "trajectories", {"run": "play-finished"}, 0, "trajectory"),
-        ("played", "selection_audit", {"run": "play-finished"}, 0, "question"),
-        ("judged", "entropy_and_judge", {"run": judged.JUDGED, "view": "Verdicts"}, 0, "trajectory"),
+        ("played", "run", {"view": "Trajectories", "run": "play-finished"}, 0, "trajectory"),
+        ("played", "run", {"view": "Step", "run": "play-finished"}, 0, "question"),
+        ("judged", "run", {"view": "Reasoning", "run": judged.JUDGED, "part": "Verdicts"}, 0, "trajectory"),
         ("scored", "benchmarks", {"first": "eval-early", "second": "eval-late", "on": "math500"}, 1, "item"),
     ],
     indirect=["chosen_shared"],
@@ -130,4 +136,4 @@ def test_a_click_on_a_row_opens_what_it_is_of(chosen_shared, open_page, name, qu
 
 def test_every_file_of_a_page_is_listed():
     files = {file.stem for file in Path(app_pages.__file__).parent.glob("*.py")} - {"__init__"}
-    assert {page.name for page in PAGES} == files, "SECTIONS of app/page_list.py: add a line for each file of a page."
+    assert {page.name for page in PAGES} == files, "PAGES of app/page_list.py: add a line for each file of a page."

@@ -29,21 +29,20 @@ def pages(run: str, other: str) -> dict[str, str]:
         "runs": "/",
         "new-run": "/new_run?section=Algorithm",
         "run": f"/run?run={run}",
-        "run-buffer": f"/run?run={run}&view=Replay+buffer",
         "compare": f"/compare?runs={run},{other}",
-        "replay-buffer": f"/replay_buffer?run={run}&view=Flow",
-        "trajectories": f"/trajectories?run={run}",
-        "trajectory": f"/trajectories?run={run}&trajectory=100&part=Lineage",
-        "selection-audit": f"/selection_audit?run={run}",
-        "snowball": f"/snowball?run={run}",
-        "snowball-cases": f"/snowball?run={run}&view=Cases",
-        "entropy-and-judge": f"/entropy_and_judge?run={run}",
-        "judges": f"/entropy_and_judge?run={run}&view=Judges",
+        "replay-buffer": f"/run?view=Buffer&run={run}&part=Flow",
+        "trajectories": f"/run?view=Trajectories&run={run}",
+        "trajectory": f"/run?view=Trajectories&run={run}&trajectory=100&part=Lineage",
+        "step": f"/run?view=Step&run={run}",
+        "code": f"/run?view=Reasoning&run={run}&part=Code",
+        "snowball-cases": f"/run?view=Reasoning&run={run}&part=Cases",
+        "entropy": f"/run?view=Reasoning&run={run}",
+        "judges": f"/run?view=Reasoning&run={run}&part=Judges",
         "benchmarks": "/benchmarks",
-        "studies": "/studies?study=ablations",
-        "studies-paper": "/studies?study=ablations&view=Next+to+the+paper",
-        "paper": "/paper",
-        "paper-method": "/paper?figure=method",
+        "studies": "/methods?view=Studies&study=ablations",
+        "studies-paper": "/methods?view=Studies&study=ablations&part=Next+to+the+paper",
+        "paper": "/methods?view=Paper",
+        "paper-method": "/methods?view=Paper&figure=method",
         "system": "/system?view=Audit+log",
     }
 
@@ -70,7 +69,7 @@ def animate(browser: Browser, link: str, run: str, path: Path) -> None:
     enter(page, link)
     frames = []
     for step in MOVING_STEPS:
-        page.goto(f"{parts.scheme}://{parts.netloc}/replay_buffer?run={run}&view=Flow&step={step}&base={step - 10}")
+        page.goto(f"{parts.scheme}://{parts.netloc}/run?view=Buffer&run={run}&part=Flow&step={step}&base={step - 10}")
         page.get_by_text(f"From step {step - 10} to step {step}").wait_for(timeout=90_000)
         page.locator(IDLE).wait_for(timeout=90_000)
         page.wait_for_timeout(SETTLE_MILLISECONDS / 2)

@@ -38,7 +38,7 @@ def settle(page):
 def test_turns_fold_and_keys_move_group_and_mark_but_not_while_typing(talks):
     served, watched, runs_root = talks
     page = watched.page
-    page.goto(f"{served.origin}/trajectories?run=talks&trajectory=0")
+    page.goto(f"{served.origin}/run?view=Trajectories&run=talks&trajectory=0")
     turn = page.locator(".conversation details.turn").first
     answer = turn.get_by_text("Timeout after ten seconds")
     answer.wait_for()
@@ -66,7 +66,7 @@ def test_turns_fold_and_keys_move_group_and_mark_but_not_while_typing(talks):
 def test_hostile_text_stays_text(talks, part):
     served, watched, _ = talks
     page = watched.page
-    page.goto(f"{served.origin}/trajectories?run=talks&trajectory=2&part={part}")
+    page.goto(f"{served.origin}/run?view=Trajectories&run=talks&trajectory=2&part={part}")
     shown = page.locator(".conversation .words").filter(has_text=HOSTILE[:40])
     assert shown.first.text_content().startswith(f"\n\n{HOSTILE[:40]}")
     assert page.locator(".conversation :is(img, script)").count() == 0

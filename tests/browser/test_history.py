@@ -46,7 +46,7 @@ def test_filters_and_order_of_the_list_of_runs_are_undone_one_by_one_and_redone(
 
 
 def test_facets_an_open_trajectory_and_its_parts_are_undone_one_by_one_and_a_pasted_link_shows_the_same(open_page):
-    watched = open_page("/trajectories?run=play-finished&facets=true")
+    watched = open_page("/run?view=Trajectories&run=play-finished&facets=true")
     page = watched.page
     counted = page.get_by_text(re.compile("trajectories, newest first"))
     counted.wait_for()
@@ -60,7 +60,7 @@ def test_facets_an_open_trajectory_and_its_parts_are_undone_one_by_one_and_a_pas
     page.get_by_role("tab", name="Lineage").click()
     page.wait_for_url(re.compile("part=Lineage"))
     page.get_by_text(STORY).wait_for()
-    again = open_page(page.url[page.url.index("/trajectories") :])
+    again = open_page(page.url[page.url.index("/run?view=Trajectories") :])
     again.page.get_by_text(STORY).wait_for()
     assert page.get_by_text(STORY).inner_text() == again.page.get_by_text(STORY).inner_text()
     page.go_back()
@@ -80,7 +80,7 @@ def test_facets_an_open_trajectory_and_its_parts_are_undone_one_by_one_and_a_pas
 
 
 def test_a_run_is_chosen_by_typing_its_id_and_the_choice_is_undone(open_page):
-    watched = open_page("/replay_buffer?run=play-finished")
+    watched = open_page("/run?view=Buffer&run=play-finished")
     page = watched.page
     choice = page.get_by_role("combobox").first
     choice.click()
@@ -99,8 +99,8 @@ def test_views_and_pages_are_undone(open_page):
     page = watched.page
     page.get_by_role("tab", name="Log").click()
     page.wait_for_url(re.compile("view=Log"))
-    page.get_by_role("link", name="Replay buffer").first.click()
-    page.get_by_role("heading", name="Replay buffer").wait_for()
+    page.get_by_role("link", name="Methods").first.click()
+    page.get_by_role("heading", name="Methods").wait_for()
     page.go_back()
     page.wait_for_url(re.compile(r"/run\?.*view=Log"))
     page.get_by_role("tab", name="Log", selected=True).wait_for()

@@ -35,7 +35,7 @@ def test_keys_search_help_and_go_to_pages_and_runs(open_page):
 
 
 @pytest.mark.parametrize(
-    ("path", "opened"), [("/?q=whole", r"/run\?run="), ("/trajectories?run=play-finished", "trajectory=")]
+    ("path", "opened"), [("/?q=whole", r"/run\?run="), ("/run?view=Trajectories&run=play-finished", "trajectory=")]
 )
 def test_keys_move_through_the_rows_and_open_one(open_page, path, opened):
     watched = open_page(path)

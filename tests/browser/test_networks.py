@@ -125,8 +125,8 @@ def test_the_recipe_for_nginx_works_at_another_port_and_below_a_path(page, throu
     enter(page, f"{address}{RUN}&token={TOKEN}")
     page.locator(CURVE).first.wait_for(state="attached")
     assert page.url.startswith(f"{address}{RUN}")
-    page.get_by_test_id("stSidebarNav").get_by_role("link", name="Paper").click()
-    page.wait_for_url(f"{address}paper")
+    page.get_by_test_id("stSidebarNav").get_by_role("link", name="Methods").click()
+    page.wait_for_url(f"{address}methods")
     page.keyboard.press("Control+k")
     page.get_by_text("Run: exgrpo whole").click()
     page.wait_for_url(f"{address}{RUN}")
@@ -165,7 +165,7 @@ def test_a_proxy_that_keeps_its_path_gets_a_page_that_says_so(page, through_ngin
 
 
 def test_a_chart_is_drawn_on_a_line_of_one_megabit_a_second(page, served):
-    enter(page, f"{served.origin}/paper?token={TOKEN}")
+    enter(page, f"{served.origin}/methods?view=Paper&token={TOKEN}")
     page.get_by_role("heading", name="Paper", exact=True).wait_for()
     speed = {"downloadThroughput": MBIT * 125_000, "uploadThroughput": MBIT * 125_000, "latency": 20}
     page.context.new_cdp_session(page).send("Network.emulateNetworkConditions", {"offline": False, **speed})

@@ -82,9 +82,9 @@ def test_why_a_run_failed_and_its_field(open_page):
 
 
 def test_the_trajectory_replayed_most_retired_questions_included_and_its_life(open_page):
-    page = open_page("/trajectories?run=play-finished").page
+    page = open_page("/run?run=play-finished").page
     click = Clicks(page, 4)
-    click("link", "Trajectories")
+    click("tab", "Trajectories")
     click("button", "Times replayed")
     page.wait_for_url(re.compile("sort=-replays"))
     click(rows(page))
@@ -110,8 +110,9 @@ def test_figure_for_a_paper(open_page):
 
 def test_buffer_over_time_and_what_if_over_all_steps(open_page):
     page = open_page("/").page
-    click = Clicks(page, 3)
-    click("link", "Replay buffer")
+    click = Clicks(page, 4)
+    click.row("play-finished")
+    click("tab", "Buffer")
     click("tab", "Over time")
     page.get_by_text("Replay buffer and retired set").first.wait_for()
     click("tab", "What if")
@@ -140,8 +141,9 @@ def test_branch_with_another_learning_rate(open_page):
 
 def test_case_for_a_paper(open_page):
     page = open_page("/").page
-    click = Clicks(page, 4)
-    click("link", "Snowball")
+    click = Clicks(page, 5)
+    click.row("play-finished")
+    click("tab", "Reasoning")
     click("tab", "Cases")
     click("button", re.compile("For a paper"))
     with page.expect_download() as started:
@@ -170,7 +172,8 @@ def test_benchmark_of_ones_own(open_page, tmp_path):
 
 def test_chains_of_thought_judged(open_page):
     page = open_page("/").page
-    click = Clicks(page, 2)
-    click("link", "Entropy and judge")
+    click = Clicks(page, 3)
+    click.row("play-finished")
+    click("tab", "Reasoning")
     click("tab", "Verdicts")
     rows(page).first.wait_for()

@@ -40,7 +40,7 @@ def workbench(tmp_path_factory):
 
 
 def test_three_cells_are_launched_followed_and_set_beside_the_paper(open_page):
-    watched = open_page("/studies?study=mini-batch-counts&scale=paper")
+    watched = open_page("/methods?view=Studies&study=mini-batch-counts&scale=paper")
     page = watched.page
     changes = page.get_by_role("textbox", name="Changes of every new run")
     changes.fill(CHANGES)

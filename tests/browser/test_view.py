@@ -44,10 +44,10 @@ def test_dumps_are_runs_whose_trajectories_are_read_and_new_steps_are_shown_as_t
     watched = open_page("/")
     page = watched.page
     run = open_run(watched)
-    page.get_by_role("link", name="Trajectories").click()
+    page.get_by_role("tab", name="Trajectories").click()
     open_row(page, "trajectory=")
     page.get_by_text(ANSWER).locator("visible=true").first.wait_for()
-    watched.page.goto(f"{page.url.partition('/trajectories')[0]}/run?run={run}")
+    watched.page.goto(f"{page.url.partition('/run')[0]}/run?run={run}")
     page.locator(IDLE).wait_for()
     before = {path: path.stat().st_mtime_ns for path in dumps.rglob("*")}
     for name in ("first", "second"):

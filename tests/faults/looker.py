@@ -10,7 +10,7 @@ from streamlit.testing.v1 import AppTest
 from typer.testing import CliRunner
 
 from app import settings
-from app.page_list import PAGES
+from app.page_list import PLACES
 from jobs.cli.main import app
 from jobs.queries.frames import open_run
 from jobs.queries.table import QUERIES
@@ -48,13 +48,13 @@ def main(runs_root: Path, folder: Path) -> int:
     for run_id in run_ids:
         open_run(runs_root / run_id).metrics()
     settings.configure(settings.AppSettings(runs_root))
-    for entry in PAGES:
+    for name, query in PLACES:
         page = AppTest.from_file(str(MAIN_SCRIPT), default_timeout=120)
-        page.query_params["run"] = run_ids[-1]
-        page.switch_page(f"app_pages/{entry.name}.py").run()
+        page.query_params.update({"run": run_ids[-1], **query})
+        page.switch_page(f"app_pages/{name}.py").run()
         if page.exception:
             failed += 1
-            sys.stdout.write(f"{entry.name} {page.exception}\n")
+            sys.stdout.write(f"{name} {query} {page.exception}\n")
     return failed
 
 

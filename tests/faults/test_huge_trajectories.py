@@ -53,11 +53,11 @@ def open_page(name: str, **query: str) -> AppTest:
 PAGES = (
     ("runs", {}),
     ("run", {}),
-    ("trajectories", {}),
-    ("trajectories", {"q": "words"}),
-    *(("trajectories", {"trajectory": "0", "part": part}) for part in PARTS),
-    ("trajectories", {"trajectory": "0", "mathematics": "true"}),
-    ("replay_buffer", {}),
+    ("run", {"view": "Trajectories"}),
+    ("run", {"view": "Trajectories", "q": "words"}),
+    *(("run", {"view": "Trajectories", "trajectory": "0", "part": part}) for part in PARTS),
+    ("run", {"view": "Trajectories", "trajectory": "0", "mathematics": "true"}),
+    ("run", {"view": "Buffer"}),
 )
 
 
@@ -65,7 +65,7 @@ PAGES = (
 def test_pages_of_huge_trajectories_answer(huge_root, run_id, is_long, figure):
     settings.configure(settings.AppSettings(huge_root))
     slowest, by_the_clock = ("", 0.0), 0.0
-    open_page("trajectories", run="long")  # what a server loads once
+    open_page("run", view="Trajectories", run="long")  # what a server loads once
     for name, query in PAGES:
         st.cache_data.clear()
         began_at, clock = time.process_time(), time.monotonic()

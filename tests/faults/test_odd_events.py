@@ -10,6 +10,7 @@ from streamlit.testing.v1 import AppTest
 from typer.testing import CliRunner
 
 from app import settings
+from app.page_list import PLACES
 from db.connections.opening import open_database
 from exgrpo_core.recording.file_recorder import FileRecorder
 from exgrpo_core.recording.recorder import EvaluationRecord
@@ -29,7 +30,7 @@ COMMANDS = (
     "runs", "show RUN", "query curves RUN", "query buffer RUN", "query candidates RUN", "query trajectories RUN",
     "query trajectory RUN 0",
 )  # fmt: skip
-PAGES = ("runs", "run", "compare", "replay_buffer", "trajectories", "selection_audit", "snowball", "system")
+PAGES = [place for place in PLACES if place[0] in {"runs", "run", "compare", "system"}]
 
 
 ODD_NUMBERS = (math.nan, math.inf, -math.inf, 1e308, -1e308, 5e-324, -0.0, float(2**63))
@@ -106,10 +107,11 @@ def test_pages_show_a_run_of_odd_numbers(odd_run, figure):
     ingest_run(database, odd_run)
     database.close()
     settings.configure(settings.AppSettings(runs_root))
-    for name in PAGES:
+    for name, query in PAGES:
         page = AppTest.from_file(str(MAIN_SCRIPT), default_timeout=60)
         if name not in {"runs", "system"}:
             page.query_params["runs" if name == "compare" else "run"] = odd_run.run_id
+        page.query_params.update(query)
         page.switch_page(f"app_pages/{name}.py").run()
-        assert not page.exception, f"{name}: {page.exception}"
+        assert not page.exception, f"{name} {query}: {page.exception}"
     figure("pages that show a run of odd numbers", f"{len(PAGES)} of {len(PAGES)}")

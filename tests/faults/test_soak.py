@@ -12,6 +12,7 @@ import numpy as np
 import psutil
 import pytest
 
+from app.page_list import PLACES
 from jobs.actions.queueing import queue_job
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
@@ -30,7 +31,7 @@ WINDOW_SHARE = {False: 1 / 4, True: 1 / 15}
 MAX_GROWTH_BYTES = 48 * 2**20
 MAX_MORE_FILES = 4
 STEPS_A_RUN = 10
-PAGES = ("", "run", "trajectories", "replay_buffer", "selection_audit")
+PAGES = [place for place in PLACES if place[0] in {"runs", "run"}]
 
 
 @pytest.fixture
@@ -68,9 +69,9 @@ class Readers:
         try:
             with page_session(self._workbench) as session:
                 while not self._is_over.is_set():
-                    page, run_id = PAGES[turn % len(PAGES)], self._submitted[-2:][0]
+                    (page, query), run_id = PAGES[turn % len(PAGES)], self._submitted[-2:][0]
                     began_at = time.monotonic()
-                    self.errors += session.open(page, run=run_id)
+                    self.errors += session.open("" if page == "runs" else page, run=run_id, **query)
                     self.seconds.append(time.monotonic() - began_at)
                     time.sleep(PAUSE_SECONDS)
                     turn += 1

@@ -1,4 +1,4 @@
-"""What Replay buffer and Selection audit should show."""
+"""What Run, Buffer and Run, Step should show."""
 
 import re
 from collections import Counter
@@ -9,11 +9,11 @@ import pandas as pd
 
 from tests.numbers.checking import Columns, Expected, Near
 from tests.numbers.derived import Recorded, half_of_mean
-from tests.numbers.of_runs import curves_of, heatmap, line
+from tests.numbers.of_runs import curves_of, heatmap
 
 
 def buffer_page(run: Recorded) -> Expected:
-    """Return what all views of Replay buffer show after the last step, next to the step in the middle."""
+    """Return what all parts of Buffer show after the last step, next to the step in the middle."""
     step, base = run.last_step, run.last_step // 2
     (stored, retired), (was_stored, was_retired) = run.state(step), run.state(base)
     now, then = f"step {step}", f"step {base}"
@@ -25,13 +25,10 @@ def buffer_page(run: Recorded) -> Expected:
         "Age of stored trajectories": {"": _bars(Counter(step - run.stored(step)["born"]))},
         "Replays of stored trajectories": {"": _bars(_replay_counts(run, step))},
         "Buckets": {"": heatmap(run)},
-        "Replays planned and done": {
-            "replayed": line(run, "replay/num_replayed"), "replay shortfall": line(run, "replay/shortfall"),
-        },
         "Different answers": _answers(run),
         "Bucket probabilities": dict.fromkeys(("recorded", "what if"), _probabilities(run, step)),
     }  # fmt: skip
-    figures |= curves_of(run, "Replay buffer and retired set", "Questions stored or retired")
+    figures |= curves_of(run, "Replay buffer and retired set")
     steps = sorted(set(run.replayed["step"]))
     changed = f"Draws that change: 0.0% over {len(steps)} steps"
     figures[changed] = {"share that changes": {"x": steps, "y": [0.0] * len(steps)}}
@@ -197,7 +194,7 @@ def _unchanged(run: Recorded, step: int) -> pd.DataFrame:
 
 
 def audit_page(run: Recorded) -> Expected:
-    """Return what the views of Selection audit show of the last step."""
+    """Return what the parts of Step show of the last step."""
     step = run.last_step
     scored = run.selections[run.selections["step"] == step]
     replayed = run.replayed[run.replayed["step"] == step].set_index("question_index")
@@ -221,7 +218,6 @@ def audit_page(run: Recorded) -> Expected:
             for trace, value in (("next attempts only", "plain"), ("retired counted as solved", "solved"))
         }
     }
-    figures |= curves_of(run, "Variance bounds of replayed gradients", "Weights of whole replayed trajectories")
     tables = {
         "Selections of the step with recorded and recomputed scores and the result of the checks": table,
         "Drawn and undrawn questions by group, their changes, and the difference with its interval": effects,

@@ -1,6 +1,5 @@
-"""What Snowball and Entropy and judge should show, by the verdicts of the task's oracle."""
+"""What Run, Reasoning should show, by the verdicts of the task's oracle."""
 
-import json
 import operator
 import re
 from functools import partial
@@ -10,11 +9,8 @@ import numpy as np
 import pandas as pd
 from scipy.stats import mannwhitneyu
 
-from jobs.tasks.word_problems.oracle import judge_response
-from jobs.tasks.word_problems.story import Story
 from tests.numbers.checking import Columns, Expected, quoted
 from tests.numbers.derived import Recorded, Root, half_of_mean, wilson
-from tests.numbers.of_runs import line
 from tests.numbers.words import NONE, nats, share
 
 LEVELS = ("easy", "medium", "hard")
@@ -42,7 +38,7 @@ def _parts(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 
 def entropy_page(root: Root, run: Recorded) -> Expected:
-    """Return what all views of Entropy and judge show."""
+    """Return what Entropy, Verdicts and Judges show."""
     rows = correct_answers(run)
     lines = pd.DataFrame([_validity(name, part) for name, part in _parts(rows).items()])
     drawn = lines[(lines["Valid"] > 0) | (lines["Not valid"] > 0)]
@@ -57,7 +53,6 @@ def entropy_page(root: Root, run: Recorded) -> Expected:
             name: {"x": both["Questions"].tolist(), "y": both[f"{name} area"].tolist()}
             for name in ("entropy", "perplexity")
         },
-        "Policy entropy": {run.name: line(run, "policy/entropy")},
     }  # fmt: skip
     for name in ("Entropy", "Perplexity"):
         figures[f"Mean {name.lower()}"] = {
@@ -70,18 +65,16 @@ def entropy_page(root: Root, run: Recorded) -> Expected:
         }
     tables = {
         "Entropy and perplexity of valid and invalid chains with the AUC of each, by difficulty": lines,
-        "Trajectories and their entropy by answer and verdict on the reasoning": _cells(run),
         "Correct answers with the verdicts of judge, oracle and users": _verdicts(rows),
         "Runs of judges with state, progress, votes, requests and tokens": judge_jobs(root, run),
         "Judges and prompt versions with the number of jobs, responses and tokens": judge_totals(root),
     }
-    tables["Wrong answers with the most right steps first"], sentence = _near_misses(run)
     low, high = wilson(len(valid) / (num := len(valid) + len(invalid)), num)
     tiles = {
         "Correct answers": (f"{len(rows):,}", "fresh rollouts"), "Judged": (f"{num:,}", share(num / len(rows))),
         "Valid chains": (share(len(valid) / num), f"{100 * low:.1f} {NONE} {100 * high:.1f}%"),
     }  # fmt: skip
-    return Expected(tiles, tables, figures, [sentence])
+    return Expected(tiles, tables, figures)
 
 
 def _validity(name: str, part: pd.DataFrame) -> dict[str, object]:
@@ -128,24 +121,6 @@ def _shares(sample: np.ndarray, edges: np.ndarray) -> np.ndarray:
     return np.array([(places == place).sum() for place in range(1, len(edges))]) / len(sample)
 
 
-def _cells(run: Recorded) -> pd.DataFrame:
-    groups = run.fresh.assign(
-        is_valid=run.fresh["is_valid"].map({True: "valid", False: "not valid"}).fillna("no verdict")
-    )
-    rows = []
-    for is_correct in (True, False):
-        for verdict in ("valid", "not valid", "no verdict"):
-            part = groups[(groups["is_correct"] == is_correct) & (groups["is_valid"] == verdict)][
-                "mean_entropy"
-            ].astype(float)
-            if len(part):
-                rows.append({
-                    "Trajectories": len(part), "%": 100 * len(part) / len(groups), "Entropy": part.mean(),
-                    "Deviation": part.std(), "± 95%": half_of_mean(part),
-                })  # fmt: skip
-    return pd.DataFrame(rows)
-
-
 def _verdicts(rows: pd.DataFrame) -> pd.DataFrame:
     newest = rows.sort_values("trajectory_id", ascending=False).head(50)
     names = {"Id": "trajectory_id", "Step": "step", "Question": "question_index", "Entropy": "mean_entropy"}
@@ -187,61 +162,8 @@ def counts_of(job: Recorded) -> dict[str, int]:
     }  # fmt: skip
 
 
-def _near_misses(run: Recorded) -> tuple[pd.DataFrame, str]:
-    """Return the wrong answers with the most right steps, and the sentence above them."""
-    questions = run.questions
-    newest = run.fresh[run.fresh["verdict"] != "correct"].sort_values("trajectory_id", ascending=False).head(400)
-    read = []
-    for row in newest.itertuples():
-        question = questions.loc[row.question_index]
-        details = question["details"]
-        details = json.loads(details) if isinstance(details, str) else details
-        steps = (
-            right_steps(question["prompt_text"], row.text, int(details["modulus"])) if "modulus" in details
-            else right_sentences(details, row.text)
-        )  # fmt: skip
-        if steps is None:
-            continue
-        num_good, num_all = steps
-        read.append((num_all - num_good, -num_all, num_good, num_all, row))
-    read.sort(key=lambda item: item[:2])
-    rows = [
-        {"Right steps": f"{good} of {whole}", "Entropy": row.mean_entropy, "Correct in its group": share(row.rate),
-         "Step": row.step, "Question": row.question_index, "Trajectory": row.trajectory_id}
-        for _, _, good, whole, row in read[:50]
-    ]  # fmt: skip
-    num_whole, num_last = sum(item[0] == 0 for item in read), sum(item[0] == 1 and item[2] > 0 for item in read)
-    return pd.DataFrame(
-        rows
-    ), rf"Of the newest \*\*{len(read)}\*\* .*\*\*{num_whole}\*\* .*\*\*{num_last}\*\* have one .*"
-
-
-def right_steps(prompt: str, text: str, modulus: int) -> tuple[int, int]:
-    """Return the right steps before the first fault of `6;a*2=2;...`, and those that `Q6a*2...:` asks for."""
-    start = int(re.match(r"Q(\d+)", prompt)[1])  # type: ignore[index]
-    operations = re.findall(r"([a-p])([-+*])(\d)", prompt)
-    head, *pieces = text.split(";")
-    if head.strip() != str(start):
-        return 0, len(operations)
-    value, num_good = start, 0
-    for (label, sign, operand), piece in zip(operations, pieces, strict=False):
-        value = {"+": value + int(operand), "-": value - int(operand), "*": value * int(operand)}[sign] % modulus
-        if piece != f"{label}{sign}{operand}={value}":
-            break
-        num_good += 1
-    return num_good, len(operations)
-
-
-def right_sentences(details: dict[str, Any], text: str) -> tuple[int, int] | None:
-    """Return the same of an answer to a word problem, by the task's oracle; None where it reads none."""
-    story = Story.from_details(details)
-    judged = judge_response(story.problem, text)
-    num = len(story.steps)
-    return None if judged.is_valid is None else (min(judged.num_good_steps, num), num)
-
-
 def snowball_page(run: Recorded) -> Expected:
-    """Return what the first two views of Snowball show."""
+    """Return what Code and Over steps show."""
     rows = correct_answers(run)
     parts = {has_code: rows[rows["has_code"].eq(has_code)] for has_code in (False, True)}
     verdicts = {

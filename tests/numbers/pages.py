@@ -25,14 +25,15 @@ def _runs(root: Root) -> Iterator[View]:
 def _run(root: Root) -> Iterator[View]:
     for run_id in (record.CHAINS, record.ON_POLICY, record.STORIES, record.LEARNED):
         expected = of_runs.run_page(root.by_name[run_id])
-        for view in ("Curves", "Replay buffer", "Attempts", "Configuration", "Log"):
+        for view in ("Curves", "Configuration", "Log"):
             yield "run", {"run": run_id, "view": view}, expected
+        yield "run", {"run": run_id, "view": "Configuration", "part": "Attempts"}, expected
     run = root.by_name[record.CHAINS]
     found = Expected(expected.tiles, texts=of_runs.files(run, "checkpoint"))
     found.tiles, found.texts = of_runs.run_page(run).tiles, [*of_runs.run_page(run).texts, *found.texts]
     yield "run", {"run": run.run_id, "view": "Log", "log": "Checkpoint"}, found
     state, expected = of_jobs.playground(root, run)
-    yield "run", {"run": run.run_id, "view": "Playground"}, expected, state
+    yield "run", {"run": run.run_id, "view": "Configuration", "part": "Playground"}, expected, state
 
 
 def _compare(root: Root) -> Iterator[View]:
@@ -40,45 +41,47 @@ def _compare(root: Root) -> Iterator[View]:
     yield "compare", {"runs": ",".join(ids)}, of_runs.compare_page([root.by_name[run_id] for run_id in ids])
 
 
-def _replay_buffer(root: Root) -> Iterator[View]:
+def _buffer(root: Root) -> Iterator[View]:
     names = ("Buckets", "Flow", "Ages and replays", "Over time", "Concentration", "Retired", "What if")
     for run_id in (record.CHAINS, record.STORIES):
         expected = of_buffer.buffer_page(root.by_name[run_id])
         for view in names:
-            yield "replay_buffer", {"run": run_id, "view": view}, expected
+            yield "run", {"view": "Buffer", "run": run_id, "part": view}, expected
 
 
-def _selection_audit(root: Root) -> Iterator[View]:
+def _step(root: Root) -> Iterator[View]:
     for run_id in (record.CHAINS, record.STORIES):
         expected = of_buffer.audit_page(root.by_name[run_id])
-        for view in ("Checks of a step", "Drawn against undrawn", "Weights and variance"):
-            yield "selection_audit", {"run": run_id, "view": view}, expected
+        for view in ("Checks of a step", "Drawn against undrawn", "Weights"):
+            yield "run", {"view": "Step", "run": run_id, "part": view}, expected
 
 
-def _entropy_and_judge(root: Root) -> Iterator[View]:
+def _reasoning(root: Root) -> Iterator[View]:
     for run_id in (record.CHAINS, record.STORIES):
         expected = of_thoughts.entropy_page(root, root.by_name[run_id])
-        for view in ("Entropy and validity", "Failures", "Policy entropy", "Verdicts", "Judges"):
-            yield "entropy_and_judge", {"run": run_id, "view": view}, expected
+        for view in ("Entropy", "Verdicts", "Judges"):
+            yield "run", {"view": "Reasoning", "run": run_id, "part": view}, expected
 
 
 def _snowball(root: Root) -> Iterator[View]:
     for run_id in (record.CHAINS, record.STORIES):
         expected = of_thoughts.snowball_page(root.by_name[run_id])
-        yield "snowball", {"run": run_id, "view": "Code and entropy"}, expected
-        yield "snowball", {"run": run_id, "view": "Over steps", "window": "1"}, expected
+        yield "run", {"view": "Reasoning", "run": run_id, "part": "Code"}, expected
+        yield "run", {"view": "Reasoning", "run": run_id, "part": "Over steps", "window": "1"}, expected
         run = root.by_name[run_id]
         cases = of_thoughts.cases_of(run)
-        yield "snowball", {"run": run_id, "view": "Cases"}, of_thoughts.cases_page(run, cases[:5])
+        yield "run", {"view": "Reasoning", "run": run_id, "part": "Cases"}, of_thoughts.cases_page(run, cases[:5])
     run = root.by_name[record.CHAINS]
-    yield "snowball", {"run": run.run_id, "view": "Saved cases"}, saved_page(run)
+    yield "run", {"view": "Reasoning", "run": run.run_id, "part": "Saved cases"}, saved_page(run)
 
 
 def _jobs(root: Root) -> Iterator[View]:
     for name in record.EVALUATIONS:
         job = root.by_name[name]
-        for view in ("Results", "Attempts", "Configuration", "Log"):
+        for view in ("Results", "Configuration", "Log"):
             yield "run", {"run": job.run_id, "view": view}, of_jobs.evaluation_page(job)
+        query = {"run": job.run_id, "view": "Configuration", "part": "Attempts"}
+        yield "run", query, of_jobs.evaluation_page(job)
     for name in (record.JUDGE, record.STORIES_JUDGE):
         job = root.by_name[name]
         yield "run", {"run": job.run_id, "view": "Results"}, of_jobs.judge_page(job)
@@ -104,21 +107,25 @@ def _benchmarks(root: Root) -> Iterator[View]:
 def _trajectories(root: Root) -> Iterator[View]:
     for run_id in (record.CHAINS, record.STORIES):
         run = root.by_name[run_id]
-        yield "trajectories", {"run": run_id}, of_trajectories.list_page(run)
+        yield "run", {"view": "Trajectories", "run": run_id}, of_trajectories.list_page(run)
         trajectory = int(run.replayed["trajectory_id"].mode()[0])
+        opened = {"view": "Trajectories", "run": run_id, "trajectory": str(trajectory)}
         expected = of_trajectories.detail_page(root, run, trajectory)
         for part in ("Text", "Tokens", "Lineage", "Group", "Question"):
-            yield "trajectories", {"run": run_id, "trajectory": str(trajectory), "part": part}, expected
-        expected = of_trajectories.difference_page(root, run, trajectory)
-        yield "trajectories", {"run": run_id, "trajectory": str(trajectory), "part": "Difference"}, expected
+            yield "run", opened | {"part": part}, expected
+        yield "run", opened | {"part": "Difference"}, of_trajectories.difference_page(root, run, trajectory)
 
 
 def _studies(root: Root) -> Iterator[View]:
     for name in of_paper.PRINTING:
-        yield "studies", {"study": name, "view": "What the paper prints"}, of_paper.printed_page(name)
+        yield (
+            "methods",
+            {"view": "Studies", "study": name, "part": "What the paper prints"},
+            of_paper.printed_page(name),
+        )
     matrix, beside = of_paper.study_pages(root)
-    yield "studies", {"study": record.STUDY}, matrix
-    yield "studies", {"study": record.STUDY, "view": "Next to the paper"}, beside
+    yield "methods", {"view": "Studies", "study": record.STUDY}, matrix
+    yield "methods", {"view": "Studies", "study": record.STUDY, "part": "Next to the paper"}, beside
 
 
 def _paper(root: Root) -> Iterator[View]:
@@ -165,10 +172,9 @@ def prepare(path: Path) -> Root:
 
 
 PAGES: dict[str, Callable[[Root], Iterator[View]]] = {
-    "runs": _runs, "run": _run, "compare": _compare, "replay_buffer": _replay_buffer,
-    "selection_audit": _selection_audit, "snowball": _snowball, "entropy_and_judge": _entropy_and_judge,
-    "jobs": _jobs, "benchmarks": _benchmarks, "trajectories": _trajectories, "studies": _studies, "system": _system,
-    "paper": _paper,
+    "runs": _runs, "run": _run, "compare": _compare, "buffer": _buffer, "step": _step, "snowball": _snowball,
+    "reasoning": _reasoning, "jobs": _jobs, "benchmarks": _benchmarks, "trajectories": _trajectories,
+    "studies": _studies, "system": _system, "paper": _paper,
 }  # fmt: skip
 
 

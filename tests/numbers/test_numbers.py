@@ -35,20 +35,20 @@ def test_compare(derive):
     derive("compare", 200)
 
 
-def test_replay_buffer(derive):
-    derive("replay_buffer", 500)
+def test_buffer(derive):
+    derive("buffer", 500)
 
 
-def test_selection_audit(derive):
-    derive("selection_audit", 300)
+def test_step(derive):
+    derive("step", 100)
 
 
 def test_snowball(derive):
     derive("snowball", 500)
 
 
-def test_entropy_and_judge(derive):
-    derive("entropy_and_judge", 1500)
+def test_reasoning(derive):
+    derive("reasoning", 1000)
 
 
 def test_results_of_jobs(derive):

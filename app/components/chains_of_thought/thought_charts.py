@@ -8,20 +8,17 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app import theme
-from app.components.widgets import figures, run_choice
+from app.components.widgets import figures
 from app.components.widgets.curve_view import WHOLE, Line
-from app.formats import escape_control_characters
-from app.queries.runs import metric_series
 from app.theme import Look, Palette
 from db.rows.chains_of_thought import Difficulty, EntropyPoint, EntropyPoints, ShareLine
-from db.rows.runs import MetricPoint, RunRow
+from db.rows.runs import MetricPoint
 from jobs.evaluation.analysis.validity import ValidityLine
 
 _NARROW_LEGEND = 3
 _NUM_BINS = 40
 _DRAWN_PERCENT = 98.0
 _SIGNALS = {"mean_entropy": "entropy, nats per token", "perplexity": "perplexity"}
-KEY = "policy/entropy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,20 +167,3 @@ def _running_mean(points: Sequence[tuple[int, float]], window: int) -> list[Metr
             start += 1
         means.append(MetricPoint(step, total / (index - start + 1)))
     return means
-
-
-def show_policy_entropy(row: RunRow, _judge: str | None) -> None:
-    """Show the run's entropy and that of the runs chosen to compare; the choice is in the address."""
-    st.caption("Runs to compare with")
-    others = run_choice.choose_compared()
-    names = {row.run_id: row.name} | {run_id: name for run_id, (_, name) in others.items()}
-    series = {names[run_id]: metric_series(run_id, (KEY,))[KEY] for run_id in names}
-    figure = figures.new_figure(height=340)
-    for index, (name, points) in enumerate((name, points) for name, points in series.items() if points):
-        label = escape_control_characters(name).replace("<", "&lt;")
-        figures.add_line(figure, label, WHOLE.line(points), theme.look_of_run(index))
-    figure.update_layout(showlegend=True)
-    figures.show_card(
-        "Policy entropy", "nats per token, mean of fresh rollouts", figure if figure.data else None, "policy-entropy",
-        f"Entropy of the policy over steps, one line each of {len(names)} runs",
-    )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Valid against invalid chains of thought in numbers, and failures that may be worth replaying."""
+"""Valid against invalid chains of thought in numbers."""
 
 import math
 from collections.abc import Sequence
@@ -7,10 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from app.components.widgets import data_table
-from app.formats import escape_control_characters, known, share
-from db.rows.chains_of_thought import OutcomeCell
-from db.statistics import half_of_mean
-from jobs.evaluation.analysis.validity import ReadAnswer, ValidityLine
+from jobs.evaluation.analysis.validity import ValidityLine
 
 _AREA, _MEAN = "%.2f", "mean"
 _FIELDS = {
@@ -24,9 +21,6 @@ _FIELDS = {
     "Perplexity AUC": ("perplexity_auc", _AREA),
 }
 """The field of `ValidityLine` and the format of each column."""
-MAX_SHOWN = 50
-_VERDICTS = {True: "valid", False: "not valid", None: "no verdict"}
-_SHOWN_CHARACTERS = 200
 
 
 def show_validity(lines: Sequence[ValidityLine]) -> None:
@@ -54,65 +48,3 @@ def _mean(line: ValidityLine, field: str) -> str:
 
 
 _TEXTS = {_MEAN: _mean}
-
-
-def show_cells(cells: Sequence[OutcomeCell]) -> None:
-    """Show one row for each answer and verdict."""
-    total = sum(cell.num_trajectories for cell in cells)
-    frame = pd.DataFrame(
-        {
-            "Answer": ["right" if cell.is_correct else "wrong" for cell in cells],
-            "Reasoning": [_VERDICTS[cell.is_valid] for cell in cells],
-            "Trajectories": [cell.num_trajectories for cell in cells],
-            "%": [100 * cell.num_trajectories / total for cell in cells],
-            "Entropy": [known(cell.mean_entropy) for cell in cells],
-            "± 95%": [known(half_of_mean(cell.entropy_deviation, cell.num_entropies)) for cell in cells],
-            "Deviation": [known(cell.entropy_deviation) for cell in cells],
-        }
-    )
-    number = st.column_config.NumberColumn
-    entropy = number(format="%.4f", help="Mean over trajectories, nats per token")
-    data_table.show_card(
-        "Answers against reasoning", frame, "answers-against-reasoning",
-        "Trajectories and their entropy by answer and verdict on the reasoning",
-        {"Trajectories": number(format="localized"), "%": number(format="%.1f"), "Entropy": entropy,
-         "± 95%": number(format="%.4f", help="Half of the mean's 95% interval"), "Deviation": entropy},
-        "The oracles of the built-in tasks call reasoning valid only where the answer is right too: their failures "
-        "are below, by the steps before the first fault. Deviations are between trajectories.",
-    )  # fmt: skip
-
-
-def show_near_misses(read: Sequence[ReadAnswer]) -> None:
-    """Show how far wrong answers were right, and the nearest misses."""
-    if not read:
-        return
-    shown = read[:MAX_SHOWN]
-    answers = [item.answer for item in shown]
-    frame = pd.DataFrame(
-        {
-            "Right steps": [f"{item.num_good_steps} of {item.num_steps}" for item in shown],
-            "Entropy": [answer.mean_entropy for answer in answers],
-            "Correct in its group": [share(answer.correctness_rate) for answer in answers],
-            "Step": [answer.step for answer in answers],
-            "Question": [answer.question_index for answer in answers],
-            "Trajectory": [answer.trajectory_id for answer in answers],
-            "Response": [escape_control_characters(answer.text[-_SHOWN_CHARACTERS:]) for answer in answers],
-        }
-    )
-    columns = {
-        "Right steps": st.column_config.TextColumn(help="Before the first fault, of those that are needed"),
-        "Entropy": st.column_config.NumberColumn(format="%.4f", help="Nats per token"),
-        "Response": st.column_config.TextColumn("End of the response", width="large"),
-    }
-    alt = "Wrong answers with the most right steps first"
-    data_table.show_card("Near misses", frame, "near-misses", alt, columns, near_miss_sentence(read))
-
-
-def near_miss_sentence(read: Sequence[ReadAnswer]) -> str:
-    """Return how many wrong answers have all of the right steps that their question needs, or all but one."""
-    num_whole = sum(item.num_missing == 0 for item in read)
-    num_last = sum(item.num_missing == 1 and item.num_good_steps > 0 for item in read)
-    return (
-        f"Of the newest **{len(read):,}** wrong answers that the oracle reads, **{num_whole:,}** have as many right "
-        f"steps before the first fault as their question needs, and **{num_last:,}** have one fewer, but at least one."
-    )

@@ -60,12 +60,14 @@ class Entry:
     """Metrics of `Drawing.CURVES`, the first of which the small picture draws."""
 
 
+_REASONING = Home("run", "Reasoning", {"view": "Reasoning"})
+_CODE = Home("run", "Code", {"view": "Reasoning", "part": "Code"})
 _COMPARE = Home("compare", "Compare")
 _BENCHMARKS = Home("benchmarks", "Benchmarks")
 
 
 def _study(name: str) -> Home:
-    return Home("studies", f"Study {name}", {"study": name})
+    return Home("methods", f"Study {name}", {"view": "Studies", "study": name})
 
 
 ENTRIES = (
@@ -77,17 +79,17 @@ ENTRIES = (
     Entry(
         "validity", "Figure 1b", "Entropy of valid and invalid reasoning", PAPER,
         "Among correct answers, valid chains of thought have lower entropy than invalid ones.",
-        Drawing.VALIDITY, (Home("entropy_and_judge", "Entropy and judge"),),
+        Drawing.VALIDITY, (_REASONING,),
     ),
     Entry(
         "valid-entropy", "Figure 1c", "Entropy of valid chains by difficulty", PAPER,
         "Valid chains on medium questions gather at low entropy; hard questions peak higher.",
-        Drawing.VALID_BY_DIFFICULTY, (Home("entropy_and_judge", "Entropy and judge"),),
+        Drawing.VALID_BY_DIFFICULTY, (_REASONING,),
     ),
     Entry(
         "method", "Figure 2", "Overview of ExGRPO", PAPER,
         "Phase (a) keeps and draws experience, phase (b) mixes it with fresh rollouts into one objective.",
-        Drawing.METHOD, (Home("replay_buffer", "Replay buffer"), Home("selection_audit", "Selection audit")),
+        Drawing.METHOD, (Home("run", "Buffer", {"view": "Buffer"}), Home("run", "Step", {"view": "Step"})),
     ),
     Entry(
         "main-table", "Table 1", "Nine benchmarks on Qwen2.5-Math-7B", PAPER,
@@ -114,7 +116,7 @@ ENTRIES = (
     Entry(
         "buffer", "Figure 5", "Replay buffer and retired set", PAPER,
         "Late in training about half of the data set was solved at least once, half of that is retired.",
-        Drawing.BUFFER, (Home("replay_buffer", "Replay buffer", {"view": "Over time"}), Home("run", "Run")),
+        Drawing.BUFFER, (Home("run", "Buffer over time", {"view": "Buffer", "part": "Over time"}), Home("run", "Run")),
         quantities=("buffer/ever_solved_share",),
     ),
     Entry(
@@ -131,7 +133,7 @@ ENTRIES = (
     Entry(
         "sensitivity", "Table 3", "Sensitivity to mu and sigma", PAPER,
         "Medium difficulty with sigma = 1 scores highest; wider, narrower and harder draws lose about 2 points.",
-        Drawing.SCORES, (_study("sensitivity"), Home("replay_buffer", "Replay buffer", {"view": "What if"})),
+        Drawing.SCORES, (_study("sensitivity"), Home("run", "What if", {"view": "Buffer", "part": "What if"})),
         "sensitivity", "tab:sigma", "ID Avg.",
     ),
     Entry(
@@ -158,7 +160,7 @@ ENTRIES = (
     Entry(
         "shaping-entropy", "Figure 8", "Policy entropy with and without shaping", APPENDIX,
         "Without shaping, entropy falls below on-policy training at once, and exploration is lost.",
-        Drawing.CURVES, (_COMPARE, Home("entropy_and_judge", "Policy entropy", {"view": "Policy entropy"})),
+        Drawing.CURVES, (_COMPARE,),
         "ablations", quantities=("policy/entropy",),
     ),
     Entry(
@@ -197,24 +199,24 @@ ENTRIES = (
     Entry(
         "signals", "Figure 10", "Entropy and perplexity of right and wrong reasoning", APPENDIX,
         "Both are lower for valid chains in every bucket, and the margin of entropy is wider.",
-        Drawing.SIGNALS, (Home("entropy_and_judge", "Entropy and judge"), _study("entropy-perplexity")),
+        Drawing.SIGNALS, (_REASONING, _study("entropy-perplexity")),
         "entropy-perplexity",
     ),
     Entry(
         "code-rules", "Table 11", "Rules that detect code", APPENDIX,
         "17 cues flag a response that holds Python code.",
-        Drawing.RULES, (Home("snowball", "Snowball"),),
+        Drawing.RULES, (_CODE,),
     ),
     Entry(
         "code-table", "Table 12", "Code, entropy and valid reasoning", APPENDIX,
         "Correct answers with code have about twice the entropy and 9 to 12 points fewer valid chains.",
-        Drawing.CODE, (Home("snowball", "Snowball"), _study("code-analysis")), "code-analysis", "tab:code_analysis",
+        Drawing.CODE, (_CODE, _study("code-analysis")), "code-analysis", "tab:code_analysis",
         "Entropy with code",
     ),
     Entry(
         "cases", "Cases 1 to 3", "The snowball effect in examples", APPENDIX,
         "Two correct answers to one question: the uncertain one checks itself with code that does not hold.",
-        Drawing.CASES, (Home("snowball", "Snowball", {"view": "Cases"}),), "code-analysis",
+        Drawing.CASES, (Home("run", "Cases", {"view": "Reasoning", "part": "Cases"}),), "code-analysis",
     ),
 )  # fmt: skip
 """Every figure and table, in the paper's order."""

@@ -21,8 +21,7 @@ Curve = Sequence[tuple[float, float]]
 """Points (x, y) of one curve."""
 WIDTH, HEIGHT = 1180, 430
 _BOX_HEIGHT = 62
-_OVER_TIME, _ENTROPY = (("view", "Over time"),), (("view", "Policy entropy"),)
-_CORRECT = (("outcome", "correct"),)
+_BUFFER, _TRAJECTORIES = (("view", "Buffer"),), (("view", "Trajectories"),)
 _ARROWS = (
     ("questions", "rollouts"), ("buffer", "buckets"), ("buckets", "draws"), ("draws", "choice"), ("choice", "batch"),
     ("rollouts", "batch"), ("batch", "objective"), ("objective", "policy"),
@@ -108,14 +107,13 @@ def _picture(parts: Sequence[str], colours: Palette) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """One part of the method at (x, y), and the page that shows it."""
+    """One part of the method at (x, y), and the parameters of the run's page that shows it."""
 
     key: str
     title: str
     text: str
     x: int
     y: int
-    page: str
     query: tuple[tuple[str, str], ...] = ()
     colour: str = "muted"
     """A colour of the palette by its name."""
@@ -123,17 +121,17 @@ class Box:
 
 
 BOXES = (
-    Box("questions", "Questions D", "fresh ones, none retired", 24, 56, "trajectories", colour="fresh"),
-    Box("buffer", "Replay buffer E", "successes by question", 24, 190, "replay_buffer", _OVER_TIME, "replay"),
-    Box("buckets", "Buckets by Acc", "latest correctness k/K", 212, 190, "replay_buffer", colour="replay"),
-    Box("draws", "Medium first", "p ∝ N(Acc; 0.5, 1)", 400, 190, "replay_buffer", (("view", "What if"),), "replay"),
-    Box("choice", "Lowest entropy o*", "under the policy now", 588, 190, "selection_audit", colour="replay"),
-    Box("retired", "Retired set S", "solved K of K", 24, 324, "replay_buffer", (("view", "Flow"),), "retired"),
-    Box("rollouts", "K or K-1 rollouts", "verified rewards", 588, 56, "trajectories", colour="fresh"),
-    Box("batch", "Mixed mini-batch", "fresh and replayed groups", 800, 122, "run", colour="held_out", width=180),
-    Box("objective", "Objective", "w·Â fresh, f(w*)·Â replayed", 800, 236, "run", colour="held_out", width=180),
-    Box("policy", "Policy π", "writes the next rollouts", 1006, 180, "entropy_and_judge", _ENTROPY, "held_out", 154),
-    Box("collect", "Keep successes", "1 to K-1 correct", 400, 324, "trajectories", _CORRECT, "replay"),
+    Box("questions", "Questions D", "fresh ones, none retired", 24, 56, _TRAJECTORIES, "fresh"),
+    Box("buffer", "Replay buffer E", "successes by question", 24, 190, (*_BUFFER, ("part", "Over time")), "replay"),
+    Box("buckets", "Buckets by Acc", "latest correctness k/K", 212, 190, _BUFFER, "replay"),
+    Box("draws", "Medium first", "p ∝ N(Acc; 0.5, 1)", 400, 190, (*_BUFFER, ("part", "What if")), "replay"),
+    Box("choice", "Lowest entropy o*", "under the policy now", 588, 190, (("view", "Step"),), "replay"),
+    Box("retired", "Retired set S", "solved K of K", 24, 324, (*_BUFFER, ("part", "Flow")), "retired"),
+    Box("rollouts", "K or K-1 rollouts", "verified rewards", 588, 56, _TRAJECTORIES, "fresh"),
+    Box("batch", "Mixed mini-batch", "fresh and replayed groups", 800, 122, (), "held_out", 180),
+    Box("objective", "Objective", "w·Â fresh, f(w*)·Â replayed", 800, 236, (), "held_out", 180),
+    Box("policy", "Policy π", "writes the next rollouts", 1006, 180, (), "held_out", 154),
+    Box("collect", "Keep successes", "1 to K-1 correct", 400, 324, (*_TRAJECTORIES, ("outcome", "correct")), "replay"),
 )  # fmt: skip
 _BY_KEY = {box.key: box for box in BOXES}
 
@@ -152,8 +150,7 @@ def html(run_id: str | None) -> str:
 
 def address(box: Box, run_id: str | None) -> str:
     """Return the address of the page that shows a box."""
-    query = dict(box.query) | ({"run": run_id} if run_id else {})
-    return f"{box.page}?{urlencode(query)}" if query else box.page
+    return f"run?{urlencode([*({'run': run_id} if run_id else {}).items(), *box.query])}".removesuffix("?")
 
 
 def svg(colours: Palette) -> str:

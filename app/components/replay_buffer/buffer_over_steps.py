@@ -10,7 +10,7 @@ import streamlit as st
 
 from app import theme
 from app.components.widgets import chart, curve_view, data_table, figures
-from app.components.widgets.curve_view import WHOLE, CurveView, cut
+from app.components.widgets.curve_view import WHOLE, CurveView
 from app.components.widgets.curves import Series
 from app.formats import counted
 from app.queries.answers import ask
@@ -32,27 +32,26 @@ _QUANTITIES = {
 """Label and meaning of what colours the cells."""
 
 
-def show_area(series: Series, key: str, view: CurveView = WHOLE) -> None:
+def show_area(series: Series, key: str) -> None:
     """Show the replay buffer and the retired set as stacked areas over the steps, under the data set's size."""
     figures.show_card(
-        "Replay buffer and retired set", "questions", area(series, view), key,
+        "Replay buffer and retired set", "questions", area(series), key,
         "Stacked areas: questions in the replay buffer, questions retired; a line: all questions",
     )  # fmt: skip
 
 
-def area(series: Series, view: CurveView) -> go.Figure | None:
+def area(series: Series) -> go.Figure | None:
     """Return the stacked areas, or None without values."""
     if not any(series.get(key) for key in _AREAS):
         return None
     colours = theme.palette()
     figure = figures.new_figure()
     for key, name, colour in zip(_AREAS, ("replay buffer", "retired"), (colours.replay, colours.retired), strict=True):
-        figures.add_line(figure, name, cut(view.line(series.get(key, [])), view.zoom), Look(colour))
+        figures.add_line(figure, name, WHOLE.line(series.get(key, [])), Look(colour))
     figure.update_traces(stackgroup="all", line={"width": 1})
     if series.get(_ALL):
-        line = cut(view.line(series[_ALL]), view.zoom)
-        figures.add_line(figure, "all questions, |D|", line, Look(colours.muted, "dot"))
-    curve_view.dress(figure, replace(view, has_log_axis=False))
+        figures.add_line(figure, "all questions, |D|", WHOLE.line(series[_ALL]), Look(colours.muted, "dot"))
+    curve_view.dress(figure, WHOLE)
     return figure
 
 

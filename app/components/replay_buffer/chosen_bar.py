@@ -87,8 +87,8 @@ def show(view: View, bar: str) -> None:
             [str(row.question_index) for row in rows], most=9,
         )  # fmt: skip
     if picked is not None:
-        query = {"run": view.run_id, "question-index": str(rows[picked].question_index)}
-        st.switch_page("app_pages/trajectories.py", query_params=query)
+        query = {"run": view.run_id, "view": "Trajectories", "question-index": str(rows[picked].question_index)}
+        st.switch_page("app_pages/run.py", query_params=query)
 
 
 def questions(view: View, bar: str) -> list[int]:

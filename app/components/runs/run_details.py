@@ -22,8 +22,6 @@ from db.rows.spec_differences import differences
 
 MAX_DOWNLOAD_BYTES = 200_000_000
 """Larger checkpoints are copied by their path: a download is packed in memory."""
-KEYS = (*curves.KEYS, *buffer_over_steps.KEYS)
-"""Every metric that these charts need, to be read at once."""
 
 
 def show_curves(
@@ -55,9 +53,7 @@ def show_curves(
             for chart in charts
             if (is_live and not chart.is_hidden_if_empty) or any(series.get(curve.key) for curve in chart.curves)
         ]
-        if title == curves.BUFFER_GROUP:
-            cards.insert(0, lambda: buffer_over_steps.show_area(series, "curve-buffer-area", view))
-        elif title == curves.RATIO_GROUP and ratios is not None:
+        if title == curves.RATIO_GROUP and ratios is not None:
             cards.append(lambda: buffer_over_steps.show_ratios(ratios, "curve-ratio-bands", view))
         num_open = 0 if title == curves.SYSTEM_GROUP else figures.NUM_OPEN - len(first)
         first += cards[:num_open]

@@ -26,7 +26,6 @@ from jobs.actions.token_texts import token_data
 from jobs.evaluation.analysis.case_text import Excerpt
 
 PARTS = ["Text", "Tokens", "Lineage", "Group", "Difference", "Question"]
-_PART = "part"
 
 
 def show(row: TrajectoryRow, previous: int | None, following: int | None) -> None:
@@ -49,11 +48,9 @@ def show(row: TrajectoryRow, previous: int | None, following: int | None) -> Non
     views: list[Callable[[TrajectoryRow, list[LineageRow]], None]] = [
         _text, _tokens, lineage_view.show, question_view.show_group, difference_view.show, question_view.show,
     ]  # fmt: skip
-    tabs = st.tabs(PARTS, key=_PART, bind="query-params", on_change="rerun")
-    for tab, view in zip(tabs, views, strict=True):
-        if tab.open:
-            with tab:
-                view(row, rows)
+    name, tab = address_choice.tabs(PARTS, address_choice.PART)
+    with tab:
+        dict(zip(PARTS, views, strict=True))[name](row, rows)
 
 
 def _export(row: TrajectoryRow) -> None:
@@ -76,7 +73,7 @@ def _moves(previous: int | None, following: int | None) -> None:
 
 
 def _show_group() -> None:
-    st.session_state[_PART] = "Text" if st.session_state.get(_PART) == "Group" else "Group"
+    address.put({address_choice.PART: None if st.query_params.get(address_choice.PART) == "Group" else "Group"})
 
 
 def _last_mark() -> str:

@@ -80,29 +80,41 @@ def show_unknown(parameter: str, wanted: str, displayed: str) -> None:
     )
 
 
-_TABS_ADDRESS = "view"
-_TABS_KEY = "view-tabs"
+VIEW, PART = "view", "part"
+"""Parameters of the address: the open tab of a page, and the open tab inside of it."""
+_OF_ONE_VIEW = (PART, "trajectory", "question", "mark", "against")
+"""Parameters that have a meaning only in one tab of a page."""
 
 
-def tabs(names: Sequence[str]) -> tuple[str, AbstractContextManager[object]]:
+def tabs(names: Sequence[str], parameter: str = VIEW) -> tuple[str, AbstractContextManager[object]]:
     """Show the tabs and return the open one's name and container; the first one needs no value in the address.
 
     The address is written here and not bound to the tabs: a bound value is lost when the user goes back to another
     page that binds the same name.
     """
-    wanted = st.query_params.get(_TABS_ADDRESS)
+    wanted = st.query_params.get(parameter)
     opened = wanted if wanted is not None and wanted in names else names[0]
-    st.session_state[_TABS_KEY] = opened
-    shown = st.tabs(names, key=_TABS_KEY, on_change=_take_tab, args=(names[0],))
-    return opened, shown[names.index(opened)]
+    key = _tabs_key(parameter, names[0])
+    st.session_state[key] = opened
+    shown = st.tabs(names, key=key, on_change=_take_tab, args=(parameter, names[0]))
+    tab = shown[names.index(opened)]
+    if wanted and wanted not in names:
+        with tab:
+            show_unknown(parameter, wanted, f"showing {opened}")
+    return opened, tab
 
 
-def _take_tab(first: str) -> None:
-    opened = st.session_state[_TABS_KEY]
-    address.put({_TABS_ADDRESS: None if opened == first else opened})
+def _tabs_key(parameter: str, first: str) -> str:
+    return f"{parameter}-tabs-{first.lower()}"
+
+
+def _take_tab(parameter: str, first: str) -> None:
+    opened = st.session_state[_tabs_key(parameter, first)]
+    drops = dict.fromkeys(_OF_ONE_VIEW) if parameter == VIEW else {}
+    address.put({**drops, parameter: None if opened == first else opened})
 
 
 def open_trajectory(run_id: str, trajectory_id: int) -> None:
-    """Lead to a trajectory on its page."""
-    query = {"run": run_id, "trajectory": str(trajectory_id)}
-    st.switch_page("app_pages/trajectories.py", query_params=query)
+    """Lead to a trajectory of a run."""
+    query = {"run": run_id, VIEW: "Trajectories", "trajectory": str(trajectory_id)}
+    st.switch_page("app_pages/run.py", query_params=query)

@@ -1,20 +1,17 @@
-"""Runs chosen by name and kept in the address: the one of a page, in its head, and those that are compared."""
+"""Runs chosen by name and kept in the address: the one of a page, and those that are compared."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from app import address, settings
-from app.components.widgets import notice, page_frame
+from app.components.widgets import notice
 from app.formats import escape_control_characters, literal
 from app.queries.answers import ask
 from app.queries.runs import training_names
-from db.queries import runs, selections
-from db.queries.runs import RunName
+from db.queries import runs
 from db.rows.display_names import distinct_names
 from db.rows.runs import RunRow
-from db.rows.spec_fields import UNREADABLE_KIND, experience_ratio
 from exgrpo_core.errors import InputError
 from jobs.actions import run_bin
 
@@ -49,80 +46,15 @@ def find_run(typed: str, offered: Collection[str], *, has_steps: bool = False) -
 
 
 _KEY = "run-choice"
-_RUN_PARAMETERS = ("trajectory", "question", "mark")
+_OF_ONE_RUN = ("trajectory", "question", "mark", "against", "judge")
 """Parameters of the address that are valid for one run only."""
 
 
-def show_header(page: str, about: str = "", *, replays: bool = False) -> tuple[RunRow | None, DeltaGenerator]:
-    """Show the page's title and the choice of its run; return the run, and a container next to it for other choices.
-
-    `about` says below the title what the page shows and why.
-
-    The run is the one in the address, else the one seen last or the newest: one that shows something here, where
-    there is any, which takes rollouts and, with `replays`, replayed ones. The tab is named after it. Without runs, or
-    if the address names an unknown run, show why and return None.
-    """
+def show(run: RunRow) -> None:
+    """Show the choice of the page's run; the tab that is open stays open."""
     rows = training_names()
-    run = _run_of_address(rows, replays)
-    training = run if run is not None and run.kind == "train" else None
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.title(page, anchor=False, width="content")
-        st.space("stretch")
-        beside = st.container(width="content")
-        if training is not None:
-            _show_choice(page, training, rows)
-    if about:
-        st.caption(about)
-    if run is not None:
-        notice.show_unreadable_settings(run)
-        notice.show_left_out(run)
-    if training is None:
-        _show_why_none(run, rows)
-    return training, beside
-
-
-def _run_of_address(rows: Sequence[RunName], replays: bool) -> RunRow | None:
-    """Return the run in the address, else the training run seen last or the newest, with what the page shows."""
-    if named := st.query_params.get("run"):
-        return ask(runs.get_run, named)
-    seen = ask(runs.get_run, st.session_state.get("last-run", ""))
-    seen = seen if seen is not None and seen.kind == "train" else None
-    if seen is not None and _may_show(seen, replays):
-        return seen
-    may_show = None
-    for row in rows:
-        if _may_show(row, replays):
-            if not replays or ask(selections.steps_with_replays, row.run_id):
-                return ask(runs.get_run, row.run_id)
-            may_show = may_show or row
-    chosen = may_show or seen or next(iter(rows), None)
-    return ask(runs.get_run, chosen.run_id) if chosen is not None else None
-
-
-def _may_show(row: RunName | RunRow, replays: bool) -> bool:
-    """Whether a run has rollouts and, with `replays`, may have replayed some; fine-tuning has none."""
-    if not row.step:
-        return False
-    spec = ask(runs.run_spec, row.run_id)
-    return experience_ratio(spec) > 0.0 if replays else not spec.get("sft")
-
-
-def _show_why_none(run: RunRow | None, rows: Sequence[RunName]) -> None:
-    if run is not None and run.kind == UNREADABLE_KIND:
-        return
-    if run is not None:
-        notice.show_empty("replay", "Not a training run", "This run has no buffer and no trajectories.")
-    elif rows:
-        notice.show_no_such_run()
-    else:
-        notice.show_empty("replay", "No runs yet", "Set up your first one under **New run**.", "exgrpo demo")
-
-
-def _show_choice(page: str, run: RunRow, rows: Sequence[RunName]) -> None:
-    st.query_params["run"] = st.session_state["last-run"] = run.run_id
     names = distinct_names(({row.run_id: row.name for row in rows} | {run.run_id: run.name}).items())
     ids = list(names)
-    page_frame.show_title(page, run.name)
     st.session_state[_KEY] = run.run_id
     st.selectbox(
         "Run", ids, format_func=label_by(names), key=_KEY, on_change=_choose, args=(ids,), accept_new_options=True,
@@ -132,10 +64,8 @@ def _show_choice(page: str, run: RunRow, rows: Sequence[RunName]) -> None:
 
 def _choose(offered: list[str]) -> None:
     chosen = find_run(st.session_state[_KEY] or "", offered)
-    if chosen is None:
-        return
-    st.session_state["last-run"] = chosen
-    address.put({**dict.fromkeys(_RUN_PARAMETERS), "run": chosen})
+    if chosen is not None:
+        address.put({**dict.fromkeys(_OF_ONE_RUN), "run": chosen})
 
 
 _COMPARED_KEY = "runs-choice"

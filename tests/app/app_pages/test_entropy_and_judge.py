@@ -12,36 +12,36 @@ from tests.app.page_texts import has_text, tables
 
 pytestmark = pytest.mark.slow
 
-VIEWS = ["Entropy and validity", "Failures", "Policy entropy", "Verdicts", "Judges"]
+VIEWS = ["Entropy", "Verdicts", "Judges"]
 
 
 @pytest.mark.usefixtures("judged_shared")
 @pytest.mark.parametrize("query", [{}, {"judge": "judge-voted", "trajectory": "10"}], ids=["oracle", "judge"])
 @pytest.mark.parametrize("view", VIEWS)
 def test_every_view_is_shown_and_no_text_is_markup(open_page, view, query):
-    page = open_page("entropy_and_judge", run=judged.JUDGED, view=view, **query)
+    page = open_page("run", view="Reasoning", run=judged.JUDGED, part=view, **query)
     assert not any("<img" in element.value for element in [*page.markdown, *page.caption])
     assert len(figures(page)) == 6 or view != VIEWS[0]
 
 
 def test_tiles_show_the_corrected_rate_only_for_a_calibrated_judge(open_page, judged_runs):
-    address = {"run": judged.JUDGED, "view": "Verdicts", "judge": "judge-voted"}
-    tiles = {tile.label: tile for tile in open_page("entropy_and_judge", **address).metric}
+    address = {"run": judged.JUDGED, "part": "Verdicts", "judge": "judge-voted"}
+    tiles = {tile.label: tile for tile in open_page("run", view="Reasoning", **address).metric}
     assert tiles["Corrected"].delta == "judge not calibrated"
     # 33 valid (one vote of them taken back by a tie: 32) of 43 with a majority.
     assert tiles["Judged"].value == "43"
     assert tiles["Valid chains"].value == "74.4%"
     judged.calibrate(judged_runs)
     st.cache_data.clear()  # answers are shared for a second
-    tiles = {tile.label: tile for tile in open_page("entropy_and_judge", **address).metric}
+    tiles = {tile.label: tile for tile in open_page("run", view="Reasoning", **address).metric}
     # Rogan-Gladen: (32 / 43 + 0.8 - 1) / (0.9 + 0.8 - 1) = 0.7774.
     assert tiles["Corrected"].value == "77.7%"
-    oracle = open_page("entropy_and_judge", run=judged.JUDGED, view="Verdicts")
+    oracle = open_page("run", view="Reasoning", run=judged.JUDGED, part="Verdicts")
     assert {tile.label: tile.delta for tile in oracle.metric}["Corrected"] == "the oracle is exact"
 
 
 def test_a_users_verdict_goes_through_the_journal_and_survives_a_rebuild(open_page, judged_runs):
-    page = open_page("entropy_and_judge", run=judged.JUDGED, view="Verdicts", judge="judge-voted", trajectory="6")
+    page = open_page("run", view="Reasoning", run=judged.JUDGED, part="Verdicts", judge="judge-voted", trajectory="6")
     assert has_text(page, "Trajectory 6")
     assert has_text(page, "judge, vote 1")
     page.segmented_control(key=f"override-{judged.JUDGED}-1-6").set_value("not valid").run()
@@ -55,13 +55,13 @@ def test_a_users_verdict_goes_through_the_journal_and_survives_a_rebuild(open_pa
     row = get_verdicts(database, judged.JUDGED, 6, "judge-voted")
     database.close()
     assert (row.by_judge, row.user) == (True, False)
-    page = open_page("entropy_and_judge", run=judged.JUDGED, view="Judges", judge="judge-voted")
+    page = open_page("run", view="Reasoning", run=judged.JUDGED, part="Judges", judge="judge-voted")
     agreement = tables(page)[1].value.set_index("With")
     assert agreement.loc["users", "Valid by the judge only"] == 1
 
 
 def test_the_form_queues_a_judge_of_the_oracle_or_of_a_server(open_page, judged_runs):
-    page = open_page("entropy_and_judge", run="thoughts-running", view="Judges")
+    page = open_page("run", view="Reasoning", run="thoughts-running", part="Judges")
     page.number_input(key="judge-limit").set_value(5)
     next(element for element in page.button if element.label == "Start judge run").click().run()
     job_id = Journal(judged_runs).entries()[-1].run_id

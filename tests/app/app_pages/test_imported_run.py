@@ -47,10 +47,10 @@ def test_run_page_invents_no_method_time_or_buffer_and_offers_neither_score_nor_
         clone(imported[0], imported_shared)
 
 
-@pytest.mark.parametrize("page", ["replay_buffer", "selection_audit"])
-def test_pages_of_replay_do_not_call_it_on_policy(open_page, imported_shared, page):
-    opened = open_page(page, run=imported_shared)
-    assert "Unknown" in [element.value for element in opened.subheader]
+@pytest.mark.parametrize("view", ["Buffer", "Step"])
+def test_tabs_of_replay_are_not_offered(open_page, imported_shared, view):
+    opened = open_page("run", run=imported_shared, view=view)
+    assert has_text(opened, f"The address asks for view={view}, which does not exist: showing Curves")
     assert not has_text(opened, "on-policy")
 
 
@@ -61,7 +61,7 @@ def test_lists_and_settings_leave_open_what_verl_did_not_dump(open_page, importe
     runs = tables(open_page("runs"))[0].value
     assert (runs["Method"][0], runs["Started"][0]) == ("unknown", "\N{EN DASH}")
     assert len(tables(open_page("runs", q="unknown"))[0].value) == 2
-    page = open_page("trajectories", run=imported_shared, trajectory="1")
+    page = open_page("run", view="Trajectories", run=imported_shared, trajectory="1")
     assert not {"Tokens", "Entropy", "Replays"} & set(tables(page)[0].value)
     assert not page.metric
     assert has_text(page, "reward 0") or has_text(page, "reward 1")

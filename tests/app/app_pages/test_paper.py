@@ -19,7 +19,7 @@ def labels(page):
 
 @pytest.mark.parametrize("query", [{}, {"figure": "no such"}])
 def test_index_lists_every_figure_and_table_in_order_and_draws_no_chart(open_page, query):
-    page = open_page("paper", **query)
+    page = open_page("methods", view="Paper", **query)
     assert has_text(page, "The address asks for figure=no such") is bool(query)
     assert labels(page) == [f"**{entry.label}** {entry.title}" for entry in ENTRIES]
     assert {entry.finding for entry in ENTRIES} <= set(texts(page))
@@ -27,7 +27,7 @@ def test_index_lists_every_figure_and_table_in_order_and_draws_no_chart(open_pag
 
 
 def test_a_card_opens_its_entry_and_leads_back_and_on(open_page):
-    page = open_page("paper")
+    page = open_page("methods", view="Paper")
     page.button(key="paper-open-ablations").click().run()
     assert page.query_params["figure"] == "ablations"
     assert "Table 6: Ablations" in texts(page)
@@ -39,12 +39,14 @@ def test_a_card_opens_its_entry_and_leads_back_and_on(open_page):
 
 @pytest.mark.usefixtures("recorded_shared")
 def test_chosen_runs_are_drawn_and_followed_to_the_page_where_the_figure_lives(open_page):
-    page = open_page("paper", figure="shaping-entropy", beside="Chosen runs", runs="run-finished,run-on-policy")
+    page = open_page(
+        "methods", view="Paper", figure="shaping-entropy", beside="Chosen runs", runs="run-finished,run-on-policy"
+    )
     assert len(figures(page)) == 1
     compare = next(link for link in page.get("page_link") if link.proto.label == "Compare")
     assert "runs=run-finished%2Crun-on-policy" in compare.proto.query_string
-    method = open_page("paper", figure="method", beside="Chosen runs", runs="run-finished")
-    assert any('href="selection_audit?run=run-finished"' in element.proto.body for element in method.get("html"))
+    method = open_page("methods", view="Paper", figure="method", beside="Chosen runs", runs="run-finished")
+    assert any('href="run?run=run-finished&amp;view=Step"' in element.proto.body for element in method.get("html"))
 
 
 @pytest.mark.usefixtures("recorded_shared")
@@ -63,6 +65,6 @@ def test_a_study_is_beside_its_figure_with_one_finished_run_of_each_cell(runs_ro
         record_run(runs_root, study, RunKey("ablations", Scale.CHAINS, cell, seed), num_correct=5)
     with open_fresh_index(runs_root, None):
         pass
-    page = open_page("paper", figure="variants", beside="The study's runs")
+    page = open_page("methods", view="Paper", figure="variants", beside="The study's runs")
     legend = [button.label for button in page.button if (button.key or "").startswith("legend-")]
     assert sorted(legend) == ["ablations exgrpo seed 0", "ablations without-shaping seed 0"]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sqlalchemy import update
 
-from app.page_list import PAGES
+from app.page_list import PLACES
 from db.connections.opening import open_database
 from db.tables import models
 from exgrpo_core import recording
@@ -48,9 +48,9 @@ def recorded_shared(recorded, share):
     return recorded[1]
 
 
-@pytest.mark.parametrize("name", [page.name for page in PAGES])
-def test_every_page_opens_it(recorded_shared, open_page, name):
-    page = open_page(name, run=recorded_shared)
+@pytest.mark.parametrize(("name", "query"), PLACES)
+def test_every_page_opens_it(recorded_shared, open_page, name, query):
+    page = open_page(name, run=recorded_shared, **query)
     assert not page.exception
     assert not page.error
 
@@ -75,7 +75,7 @@ def test_the_list_of_runs_shows_no_share_that_is_done(open_page):
 
 @pytest.mark.parametrize("number", ["1", "10", "11"])
 def test_a_trajectory_is_shown_with_what_is_known_of_it(recorded_shared, open_page, number):
-    page = open_page("trajectories", run=recorded_shared, trajectory=number)
+    page = open_page("run", view="Trajectories", run=recorded_shared, trajectory=number)
     assert not page.exception
     shown = texts(page)
     assert any("tool: calc" in text for text in shown) == (number == "1")
@@ -83,7 +83,7 @@ def test_a_trajectory_is_shown_with_what_is_known_of_it(recorded_shared, open_pa
 
 
 def test_answers_to_a_question_are_shown_without_their_lengths(recorded_shared, open_page):
-    page = open_page("trajectories", run=recorded_shared, trajectory="12", part="Question")
+    page = open_page("run", view="Trajectories", run=recorded_shared, trajectory="12", part="Question")
     assert not page.exception
     assert "1 of 1" in [*tables(page)[-1].value["Correct"]]
 

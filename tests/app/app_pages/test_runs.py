@@ -112,7 +112,7 @@ def test_files_hold_every_run_that_matches_with_its_id_and_times(runs_root, open
 @pytest.mark.usefixtures("recorded_shared")
 @pytest.mark.parametrize("words", ["word " * 31, "w" * 401])
 @pytest.mark.parametrize(
-    "query", [{"name": "runs", "q": ""}, {"name": "trajectories", "run": "run-finished", "words": ""}]
+    "query", [{"name": "runs", "q": ""}, {"name": "run", "view": "Trajectories", "run": "run-finished", "words": ""}]
 )
 def test_search_that_is_too_long_is_one_sentence(open_page, query, words):
     page = open_page(**{key: value or words for key, value in query.items()})
@@ -258,8 +258,7 @@ def test_deleted_runs_are_in_the_bin_until_they_are_restored_or_it_is_emptied(re
     assert list(run_bin.list_deleted(recorded_runs)) == ["run-finished"]
     ingest_all(recorded_runs, None)
     st.cache_data.clear()  # answers are shared for a second
-    for name in ("run", "replay_buffer"):
-        assert has_text(open_page(name, run="run-finished"), "exgrpo whole was deleted")
+    assert has_text(open_page("run", run="run-finished"), "exgrpo whole was deleted")
     assert has_text(open_page("compare", runs="run-finished,run-on-policy"), "run-finished (in the bin)")
     page.button(key="empty-bin-now").click().run()
     assert "The bin is empty" in texts(page)

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 @pytest.mark.usefixtures("played_shared")
 @pytest.mark.parametrize("run_id", ["play-running", "play-finished", "play-failed"])
 def test_what_the_algorithm_selected_passes_every_check(open_page, run_id):
-    page = open_page("selection_audit", run=run_id)
+    page = open_page("run", view="Step", run=run_id)
     assert has_text(page, "pass**")
     assert not has_text(page, "could not be made")
     for result in tables(page)[0].value["Checks"]:
@@ -45,7 +45,7 @@ def blur_the_entropies(report):
 )
 def test_planted_error_raises_a_red_banner(open_page, runs_root, change, sentence):
     played.play(runs_root, played.FINISHED, change)
-    page = open_page("selection_audit", run="play-finished")
+    page = open_page("run", view="Step", run="play-finished")
     assert has_text(page, "selections of this step are wrong")
     assert has_text(page, sentence)
     assert has_text(page, "contradict their scores") is (change is choose_the_worst)
@@ -72,7 +72,7 @@ def test_a_run_that_was_checked_is_only_checked_for_its_newest_steps(played_runs
 def test_draws_of_a_method_that_replays_whole_groups_are_shown(runs_root, open_page):
     run = dataclasses.replace(played.FINISHED, run_id="play-groups")
     played.play(runs_root, run, question_selection="trinity", retired=RetiredRule.NEVER, off_policy_correction="clip")
-    page = open_page("selection_audit", run="play-groups")
+    page = open_page("run", view="Step", run="play-groups")
     assert not has_text(page, "Nothing was replayed yet")
     frame = tables(page)[0].value
     assert set(frame["Trajectories"]) == {4}
@@ -83,11 +83,11 @@ def test_draws_of_a_method_that_replays_whole_groups_are_shown(runs_root, open_p
 def test_buckets_of_continuous_rewards_are_not_called_correct_rollouts(runs_root, open_page):
     run = dataclasses.replace(played.FINISHED, run_id="play-continuous")
     played.play(runs_root, run, reward_kind=RewardKind.CONTINUOUS)
-    effects = open_page("selection_audit", run="play-continuous", view="Drawn against undrawn")
+    effects = open_page("run", view="Step", run="play-continuous", part="Drawn against undrawn")
     assert {"% correct, drawn", "% correct, undrawn"} <= set(tables(effects)[0].value)
     assert not has_text(effects, "k/K")
     assert not has_text(effects, "retired have no next attempt")
-    buckets = open_page("replay_buffer", run="play-continuous", view="Over time")
+    buckets = open_page("run", view="Buffer", run="play-continuous", part="Over time")
     assert has_text(buckets, "by spread of rewards, 0 to K")
     assert not has_text(buckets, "correct rollouts")
-    assert has_text(open_page("replay_buffer", run="play-continuous", view="Retired"), "No question retires")
+    assert has_text(open_page("run", view="Buffer", run="play-continuous", part="Retired"), "No question retires")

@@ -13,7 +13,7 @@ from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import load_preset
 from tests.app.charts import figures
-from tests.app.page_texts import field, tables
+from tests.app.page_texts import field, has_text, tables
 from tests.step_reports import make_questions
 
 pytestmark = pytest.mark.slow
@@ -54,8 +54,10 @@ def test_run_shows_its_loss_and_held_out_score_and_is_not_blamed_for_having_no_r
     }  # fmt: skip
     assert ask(get_run, RUN_ID).health == ()
     assert list(tables(open_page("runs"))[0].value["Method"]) == ["SFT"]
-    for view in ("Log", "Configuration", "Attempts"):
-        assert not open_page("run", run=RUN_ID, view=view).error
+    for view in ("Log", "Configuration", "Buffer"):
+        page = open_page("run", run=RUN_ID, view=view)
+        assert not page.error
+        assert has_text(page, "learns from demonstrations") is (view == "Buffer")
 
 
 @pytest.mark.parametrize("preset", ["chains-sft", "paper-sft"])
@@ -70,7 +72,7 @@ def test_form_starts_from_a_preset_of_fine_tuning_and_counts_demonstrations(open
 
 
 def test_costs_of_a_fine_tuned_run_are_not_those_of_an_on_policy_one(open_page):
-    page = open_page("paper", figure="overhead", beside="Chosen runs", runs=RUN_ID)
+    page = open_page("methods", view="Paper", figure="overhead", beside="Chosen runs", runs=RUN_ID)
     costs = next(frame.value for frame in tables(page) if "Overhead" in frame.value.columns)
     assert list(costs["Method"]) == ["SFT"]
     assert costs[["Fresh rollouts", "Fresh questions"]].isna().all(axis=None)

@@ -12,13 +12,13 @@ from tests.app.page_texts import has_text
 
 pytestmark = pytest.mark.slow
 
-VIEWS = ["Code and entropy", "Over steps", "Cases", "Saved cases"]
+VIEWS = ["Code", "Over steps", "Cases", "Saved cases"]
 
 
 @pytest.mark.usefixtures("judged_shared")
 @pytest.mark.parametrize("view", VIEWS)
 def test_every_view_is_shown_and_no_text_is_markup(open_page, view):
-    page = open_page("snowball", run=judged.JUDGED, view=view)
+    page = open_page("run", view="Reasoning", run=judged.JUDGED, part=view)
     assert not any("<img" in element.value for element in [*page.markdown, *page.caption])
     assert len(figures(page)) == 2 or view not in VIEWS[:2]
 
@@ -28,12 +28,12 @@ def test_the_mean_of_a_very_long_run_is_over_the_most_steps_there_may_be(open_pa
     long = update(models.runs).where(models.runs.c.run_id == judged.JUDGED).values(step=24_000)
     database.write(lambda connection: connection.execute(long))
     database.close()
-    page = open_page("snowball", run=judged.JUDGED, view="Over steps")
+    page = open_page("run", view="Reasoning", run=judged.JUDGED, part="Over steps")
     assert page.number_input(key="window").value == 1000
 
 
 def test_a_marked_case_is_kept_in_its_set_and_comes_back_after_a_rebuild(open_page, judged_runs):
-    page = open_page("snowball", run=judged.JUDGED, view="Cases")
+    page = open_page("run", view="Reasoning", run=judged.JUDGED, part="Cases")
     next(element for element in page.text_input if element.key.startswith("set-cases")).set_value("my set").run()
     next(element for element in page.button if element.key.startswith("mark-cases")).click().run()
     entry = Journal(judged_runs).entries()[-1]
@@ -45,7 +45,7 @@ def test_a_marked_case_is_kept_in_its_set_and_comes_back_after_a_rebuild(open_pa
     [case] = saved_cases(database, "my set")
     database.close()
     assert (case.run_id, case.low.is_valid, case.high.is_valid) == (judged.JUDGED, True, False)
-    saved = open_page("snowball", run=judged.JUDGED, view="Saved cases")
+    saved = open_page("run", view="Reasoning", run=judged.JUDGED, part="Saved cases")
     assert has_text(saved, "1 case of 1 run")
     saved.session_state["export-case-set"] = True
     saved.run()

@@ -56,14 +56,16 @@ def study_shared(study_root, share):
 
 
 def test_studies_are_shown_before_anything_ran(open_page):
-    page = open_page("studies")
+    page = open_page("methods", view="Studies")
     assert set(tables(page)[0].value["State"]) == {"missing"}
     assert has_text(page, "sigma = 1 has two readings")
     assert has_text(page, "`exgrpo eval`")
     assert not has_text(page, "The address asks for")
-    assert has_text(open_page("studies", study="nonsense"), "The address asks for study=nonsense")
-    assert "No run has finished yet" in texts(open_page("studies", study="repo", view="Next to the paper"))
-    page = open_page("studies", study="crossover")
+    assert has_text(open_page("methods", view="Studies", study="nonsense"), "The address asks for study=nonsense")
+    assert "No run has finished yet" in texts(
+        open_page("methods", view="Studies", study="repo", part="Next to the paper")
+    )
+    page = open_page("methods", view="Studies", study="crossover")
     matrix = tables(page)[0]
     assert (len(matrix.value), "Paper's row" in matrix.value) == (300, False)
     assert page.button(key="launch").label == "Launch 200 of 7,200 missing runs"
@@ -71,9 +73,9 @@ def test_studies_are_shown_before_anything_ran(open_page):
 
 def test_matrix_has_every_seed_and_launch_queues_what_is_missing_and_stop_all_ends_it(study_runs, open_page):
     before = {run.run_id for run in list_run_directories(study_runs)}
-    few = open_page("studies", study="repo", cells="repo", **{"seeds-chains": "3"})
+    few = open_page("methods", view="Studies", study="repo", cells="repo", **{"seeds-chains": "3"})
     assert few.button(key="launch").label == "Launch 1 missing run"
-    page = open_page("studies", study="repo", **{"seeds-chains": "3"})
+    page = open_page("methods", view="Studies", study="repo", **{"seeds-chains": "3"})
     rows = tables(page)[0].value.set_index("Cell").to_dict("index")
     assert rows["repo"] | {"Paper's row": ""} == {
         "Paper's row": "", "State": "missing, 2/3 seeds",
@@ -101,7 +103,7 @@ def test_running_seed_is_shown_and_not_launched_again(study_runs, open_page):
     (failed,) = list_runs(database, RunFilter(statuses=("failed",)))
     events.set_status(database, failed.run_id, "running", "", attempt=1, at=datetime.now(UTC))
     database.close()
-    page = open_page("studies", study="repo", **{"seeds-chains": "2"})
+    page = open_page("methods", view="Studies", study="repo", **{"seeds-chains": "2"})
     rows = tables(page)[0].value.set_index("Cell").to_dict("index")
     assert rows["exgrpo-re"]["State"] == "running, 1/2 seeds"
     assert page.get("progress")[0].proto.text == "3 of 4 runs finished · 1 running"
@@ -124,7 +126,7 @@ def test_a_study_leads_to_the_comparison_of_its_cells(runs_root, open_page):
             Journal(runs_root).append(JournalKind.TAGGED, run_id, tag=tag)
     with open_fresh_index(runs_root, None):
         pass
-    page = open_page("studies", study="ablations")
+    page = open_page("methods", view="Studies", study="ablations")
     link = next(link for link in page.get("page_link") if link.proto.label == "Compare the cells")
     assert "runs=run-on-policy%2Crun-finished" in link.proto.query_string
 
@@ -134,7 +136,7 @@ def test_a_study_without_a_baseline_shows_no_differences(runs_root, open_page):
     record_run(runs_root, study, key("masked-easy", 0, study.name), 4)
     with open_fresh_index(runs_root, None):
         pass
-    page = open_page("studies", study=study.name, view="Next to the paper")
+    page = open_page("methods", view="Studies", study=study.name, part="Next to the paper")
     assert list(tables(page)[0].value) == ["Cell", "Seeds"]
     row = ComparedRow("tab", "", "Easy", "Size", "masked-easy", "21.2", None, MeanInterval(2.0, 0.1, (2.0,)), None, 1)
     beside = study_results.beside_table([row], by_column=False)
@@ -143,7 +145,7 @@ def test_a_study_without_a_baseline_shows_no_differences(runs_root, open_page):
 
 
 def test_the_papers_scale_shows_its_cost_and_says_why_this_machine_cannot_run_it(runs_root, open_page):
-    page = open_page("studies", study="ablations", scale="paper", cells="rho-25,rho-75")
+    page = open_page("methods", view="Studies", study="ablations", scale="paper", cells="rho-25,rho-75")
     assert has_text(page, "2 runs take about 414 H100 hours, a coarse estimate.")
     assert page.code[0].value == "exgrpo study run ablations --scale paper --cells rho-25,rho-75"
     page.button(key="launch").click().run()
@@ -153,7 +155,7 @@ def test_the_papers_scale_shows_its_cost_and_says_why_this_machine_cannot_run_it
 
 def test_changes_of_every_new_run_are_in_estimate_command_and_runs(runs_root, open_page, monkeypatch):
     monkeypatch.setattr("jobs.actions.preflight.machine_fit.shutil.disk_usage", lambda _: SimpleNamespace(free=10**13))
-    page = open_page("studies", study="ablations", scale="paper", cells="rho-25")
+    page = open_page("methods", view="Studies", study="ablations", scale="paper", cells="rho-25")
     page.text_area(key="study-settings").set_value("nonsense").run()
     assert has_text(page, "expected key=value")
     changes = "verl.ray.address=http://127.0.0.1:8265\nnum_steps=70"
@@ -163,7 +165,7 @@ def test_changes_of_every_new_run_are_in_estimate_command_and_runs(runs_root, op
     specs = [run.job_spec() for run in list_run_directories(runs_root)]
     assert sorted(spec.kind for spec in specs) == ["eval", "train"]
     assert [spec.num_steps for spec in specs if spec.kind == "train"] == [70]
-    page = open_page("studies", study="mini-batch-counts", scale="paper", cells="masked-easy")
+    page = open_page("methods", view="Studies", study="mini-batch-counts", scale="paper", cells="masked-easy")
     page.text_area(key="study-settings").set_value("num_steps=1").run()
     assert has_text(page, "1 run takes less than an H100 hour, a coarse estimate.")
 
@@ -187,7 +189,7 @@ def test_state_of_a_cell_names_what_is_under_way_before_what_broke():
     ("column", "name", "value"), [("Seed 1", "run", ""), ("Cell", "q", "study:repo scale:chains cell:repo")]
 )
 def test_a_click_in_the_matrix_leads_to_a_seeds_run_or_to_the_cells_runs(open_page, column, name, value):
-    page = open_page("studies", study="repo", **{"seeds-chains": "2"})
+    page = open_page("methods", view="Studies", study="repo", **{"seeds-chains": "2"})
     matrix = tables(page)[0]
     row = list(matrix.value["Cell"]).index("repo")
     matrix.open(page, row, column)
@@ -197,7 +199,7 @@ def test_a_click_in_the_matrix_leads_to_a_seeds_run_or_to_the_cells_runs(open_pa
 
 def test_a_sweep_is_written_checked_and_launched_like_a_study(runs_root, open_page):
     recorded.record(runs_root, recorded.FINISHED)
-    page = open_page("studies")
+    page = open_page("methods", view="Studies")
     page.text_input(key="sweep-name").set_value("rates")
     page.text_area(key="sweep-text").set_value("base: chains-exgrpo\nover: {optim.learning_rat: [1e-4]}")
     page.button(key="sweep-keep").click().run()

@@ -3,7 +3,7 @@
 import pytest
 
 from app import settings
-from app.page_list import NOT_IN_VIEWS, PAGES
+from app.page_list import NOT_IN_VIEWS, PLACES
 from app.queries.runs import has_replays
 from exgrpo_core import recording
 from jobs.actions import run_actions, run_bin
@@ -22,9 +22,9 @@ def view_shared(seeded_root):
 
 
 @pytest.mark.usefixtures("view_shared")
-@pytest.mark.parametrize("name", [page.name for page in PAGES if page.name not in NOT_IN_VIEWS])
-def test_every_page_is_shown_without_a_supervisor_and_without_what_starts_or_changes_runs(open_page, name):
-    page = open_page(name, run="run-finished")
+@pytest.mark.parametrize(("name", "query"), [place for place in PLACES if place[0] not in NOT_IN_VIEWS])
+def test_every_page_is_shown_without_a_supervisor_and_without_what_starts_or_changes_runs(open_page, name, query):
+    page = open_page(name, run="run-finished", **query)
     assert not has_text(page, "No supervisor yet")
     changing = {
         "New run",

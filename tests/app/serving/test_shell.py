@@ -21,8 +21,9 @@ def test_pages_load_the_scripts_of_their_charts_and_tables_at_once():
     assert charts == chart.address()
     assert [Path(name).name.partition(".")[0] for name in (component, of_list)] == ["BidiComponent"] * 2
     assert all((Path(streamlit.__file__).parent / "static" / name).is_file() for name in (component, of_list))
-    assert preloaded("/paper") == []
-    assert set(PATHS) >= shell.WITH_CHARTS | shell.WITH_TABLES
+    assert preloaded("/methods") == []
+    assert len(preloaded(shell.TRAJECTORIES)) == 1
+    assert {*PATHS, shell.TRAJECTORIES} >= shell.WITH_CHARTS | shell.WITH_TABLES
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -15,7 +15,6 @@ from db.queries import (
     retirement,
     runs,
     selections,
-    verdicts,
 )
 from db.queries.judging import question_texts
 from db.queries.run_filter import list_specs
@@ -52,7 +51,7 @@ def test_an_empty_database_answers_every_question(database):
 @pytest.mark.parametrize(
     "question",
     [
-        runs.run_spec, retirement.retired_questions, verdicts.outcome_cells, verdicts.wrong_answers,
+        runs.run_spec, retirement.retired_questions,
         partial(retirement.retirement_lines, rollouts_per_question=4),
         partial(draw_effects.draw_effects, num_rollouts=3),
     ],

@@ -1,9 +1,7 @@
 import pytest
 
 from app.components.chains_of_thought import thought_charts
-from app.components.chains_of_thought.validity import near_miss_sentence
-from db.rows.chains_of_thought import ShareLine, WrongAnswer
-from jobs.evaluation.analysis.validity import ReadAnswer
+from db.rows.chains_of_thought import ShareLine
 
 pytestmark = pytest.mark.slow
 
@@ -18,9 +16,3 @@ def test_shares_are_means_of_the_last_steps_and_gaps_are_left_out():
     # Step 4 averages steps 2 to 4.
     assert list(means["rollouts"].y) == pytest.approx([0.2, 0.3, 0.5])
     assert thought_charts.shares([]) is None
-
-
-def test_the_only_step_of_a_question_is_no_near_miss():
-    answer = WrongAnswer(1, 1, 0, "prompt", {}, "text", 0.1, 0.5)
-    read = [ReadAnswer(answer, *steps) for steps in [(2, 2), (1, 2), (0, 1), (0, 1), (0, 2)]]
-    assert near_miss_sentence(read).split("**")[1::2] == ["5", "1", "1"]

@@ -28,15 +28,15 @@ def evaluated(played_runs, monkeypatch):
 @pytest.mark.parametrize(
     ("page", "kind", "key"),
     [
-        ("trajectories", "selectbox", "run-choice"),
+        ("run", "selectbox", "run-choice"),
         ("compare", "multiselect", "runs-choice"),
         ("new_run", "selectbox", "diff-choice"),
-        ("replay_buffer", "selectbox", f"against-{played.FINISHED.run_id}"),
+        ("run", "selectbox", f"against-{played.FINISHED.run_id}"),
         ("benchmarks", "selectbox", "evaluate-target"),
     ],
 )
 def test_runs_are_offered_below_many_newer_evaluations(open_page, page, kind, key):
-    opened = open_page(page, run=played.FINISHED.run_id, start="true")
+    opened = open_page(page, run=played.FINISHED.run_id, start="true", view="Buffer")
     assert not opened.exception
     [choice] = [element for element in opened.get(kind) if element.key == key]
     assert any(played.FAILED.name in option for option in choice.options)
@@ -69,15 +69,15 @@ def type_in(choice, words, *others):
 @pytest.mark.parametrize(
     ("page", "kind", "key", "parameter", "typed"),
     [
-        ("trajectories", "selectbox", "run-choice", "run", played.FAILED.run_id),
+        ("run", "selectbox", "run-choice", "run", played.FAILED.run_id),
         ("new_run", "selectbox", "diff-choice", "against", "broken"),
-        ("replay_buffer", "selectbox", f"against-{played.FINISHED.run_id}", "against", "BROKEN replay"),
+        ("run", "selectbox", f"against-{played.FINISHED.run_id}", "against", "BROKEN replay"),
         ("compare", "multiselect", "runs-choice", "runs", "broken"),
     ],
 )
 def test_any_run_is_found_by_typing(open_page, page, kind, key, parameter, typed):
     first = [played.FINISHED.run_id] if kind == "multiselect" else []
-    opened = open_page(page, run=played.FINISHED.run_id, runs=played.FINISHED.run_id)
+    opened = open_page(page, run=played.FINISHED.run_id, runs=played.FINISHED.run_id, view="Buffer")
     [choice] = [element for element in opened.get(kind) if element.key == key]
     assert not any(played.FAILED.name in option for option in choice.options)
     type_in(choice, typed, *first)
@@ -87,7 +87,7 @@ def test_any_run_is_found_by_typing(open_page, page, kind, key, parameter, typed
 
 @pytest.mark.usefixtures("crowded", "played_shared")
 def test_a_run_that_is_not_there_leaves_the_choice_as_it_was(open_page):
-    opened = open_page("trajectories", run=played.FINISHED.run_id)
+    opened = open_page("run", view="Trajectories", run=played.FINISHED.run_id)
     type_in(opened.selectbox(key="run-choice"), "*nowhere*")
     assert opened.query_params["run"] == played.FINISHED.run_id
     assert r"\*nowhere\*" in opened.toast[0].value

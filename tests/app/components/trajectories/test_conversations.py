@@ -39,7 +39,7 @@ def html_of(page):
 
 @pytest.mark.usefixtures("talks")
 def test_open_conversation_shows_counts_turns_and_the_answer(open_page):
-    page = open_page("trajectories", run="talks", trajectory="0")
+    page = open_page("run", view="Trajectories", run="talks", trajectory="0")
     assert has_text(page, "3 turns · 2 tool calls, 1 failed · tokens: assistant 30, tool 60")
     [shown] = [body for body in html_of(page) if 'class="conversation"' in body]
     assert [shown.count(f"<b>Turn {turn}</b>") for turn in (1, 2, 3, 4)] == [1, 1, 1, 0]
@@ -49,7 +49,7 @@ def test_open_conversation_shows_counts_turns_and_the_answer(open_page):
 @pytest.mark.usefixtures("talks")
 @pytest.mark.parametrize("part", ["Tokens", "Lineage", "Group", "Difference", "Question"])
 def test_every_part_of_a_replayed_conversation_is_shown(open_page, part):
-    page = open_page("trajectories", run="talks", trajectory="0", part=part)
+    page = open_page("run", view="Trajectories", run="talks", trajectory="0", part=part)
     if part == "Lineage":
         assert "replayed" in list(tables(page)[1].value["Event"])
     if part == "Difference":
@@ -59,9 +59,9 @@ def test_every_part_of_a_replayed_conversation_is_shown(open_page, part):
 
 
 @pytest.mark.usefixtures("talks")
-@pytest.mark.parametrize("page", ["replay_buffer", "selection_audit", "entropy_and_judge", "snowball"])
-def test_pages_of_replay_work_on_conversations(open_page, page):
-    open_page(page, run="talks")
+@pytest.mark.parametrize("view", ["Buffer", "Step", "Reasoning"])
+def test_tabs_of_replay_work_on_conversations(open_page, view):
+    open_page("run", run="talks", view=view)
 
 
 UNKNOWN = dict.fromkeys(("reward", "is_truncated", "mean_entropy", "mean_log_prob", "advantage")) | {"verdict": ""}
@@ -72,7 +72,7 @@ def test_facts_that_were_not_recorded_are_absent_and_what_else_was_recorded_is_s
     recorded.beat(runs_root, datetime.now(UTC))
     with closing(open_database(None, runs_root)) as database:
         ingest(database, runs_root, {0: SEARCHED, 1: RUN_CODE, 2: NO_TOOLS}, extra={"env <b>": "web*s*"}, **UNKNOWN)
-    page = open_page("trajectories", run="talks", trajectory="0", part=part)
+    page = open_page("run", view="Trajectories", run="talks", trajectory="0", part=part)
     assert {metric.label for metric in page.metric} == {"Length", "Replays"}
     assert not has_text(page, f"reward {NONE_SHOWN}")
     assert has_text(page, r"env \<b\>: web\*s\*")

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.slow
 
 def test_a_mark_goes_through_the_journal_survives_a_rebuild_and_can_be_taken_off(open_page, played_runs):
     address = {"run": "play-finished", "trajectory": "3"}
-    page = open_page("trajectories", **address)
+    page = open_page("run", view="Trajectories", **address)
     page.text_input(key="mark-name").set_value(" odd *reasoning* ")
     page.text_area(key="mark-comment").set_value("skips a step")
     page.button(key="keep-mark").click().run()
@@ -22,7 +22,7 @@ def test_a_mark_goes_through_the_journal_survives_a_rebuild_and_can_be_taken_off
     rebuild_index(played_runs, None)
 
     st.cache_data.clear()  # answers are shared for a second
-    page = open_page("trajectories", marked="odd *reasoning*", **address)
+    page = open_page("run", view="Trajectories", marked="odd *reasoning*", **address)
     assert not page.exception
     assert has_text(page, r"**Marked: odd \*reasoning\***")
     listed = tables(page)[0].value
@@ -31,6 +31,6 @@ def test_a_mark_goes_through_the_journal_survives_a_rebuild_and_can_be_taken_off
     assert Journal(played_runs).entries()[-1].kind is JournalKind.TRAJECTORY_UNMARKED
     ingest_all(played_runs, None)
     st.cache_data.clear()
-    page = open_page("trajectories", marked="odd *reasoning*", **address)
+    page = open_page("run", view="Trajectories", marked="odd *reasoning*", **address)
     assert not page.exception
     assert not has_text(page, "Marked:")

@@ -1,10 +1,10 @@
-"""Every trajectory: search and facets, and one of them with its tokens, lineage, group and question."""
+"""Run, Trajectories: search and facets, and one of them with its tokens, lineage, group and question."""
 
 import streamlit as st
 
 from app import address
 from app.components.trajectories import trajectory_detail, trajectory_search
-from app.components.widgets import long_lists, notice, run_choice, run_state
+from app.components.widgets import long_lists, notice, run_state
 from app.queries.answers import ask, ask_pages
 from db.queries import runs, trajectories, trajectory_list
 from db.rows.runs import RunRow
@@ -70,23 +70,22 @@ def _detail(run_id: str, trajectory_id: int, neighbours: tuple[int | None, int |
         trajectory_detail.show(row, *neighbours)
 
 
-run, beside = run_choice.show_header("Trajectories")
-with beside:
-    mark = trajectory_detail.choose()
-if mark is not None:
-    trajectory_detail.show_marked(mark)
-if run is not None:
-    algorithm = ask(runs.run_spec, run.run_id).get("algorithm", {})
+def show(row: RunRow) -> None:
+    """Show the run's trajectories, and next to them the one in the address."""
+    algorithm = ask(runs.run_spec, row.run_id).get("algorithm", {})
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         words = trajectory_search.words()
+        mark = trajectory_detail.choose()
+    if mark is not None:
+        trajectory_detail.show_marked(mark)
     if not notice.is_searchable(words):
-        st.stop()
-    wanted = trajectory_search.show(run.run_id, words, algorithm.get("rollouts_per_question", 8))
+        return
+    wanted = trajectory_search.show(row.run_id, words, algorithm.get("rollouts_per_question", 8))
     trajectory = address.whole_number("trajectory")
     with st.container(key="trajectory-panels"):
         with st.container():
-            _list(run, wanted, trajectory)
+            _list(row, wanted, trajectory)
         if trajectory is not None:
             with st.container(border=True, key="trajectory-panel"):
                 order = long_lists.order_of_address(TrajectorySortKey)
-                _detail(run.run_id, trajectory, ask(trajectory_list.neighbours, wanted, order, trajectory))
+                _detail(row.run_id, trajectory, ask(trajectory_list.neighbours, wanted, order, trajectory))

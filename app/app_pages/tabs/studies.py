@@ -1,4 +1,4 @@
-"""The paper's tables and ablations as matrices of runs: launch missing runs, and see results next to the paper's."""
+"""Methods, Studies: the paper's tables as matrices of runs, to launch and to see next to the printed numbers."""
 
 from collections.abc import Sequence
 
@@ -75,7 +75,10 @@ def _choices() -> tuple[Study, Scale, int]:
             "Scale", scales, default=scales[0], required=True, key="scale",
             bind="query-params", help=" \n\n".join(f"**{scale}**: {text}" for scale, text in SCALES.items()),
         )  # fmt: skip
-        return study, Scale(scale), study_matrix.seeds(study, Scale(scale))
+        num_seeds = study_matrix.seeds(study, Scale(scale))
+        st.space("stretch")
+        _sweep_form()
+        return study, Scale(scale), num_seeds
 
 
 def _finished(study: Study, scale: Scale) -> tuple[str, ...]:
@@ -118,7 +121,7 @@ def _paper(study: Study, _scale: Scale, _keys: Sequence[RunKey]) -> None:
 def _show(study: Study, scale: Scale, keys: Sequence[RunKey]) -> None:
     names = VIEWS if number_rows(study) else VIEWS_WITHOUT_PAPER
     views = dict(zip(names, (_runs, _beside, _paper), strict=False))
-    name, tab = address_choice.tabs(names)
+    name, tab = address_choice.tabs(names, address_choice.PART)
     with tab:
         if keys or name == VIEWS[-1]:
             st.fragment(views[name], run_every=REFRESH_SECONDS if name == VIEWS[0] else None)(study, scale, keys)
@@ -127,13 +130,11 @@ def _show(study: Study, scale: Scale, keys: Sequence[RunKey]) -> None:
             notice.show_empty("science_off", "Not possible at this scale", text)
 
 
-with st.container(horizontal=True, vertical_alignment="center"):
-    st.title("Studies", anchor=False, width="content")
-    if not settings.current().is_view:
-        _sweep_form()
-chosen, at, num_seeds = _choices()
-st.markdown(f"{chosen.question} :gray[{SCALES[at]}.]")
-if chosen.notes:
-    with st.expander("What to know", icon=":material/info:", key="notes"):
-        st.markdown("\n".join(f"- {with_code(note)}" for note in chosen.notes))
-_show(chosen, at, wanted_keys(chosen, at, chosen.cells, num_seeds))
+def show() -> None:
+    """Show the chosen study at the chosen scale."""
+    study, scale, num_seeds = _choices()
+    st.markdown(f"{study.question} :gray[{SCALES[scale]}.]")
+    if study.notes:
+        with st.expander("What to know", icon=":material/info:", key="notes"):
+            st.markdown("\n".join(f"- {with_code(note)}" for note in study.notes))
+    _show(study, scale, wanted_keys(study, scale, study.cells, num_seeds))

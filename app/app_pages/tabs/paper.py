@@ -1,4 +1,4 @@
-"""The paper's figures and tables in its order, each with its printed numbers and the same drawn from runs."""
+"""Methods, Paper: its figures and tables in order, each with its printed numbers and the same drawn from runs."""
 
 import streamlit as st
 
@@ -9,8 +9,6 @@ from app.components.paper.printed_figures import ADDRESS
 from app.components.paper.run_selection import RunSelection
 from app.components.widgets import address_choice, run_choice
 from app.page_list import PAGES
-
-_OF_ONE_RUN = ("run", "replay_buffer", "trajectories", "selection_audit", "snowball", "entropy_and_judge")
 
 
 def _show_head(entry: Entry) -> None:
@@ -49,7 +47,7 @@ def _show_entry(entry: Entry, selection: RunSelection) -> None:
 def query_of(home: Home, selection: RunSelection) -> dict[str, str]:
     """Return the parameters with which a page shows the selected runs."""
     query = dict(home.query)
-    if home.page in _OF_ONE_RUN and selection.first is not None:
+    if home.page == "run" and selection.first is not None:
         query["run"] = selection.first.run_id
     if home.page == "compare" and len(selection.rows) > 1:
         query |= run_choice.compared_parameters(list(selection.rows))
@@ -60,21 +58,21 @@ def _icon(home: Home) -> str:
     return f":material/{next(page.icon for page in PAGES if page.name == home.page)}:"
 
 
-with st.container(horizontal=True, vertical_alignment="center"):
-    st.title("Paper", anchor=False, width="content")
-wanted = st.query_params.get(printed_figures.ADDRESS, "")
-opened = BY_KEY.get(wanted)
-if opened is not None:
-    _show_head(opened)
-else:
-    st.markdown(
-        "**ExGRPO: Learning to Reason from Experience**, figure by figure and table by table. Open one for its printed "
-        "numbers, for the same drawn from runs, and for the page that shows it live."
-    )
-    if wanted:
-        address_choice.show_unknown(printed_figures.ADDRESS, wanted, "all figures and tables are listed")
-selected = run_selection.show(opened)
-if opened is None:
-    printed_figures.show_index(selected)
-else:
-    _show_entry(opened, selected)
+def show() -> None:
+    """Show the figure or table of the address, else all as cards."""
+    wanted = st.query_params.get(ADDRESS, "")
+    opened = BY_KEY.get(wanted)
+    if opened is not None:
+        _show_head(opened)
+    else:
+        st.markdown(
+            "**ExGRPO: Learning to Reason from Experience**, figure by figure and table by table. Open one for its "
+            "printed numbers, for the same drawn from runs, and for the page that shows it live."
+        )
+        if wanted:
+            address_choice.show_unknown(ADDRESS, wanted, "all figures and tables are listed")
+    selected = run_selection.show(opened)
+    if opened is None:
+        printed_figures.show_index(selected)
+    else:
+        _show_entry(opened, selected)

@@ -1,4 +1,4 @@
-"""The replay buffer as a time machine: its state at any step, what moved, and what other settings would change."""
+"""Run, Buffer: the replay buffer after any step, what moved, and what other settings would change."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,8 +9,7 @@ import streamlit as st
 from app import address
 from app.components.replay_buffer import buffer_charts, buffer_over_steps, chosen_bar, what_if_view
 from app.components.replay_buffer.chosen_bar import View
-from app.components.widgets import address_choice, curves, data_table, figures, notice, run_choice, run_state
-from app.components.widgets.curves import Chart, Curve
+from app.components.widgets import address_choice, data_table, figures, notice, run_choice, run_state
 from app.formats import counted, known, literal
 from app.queries.answers import ask
 from app.queries.runs import metric_series, training_names
@@ -31,11 +30,6 @@ RETIRED = (
 VIEWS = ["Buckets", "Flow", "Ages and replays", "Over time", "Concentration", "Retired", "What if"]
 ENTROPY_STEPS = 10
 REFRESH_SECONDS = 3
-SHORTFALL = Chart("Replays planned and done", "trajectories per step", (
-    Curve("replay/num_replayed", "replayed", "replay"),
-    Curve("replay/shortfall", "replay shortfall", "warning", "dot"),
-))  # fmt: skip
-_KEYS = (*buffer_over_steps.KEYS, *(curve.key for chart in (SHORTFALL, curves.EVER_SOLVED) for curve in chart.curves))
 
 
 def retired_table(lines: Sequence[RetirementLine]) -> pd.DataFrame:
@@ -157,12 +151,10 @@ def _ages(view: View, _algorithm: dict[str, Any], _rows: list[BucketRow]) -> Non
 
 
 def _over_time(view: View, algorithm: dict[str, Any], _rows: list[BucketRow]) -> None:
-    series = metric_series(view.run_id, _KEYS)
-    buffer_over_steps.show_heatmap(view.run_id, algorithm, "heatmap")
-    with figures.grid("over-time"):
-        buffer_over_steps.show_area(series, "buffer-area")
-        curves.show(SHORTFALL, series, "buffer")
-        curves.show(curves.EVER_SOLVED, series, "buffer")
+    series = metric_series(view.run_id, buffer_over_steps.KEYS)
+    retired = series["buffer/num_retired"]
+    buffer_over_steps.show_heatmap(view.run_id, algorithm, "heatmap", int(retired[-1].value) if retired else 0)
+    buffer_over_steps.show_area(series, "buffer-area")
 
 
 def _concentration(view: View, _algorithm: dict[str, Any], _rows: list[BucketRow]) -> None:
@@ -215,7 +207,7 @@ def _show(row: RunRow, algorithm: dict[str, Any]) -> None:
     views = dict(zip(VIEWS, (_buckets, _flow, _ages, _over_time, _concentration, _retired, _what_if), strict=True))
     if not row.has_settings:
         views.pop("What if")
-    name, tab = address_choice.tabs(list(views))
+    name, tab = address_choice.tabs(list(views), address_choice.PART)
     with tab:
         views[name](view, algorithm, rows)
         bar = st.query_params.get(chosen_bar.ADDRESS)
@@ -223,17 +215,16 @@ def _show(row: RunRow, algorithm: dict[str, Any]) -> None:
             chosen_bar.show(view.forward() if bar.startswith("flow:") else view, bar)
 
 
-run, _ = run_choice.show_header(
-    "Replay buffer",
-    "Correct responses that are stored for replay. A bucket holds the questions with the same number of correct "
-    "responses among their last K rollouts. Fully solved questions are retired.",
-    replays=True,
-)
-if run is not None:
-    spec = ask(runs.run_spec, run.run_id)
+def show(row: RunRow) -> None:
+    """Show the buffer of the run, or why it has none."""
+    spec = ask(runs.run_spec, row.run_id)
     if not may_replay(spec):
-        notice.show_no_replay(run)
-    elif not run.step:
+        notice.show_no_replay(row)
+    elif not row.step:
         notice.show_empty("hourglass_empty", "No steps yet", "The buffer begins with the first step.")
     else:
-        _show(run, algorithm_settings(spec))
+        st.caption(
+            "Correct responses that are stored for replay. A bucket holds the questions with the same number of "
+            "correct responses among their last K rollouts. Fully solved questions are retired."
+        )
+        _show(row, algorithm_settings(spec))

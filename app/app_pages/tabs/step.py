@@ -1,4 +1,4 @@
-"""The selection audit: what a step chose for replay, checked against its records, and what replays changed."""
+"""Run, Step: what a step chose for replay, checked against its records, and what replays changed."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,10 +8,10 @@ import streamlit as st
 
 from app import address
 from app.components.trajectories import audit_view, replay_effects
-from app.components.widgets import address_choice, curves, data_table, figures, notice, run_choice
+from app.components.widgets import address_choice, data_table, notice
 from app.formats import known
 from app.queries.answers import ask
-from app.queries.runs import metric_series, wrong_choices
+from app.queries.runs import wrong_choices
 from db.queries import draw_effects, runs, selections
 from db.rows.replays import ReplayedGroupRow, age
 from db.rows.runs import RunRow
@@ -19,7 +19,7 @@ from db.rows.spec_fields import algorithm_settings, experience_ratio, has_contin
 from exgrpo_core.errors import InputError
 from exgrpo_core.methods.loading import QUESTIONS, find_part
 
-VIEWS = ["Checks of a step", "Drawn against undrawn", "Weights and variance"]
+VIEWS = ["Checks of a step", "Drawn against undrawn", "Weights"]
 GROUPS = (
     "The method replays what it draws: it chooses among no candidates, so there is no choice to check. A stored group "
     "is as it was rolled out, so all its trajectories were generated in one step."
@@ -132,28 +132,20 @@ def _effects(row: RunRow, algorithm: dict[str, Any]) -> None:
 
 
 def _weights(row: RunRow, algorithm: dict[str, Any]) -> None:
-    charts = (curves.VARIANCE_BOUNDS, curves.TRAJECTORY_WEIGHTS)
-    series = metric_series(row.run_id, [curve.key for chart in charts for curve in chart.curves])
-    with figures.grid("weights"):
-        for chart in charts:
-            curves.show(chart, series, "audit")
     replay_effects.show_weights(ask(selections.trajectory_weights, row.run_id, algorithm["shaping_beta"]))
 
 
-run, _ = run_choice.show_header(
-    "Selection audit",
-    "Each step's draw of questions and choice of trajectories, computed again from what was recorded.",
-    replays=True,
-)
-if run is not None:
-    spec = ask(runs.run_spec, run.run_id)
-    if not run.has_settings:
+def show(row: RunRow) -> None:
+    """Show the audit of the run's selections, or why it has none."""
+    spec = ask(runs.run_spec, row.run_id)
+    if not row.has_settings:
         notice.show_empty(
             "fact_check", "No audit", "The rule by which this run chose is in its settings, which cannot be read."
         )
     elif not experience_ratio(spec):
-        notice.show_no_replay(run)
+        notice.show_no_replay(row)
     else:
-        name, tab = address_choice.tabs(VIEWS)
+        st.caption("A step's draw of questions and choice of trajectories, computed again from what was recorded.")
+        name, tab = address_choice.tabs(VIEWS, address_choice.PART)
         with tab:
-            dict(zip(VIEWS, (_checks, _effects, _weights), strict=True))[name](run, algorithm_settings(spec))
+            dict(zip(VIEWS, (_checks, _effects, _weights), strict=True))[name](row, algorithm_settings(spec))
