@@ -1,4 +1,4 @@
-"""Files of all trajectories that match, however many: what Export on the page Trajectories downloads."""
+"""Files of all trajectories that match, however many: what Export in the tab Trajectories downloads."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields

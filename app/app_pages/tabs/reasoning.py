@@ -177,13 +177,12 @@ def show(row: RunRow) -> None:
     if not row.step:
         notice.show_empty("hourglass_empty", "No steps yet", "Code and verdicts appear after the first step.")
         return
-    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-        st.caption(
-            "A correct answer can rest on wrong reasoning. Valid reasoning tends to have lower entropy, which is why "
-            "ExGRPO replays the response with the lowest entropy. If wrong reasoning is replayed, the model learns it "
-            "and repeats it. The paper calls this the snowball effect, and takes unneeded code as its sign.",
-            width="stretch",
-        )
+    words, choice = st.columns([5, 1], vertical_alignment="center")
+    words.caption(
+        "A correct answer can rest on wrong reasoning. If it is replayed, the model learns the wrong reasoning and "
+        "repeats it. The paper calls this the snowball effect, and takes unneeded code as its sign."
+    )
+    with choice:
         judge = verdicts.choose_judge(row)
     name, tab = address_choice.tabs(VIEWS, address_choice.PART)
     with tab:
