@@ -245,9 +245,9 @@ def _show(row: RunRow) -> None:
     is_asked = run_state.pending(row) is not None
     is_view = settings.current().is_view
     refresh = REFRESH_SECONDS if is_asked or is_view or run_state.is_live(row) else None
-    run_choice.show(row)
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         run_header.show_identity(row)
+        run_choice.show(row)
         is_copied = False if is_view else _controls(row, refresh)
     if is_copied:
         st.switch_page("app_pages/new_run.py", query_params={"from": row.run_id})

@@ -58,7 +58,7 @@ def show(run: RunRow) -> None:
     st.session_state[_KEY] = run.run_id
     st.selectbox(
         "Run", ids, format_func=label_by(names), key=_KEY, on_change=_choose, args=(ids,), accept_new_options=True,
-        placeholder=PLACEHOLDER, label_visibility="collapsed", width=300,
+        placeholder=PLACEHOLDER, label_visibility="collapsed", width=220,
     )  # fmt: skip
 
 
