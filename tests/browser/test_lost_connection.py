@@ -13,8 +13,9 @@ from tests.tools import free_port
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 HAS_OPENED_ATTEMPTS = """() => {
-  const tab = [...document.querySelectorAll("[role=tab]")].find(tab => tab.textContent === "Attempts");
-  tab?.click();  // a page that was loaded again has drawn none yet
+  const tabs = [...document.querySelectorAll("[role=tab]")];
+  const tab = (name) => tabs.find(tab => tab.textContent === name);
+  (tab("Attempts") ?? tab("Configuration"))?.click();  // a page that was loaded again has drawn none yet
   return document.body.textContent.includes("Checkpoints");
 }"""
 TOKEN = "a-token-that-stays-the-same"

@@ -166,7 +166,7 @@ def test_a_proxy_that_keeps_its_path_gets_a_page_that_says_so(page, through_ngin
 
 def test_a_chart_is_drawn_on_a_line_of_one_megabit_a_second(page, served):
     enter(page, f"{served.origin}/methods?view=Paper&token={TOKEN}")
-    page.get_by_role("heading", name="Paper", exact=True).wait_for()
+    page.get_by_role("heading", name="Methods", exact=True).wait_for()
     speed = {"downloadThroughput": MBIT * 125_000, "uploadThroughput": MBIT * 125_000, "latency": 20}
     page.context.new_cdp_session(page).send("Network.emulateNetworkConditions", {"offline": False, **speed})
     started = time.monotonic()

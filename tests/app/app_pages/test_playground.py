@@ -39,7 +39,7 @@ def asked(monkeypatch):
 
 @pytest.mark.usefixtures("recorded_shared")
 def test_answers_before_and_after_training_stand_side_by_side_on_one_scale(open_page, asked):
-    page = open_page("run", run="run-finished", view="Playground")
+    page = open_page("run", run="run-finished", view="Configuration", part="Playground")
     next(area for area in page.text_area if area.label == "Prompt").set_value("6;a+8=")
     next(button for button in page.button if button.label == "Ask").click().run()
     targets, prompt, options = asked[0]
@@ -59,7 +59,7 @@ def test_a_refusal_is_shown(open_page, monkeypatch):
         raise CommandError("Ada is viewer, but this needs the role operator.")
 
     monkeypatch.setattr(process, "ask_models", refuse)
-    page = open_page("run", run="run-finished", view="Playground")
+    page = open_page("run", run="run-finished", view="Configuration", part="Playground")
     next(area for area in page.text_area if area.label == "Prompt").set_value("6;a+8=")
     next(button for button in page.button if button.label == "Ask").click().run()
     assert any("needs the role operator" in element.value for element in page.text)

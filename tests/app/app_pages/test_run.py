@@ -65,7 +65,7 @@ def test_run_that_was_made_up_says_so(recorded_runs, open_page):
     assert metric(page, "Batch Pass@1").delta == "step 30"
     assert {"Clone", "Branch"} <= set(labels(page.button))
     assert not {"Stop", "Resume"} & set(labels(page.button))
-    assert len(figures(page)) == 15
+    assert len(figures(page)) == 14
     page = open_page("run", run="run-failed")
     assert recorded.FAILURE in texts(page)
     assert {"Clone and fix", "Resume"} <= set(labels(page.button))

@@ -193,7 +193,7 @@ def test_a_click_in_the_matrix_leads_to_a_seeds_run_or_to_the_cells_runs(open_pa
     matrix = tables(page)[0]
     row = list(matrix.value["Cell"]).index("repo")
     matrix.open(page, row, column)
-    assert not [element.value for element in page.title if element.value == "Studies"]
+    assert not [element.value for element in page.title if element.value == "Methods"]
     assert page.query_params[name] in (value, [value]) or not value
 
 
