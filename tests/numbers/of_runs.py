@@ -106,6 +106,10 @@ def held_out(run: Recorded, scores: dict[int, Score] | None = None) -> Columns:
     }  # fmt: skip
 
 
+HEAD = (r":blue-badge\[.* seed.*]",)
+"""What stands above the tabs of a run."""
+
+
 def run_page(run: Recorded) -> Expected:
     """Return what the page of a training run shows in all of its views."""
     last, scores = run.last, run.scores()
@@ -140,7 +144,7 @@ def run_page(run: Recorded) -> Expected:
         figures["Buckets"] = {"": heatmap(run)}
     kept = rf".*/{run.run_id}/checkpoints/step-{run.last_step:08d}"
     progress = rf"Step {run.last_step} of {run.spec['num_steps']} · 100% · last data .* ago"
-    texts = [progress, rf"exgrpo export {run.run_id}@{run.last_step} FOLDER", kept, r":blue-badge\[.* seed.*]"]
+    texts = [progress, rf"exgrpo export {run.run_id}@{run.last_step} FOLDER", kept]
     return Expected(tiles, attempts(run) | changes(run), figures, [*texts, *files(run)])
 
 

@@ -28,7 +28,7 @@ def test_runs(derive):
 
 
 def test_run(derive):
-    derive("run", 2000)
+    derive("run", 1500)
 
 
 def test_compare(derive):
@@ -48,7 +48,7 @@ def test_snowball(derive):
 
 
 def test_reasoning(derive):
-    derive("reasoning", 1000)
+    derive("reasoning", 600)
 
 
 def test_results_of_jobs(derive):
