@@ -74,7 +74,7 @@ def compared(check: Fact) -> str:
 
 
 def show_verdict(rows: Sequence[Audited], wrong: Sequence[WrongChoiceRow], step: int) -> None:
-    """Show a red banner if anything is wrong in this step or in the run, else what was checked."""
+    """Show a red banner if anything is wrong in this step, else what was checked; the page has one of the whole run."""
     bad = [row for row in rows if row.violations]
     if bad:
         named = [
@@ -84,7 +84,6 @@ def show_verdict(rows: Sequence[Audited], wrong: Sequence[WrongChoiceRow], step:
         ]
         more = f"; and {len(bad) - MAX_NAMED} more" if len(bad) > MAX_NAMED else ""
         notice.show("error", f"{len(bad)} of {len(rows)} selections of this step are wrong", "; ".join(named) + more)
-    show_banner(wrong)
     if not bad and not wrong:
         num_checks = sum(check.outcome is Outcome.SAME for row in rows for check in row.checks)
         num_open = sum(check.outcome is Outcome.UNKNOWN for row in rows for check in row.checks)
