@@ -131,7 +131,7 @@ def _studies(root: Root) -> Iterator[View]:
 
 def _paper(root: Root) -> Iterator[View]:
     for query, expected in of_paper.paper_views(root):
-        yield "paper", query, expected
+        yield "methods", {"view": "Paper"} | query, expected
 
 
 def _system(root: Root) -> Iterator[View]:
