@@ -230,4 +230,12 @@ def _value(connection: Connection, key: str) -> ColumnElement[Any]:
         value = value_of(connection, key)
     except SearchError:
         return runs.c.created_at
-    return value.number if value.number is not None else natural_text(value.text)
+    if value.number is not None and (value.text is None or not _has_words(connection, value.text)):
+        return value.number
+    return natural_text(value.text)
+
+
+def _has_words(connection: Connection, text: ColumnElement[Any]) -> bool:
+    """Whether the value is no number in any run."""
+    is_word = select(models.runs.c.run_key).where(~text.regexp_match(NUMBER)).limit(1)
+    return connection.scalar(is_word) is not None

@@ -38,6 +38,8 @@ FURTHER_COLUMNS = ("Id", "Preset", "Data", "Step", "Scores")
 _SCORE = re.compile(r"(avg|pass)@[1-9][0-9]{0,5}")
 COLUMNS_ADDRESS = "columns"
 _SEPARATOR = ","
+_RECORDED = "config."
+"""Before each setting of a run that a loop recorded."""
 _KEY = "run-columns"
 
 
@@ -62,7 +64,9 @@ def columns_of_address(kinds: Sequence[str]) -> list[str]:
     if wanted is None:
         return list(usual_columns(kinds))
     known = {*DEFAULT_COLUMNS, *FURTHER_COLUMNS, *spec_fields()}
-    chosen = [name for name in wanted.split(_SEPARATOR) if name in known or is_measure(name)]
+    chosen = [
+        name for name in wanted.split(_SEPARATOR) if name in known or is_measure(name) or name.startswith(_RECORDED)
+    ]
     return chosen if "Run" in chosen else ["Run", *chosen]
 
 
@@ -76,7 +80,7 @@ def choose_columns(chosen: Sequence[str], usual: Sequence[str]) -> None:
             select_all=False, format_func=lambda name: f"{METRIC_LABELS[name]} ({name})" if name in METRICS else name,
             accept_new_options=True,
             help="Columns in the order chosen: fields of the specification have a dot, metrics a slash; type `avg@8` "
-            "for a score over 8 answers",
+            "for a score over 8 answers, `config.lr` for a setting of recorded runs",
         )  # fmt: skip
         st.button("Usual columns", key="columns-usual", on_click=_reset, type="tertiary")
 

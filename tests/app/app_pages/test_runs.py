@@ -16,6 +16,7 @@ from app.queries.runs import RUNS_PAGE_SIZE
 from db.connections.opening import open_database
 from db.connections.sqlite_files import set_aside
 from db.queries import runs
+from exgrpo_core import recording
 from jobs.actions import run_bin
 from jobs.execution.supervisor.open_index import ingest_all
 from jobs.runs.journal import Journal, JournalKind
@@ -212,6 +213,27 @@ def test_columns_are_chosen_any_field_of_the_specification_among_them(open_page)
     assert list(tables(page)[0].value) == ["Run", "seed"]
     page.button(key="columns-usual").click().run()
     assert "Reason" in tables(page)[0].value
+
+
+@pytest.mark.parametrize(
+    ("setting", "values", "shown"),
+    [
+        ("config.lr", [{"lr": 10}, {"lr": 3}, {"lr": 1e-5}], ["1e-05", "3", "10"]),
+        ("config.optim.lr", [{"optim": {"lr": 0.5}}, {"optim": {"lr": 0.25}}, {}], ["0.25", "0.5", None]),
+        ("config.note", [{"note": "b"}, {"note": "A 10"}, {"note": "a 2"}], ["a 2", "A 10", "b"]),
+        ("config.is_on", [{"is_on": True}, {}, {"is_on": False}], ["false", "true", None]),
+        ("config.none", [{}, {}, {}], [None] * 3),
+    ],
+)
+def test_settings_of_recorded_runs_are_columns_by_which_they_are_sorted(
+    tmp_path, share, open_page, setting, values, shown
+):
+    for config in values:
+        recording.start("mine", config, tmp_path).finish()
+    ingest_all(tmp_path, None)
+    share(tmp_path)
+    page = open_page("runs", columns=f"Run,{setting}", sort=setting)
+    assert [value if value == value else None for value in column(page, setting)] == shown
 
 
 @pytest.mark.usefixtures("recorded_shared")

@@ -145,6 +145,23 @@ def test_names_are_sorted_without_case_and_with_numbers_as_numbers_on_both_datab
         assert by_pages(database, RunOrder(RunSortKey.NAME), size) == expected[::-1]
 
 
+@pytest.mark.parametrize(
+    "rising",
+    [
+        [1e-6, 0.5, 3, 20], [-5, -0.5, 0, 1e3], ["model-2", "Model-7", "model-10"], ["a", "B", "c", "Z"],
+        ["1", "2", "10", "none"], ["0.05", "0.25", "0.5", "x"],
+    ],
+)  # fmt: skip
+def test_runs_are_sorted_by_a_setting_of_numbers_or_words(database, rising):
+    order = random.Random(1).sample(range(len(rising)), len(rising))
+    for place in order:
+        register(database, f"run-{place}", spec={"kind": "recorded", "config": {"mine": rising[place]}})
+    register(database, "run-without", spec={"kind": "recorded", "config": {}})
+    expected = [f"run-{place}" for place in range(len(rising))]
+    assert by_pages(database, RunOrder("config.mine", is_descending=False)) == [*expected, "run-without"]
+    assert by_pages(database, RunOrder("config.mine")) == [*expected[::-1], "run-without"]
+
+
 def test_names_are_those_of_the_newest_runs_that_fit(filled):
     assert list_run_names(filled, RunFilter(kinds=("train",))) == [("c", "100 percent", 0), ("a", "plain", 0)]
     assert list_run_names(filled, RunFilter(words="grpo"), limit=1) == [("c", "100 percent", 0)]
