@@ -4,6 +4,7 @@ import importlib.util
 import os
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,15 @@ def own_main_module(monkeypatch: pytest.MonkeyPatch) -> None:
 def person_of_the_test(monkeypatch: pytest.MonkeyPatch) -> None:
     """For whom a test lets this process act holds for it alone."""
     monkeypatch.setattr(people, "_who_asks", [*people._who_asks])
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """The URL of a PostgreSQL server for all tests of this process; each takes a database of its own."""
+    from tests.postgres import running_server  # with SQLAlchemy, which TRL's environment lacks
+
+    with running_server() as url:
+        yield url
 
 
 @pytest.fixture(scope="session")

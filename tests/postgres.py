@@ -1,5 +1,6 @@
 """A real PostgreSQL server for tests, and PgBouncer before it: own folders, own sockets, gone when the tests end."""
 
+import itertools
 import os
 import pwd
 import shutil
@@ -12,10 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import make_url
+from sqlalchemy import create_engine, make_url
 
 from tests.tools import require_tool
 
+_NUMBERS = itertools.count(1)
 _UNPRIVILEGED_USER = "postgres"
 _SETTINGS = "-c listen_addresses='' -c fsync=off -c full_page_writes=off -c max_connections=40"
 
@@ -68,6 +70,18 @@ def controlled_server() -> Iterator[Server]:
             server.stop()
     finally:
         shutil.rmtree(server.folder, ignore_errors=True)
+
+
+def create_postgres_database(server: str, template: str | None = None, options: str = "") -> str:
+    """Return the URL of a new database of a server, which is empty or a copy of another one."""
+    server_url = make_url(server)
+    name = f"test_{next(_NUMBERS)}"
+    engine = create_engine(server_url.set(drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        copied = f" TEMPLATE {make_url(template).database}" if template else ""
+        connection.exec_driver_sql(f"CREATE DATABASE {name}{copied} {options}")
+    engine.dispose()
+    return server_url.set(database=name).render_as_string(hide_password=False)
 
 
 @contextmanager

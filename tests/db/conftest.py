@@ -6,31 +6,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import create_engine, make_url
 
 from db.connections.opening import open_database
 from db.connections.session import Database
-from tests.postgres import running_server
+from tests.postgres import create_postgres_database
 
 KINDS = ("sqlite", "postgresql")
 _NUMBERS = itertools.count(1)
-
-
-@pytest.fixture(scope="session")
-def postgres_server() -> Iterator[str]:
-    with running_server() as url:
-        yield url
-
-
-def create_postgres_database(server: str, template: str | None = None, options: str = "") -> str:
-    server_url = make_url(server)
-    name = f"test_{next(_NUMBERS)}"
-    engine = create_engine(server_url.set(drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT")
-    with engine.connect() as connection:
-        copied = f" TEMPLATE {make_url(template).database}" if template else ""
-        connection.exec_driver_sql(f"CREATE DATABASE {name}{copied} {options}")
-    engine.dispose()
-    return server_url.set(database=name).render_as_string(hide_password=False)
 
 
 @pytest.fixture(scope="session")

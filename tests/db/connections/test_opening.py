@@ -32,11 +32,10 @@ from jobs.queries import table
 from jobs.runs.attempts import write_outcome
 from jobs.runs.control import RunStatus
 from jobs.training.warm_start import SHIPPED_WEIGHTS
-from tests.db.conftest import create_postgres_database
 from tests.db.recorded_runs import ingest_run, new_run, record_attempt
 from tests.db.table_contents import contents
 from tests.faults import used_workbench
-from tests.postgres import pooled
+from tests.postgres import create_postgres_database, pooled
 from tests.tools import require_tool
 
 pytestmark = pytest.mark.slow

@@ -6,7 +6,6 @@ import os
 import shutil
 import sqlite3
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -36,19 +35,17 @@ from jobs.specs.train import RecordingSpec, TrainSpec
 from tests.db.recorded_runs import record_attempt
 from tests.db.table_contents import contents
 from tests.jobs.execution.supervisor.toy_bench import Bench, toy_spec
-from tests.postgres import running_server
+from tests.postgres import create_postgres_database, running_server
 from tests.step_reports import make_report
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def database_url(request: pytest.FixtureRequest) -> Iterator[str | None]:
+def database_url(request: pytest.FixtureRequest) -> str | None:
     if request.param == "sqlite":
-        yield None
-        return
-    with running_server() as url:
-        yield url
+        return None
+    return create_postgres_database(request.getfixturevalue("postgres_server"))
 
 
 def record(runs_root: Path, *steps: int, run: RunDirectory | None = None, ends: bool = True) -> RunDirectory:
