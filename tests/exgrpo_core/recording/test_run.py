@@ -29,6 +29,15 @@ def read(run, kind="trajectory"):
     return [line for line in lines_of(run) if line["kind"] == kind]
 
 
+@pytest.mark.parametrize("none", [None, [], (), iter(()), (row for row in [])])
+def test_a_step_without_trajectories_loses_nothing(tmp_path, none, caplog):
+    run = recording.start("of metrics", {}, tmp_path)
+    assert [*run.log(1, {"loss": 0.5}, trajectories=none)] == []
+    run.finish()
+    assert (run.num_lost, caplog.text, read(run)) == (0, "", [])
+    assert [line["metrics"] for line in read(run, "metrics")] == [{"loss": 0.5}]
+
+
 @pytest.fixture
 def run(tmp_path):
     run = recording.start("my run", {"lr": 1e-6, "path": Path("a")}, tmp_path)

@@ -320,7 +320,7 @@ def inspect_log(folder, name, epochs):
     """A log whose samples have one list of scores an epoch; a score is a value or values by scorer."""
     samples = [
         {
-            "id": number, "epoch": epoch, "target": "2",
+            "id": number, "epoch": epoch, "target": "2", "error": None,
             "messages": [
                 {"role": "user", "content": f"{number}?", "source": "input"}, {"role": "assistant", "content": "2"},
             ],
@@ -356,6 +356,7 @@ def test_epochs_of_inspect_are_the_rollouts_of_a_group_and_the_mean_is_over_all(
     imported = import_rollouts(path, find_format(path), tmp_path / "runs", "mine")
     lines = [*lines_of(tmp_path / "runs" / imported.run_id, "trajectory")]
     assert ({line["step"] for line in lines}, len(lines)) == ({0}, len(epochs) * groups)
+    assert not any("error" in line["extra"] for line in lines), "no sample failed"
     assert sorted(Counter(line["question_id"] for line in lines).values()) == [len(epochs)] * groups
     with open_fresh_index(tmp_path / "runs", None) as database:
         assert last_metrics(database, imported.run_id)["reward/mean"] == pytest.approx(mean)
