@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import json
 import subprocess
 import sys
 import tomllib
@@ -36,19 +37,6 @@ from exgrpo_core.verl_plugin.blocks import BlockWorker
 from exgrpo_core.verl_plugin.fsdp_engine import GpuEngine
 assert EngineRegistry.get_engine_cls("language_model", "fsdp2") is GpuEngine
 """
-EACH_FIRST = """
-import importlib, multiprocessing
-import ray, tensordict, torch, transformers  # which take longest, and know nothing of verl
-fork = multiprocessing.get_context("fork")
-failed = []
-for name in ("agent_loop", "engine", "fsdp_engine", "trainer_v0", "trainer_v1"):
-    first = fork.Process(target=importlib.import_module, args=[f"exgrpo_core.verl_plugin.{name}"])
-    first.start()
-    first.join()
-    if first.exitcode:
-        failed.append(name)
-assert not failed, failed
-"""
 OLDER_TRAINER = """
 import inspect
 import verl.trainer.main_ppo_v0
@@ -64,22 +52,43 @@ else:
 """
 
 
-def run(program: str) -> None:
-    command = [sys.executable, "-W", "ignore", "-c", program]
-    finished = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert finished.returncode == 0, finished.stderr[-3000:]
+PARTS = ("agent_loop", "engine", "fsdp_engine", "trainer_v0", "trainer_v1")
+PROGRAMS = {"loaded": IMPORT_VERL + FROM_REGISTRIES, "older": OLDER_TRAINER} | {
+    name: f"import exgrpo_core.verl_plugin.{name}" for name in PARTS
+}
+EACH_IN_A_FORK = """
+import json, multiprocessing, sys
+import ray, tensordict, torch, transformers  # which take longest, and know nothing of verl
+fork = multiprocessing.get_context("fork")
+ends = {}
+for name, program in json.loads(sys.argv[1]).items():
+    process = fork.Process(target=exec, args=[program, {}])
+    process.start()
+    process.join()
+    ends[name] = process.exitcode
+print("FOUND", json.dumps(ends))
+"""
 
 
-def test_parts_are_loaded_with_what_they_extend():
-    run(IMPORT_VERL + FROM_REGISTRIES)
+@pytest.fixture(scope="module")
+def ends() -> dict[str, int]:
+    """The exit codes of the programs."""
+    command = [sys.executable, "-W", "ignore", "-c", EACH_IN_A_FORK, json.dumps(PROGRAMS)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("FOUND")]
+    return json.loads(line.removeprefix("FOUND"))
 
 
-def test_a_configuration_of_the_older_trainer_needs_nothing_of_the_newer_one():
-    run(OLDER_TRAINER)
+def test_parts_are_loaded_with_what_they_extend(ends):
+    assert ends["loaded"] == 0
 
 
-def test_any_part_can_be_imported_first():
-    run(EACH_FIRST)
+def test_a_configuration_of_the_older_trainer_needs_nothing_of_the_newer_one(ends):
+    assert ends["older"] == 0
+
+
+def test_any_part_can_be_imported_first(ends):
+    assert {name: ends[name] for name in PARTS} == dict.fromkeys(PARTS, 0)
 
 
 STARTS = (

@@ -114,30 +114,31 @@ def test_runs_of_the_paper_get_a_bucket_that_holds_the_largest_weight():
     assert int(settings[name]) << 20 >= 152_064 * 3584 * 4  # Qwen2.5-Math-7B's embedding in float32
 
 
-IN_AN_ACTOR = """
-import json, sys, warnings
-warnings.simplefilter("ignore")
-import ray
+ON_GPUS = """
+import json, multiprocessing, os, sys
+import ray, tensordict, torch, transformers  # which take longest, and know nothing of verl
 
-class Worker:
-    def look(self):
-        import verl
-        from verl.plugin.platform import get_platform
-        from verl.plugin.platform.platform_cuda import PlatformCUDA
-        from verl.utils.device import get_device_name, is_support_ipc
-        platform = get_platform()
-        return is_support_ipc(), get_device_name(), platform.vendor_name == PlatformCUDA().vendor_name
+def look(variables):
+    os.environ.update(variables)
+    import verl
+    from verl.plugin.platform import get_platform
+    from verl.plugin.platform.platform_cuda import PlatformCUDA
+    from verl.utils.device import get_device_name, is_support_ipc
+    is_cuda = get_platform().vendor_name == PlatformCUDA().vendor_name
+    print("FOUND", json.dumps([is_support_ipc(), get_device_name(), is_cuda]), flush=True)
 
-ray.init(num_cpus=2, include_dashboard=False)
-workers = [ray.remote(Worker).options(runtime_env={"env_vars": each}).remote() for each in json.loads(sys.argv[1])]
-print("FOUND", json.dumps(ray.get([worker.look.remote() for worker in workers])))
+for variables in json.loads(sys.argv[1]):
+    process = multiprocessing.get_context("fork").Process(target=look, args=[variables])
+    process.start()
+    process.join()
 """
 
 
 def test_a_worker_on_gpus_that_share_no_memory_sends_through_the_hosts():
     ours = (PLATFORM_VARIABLE, EXTERNAL_MODULES_VARIABLE)
     plain = {name: value for name, value in os.environ.items() if name not in ours}
-    command = [sys.executable, "-c", IN_AN_ACTOR, json.dumps([{PLATFORM_VARIABLE: "nvidia"}, UNSHARED_VARIABLES])]
+    command = [sys.executable, "-W", "ignore", "-c", ON_GPUS]
+    command.append(json.dumps([{PLATFORM_VARIABLE: "nvidia"}, UNSHARED_VARIABLES]))
     done = subprocess.run(command, env=plain, capture_output=True, text=True, check=True)
-    (line,) = [line for line in done.stdout.splitlines() if line.startswith("FOUND")]
-    assert json.loads(line.removeprefix("FOUND")) == [[True, "cuda", True], [False, "cuda", True]]
+    found = [json.loads(line.removeprefix("FOUND")) for line in done.stdout.splitlines() if line.startswith("FOUND")]
+    assert found == [[True, "cuda", True], [False, "cuda", True]]

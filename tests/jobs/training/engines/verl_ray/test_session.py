@@ -159,13 +159,17 @@ from exgrpo_core.verl_plugin.session import compose_config, ray_session
 from jobs.training.verl_composition import process_variables
 from tests.jobs.training.engines.verl_ray.engines import tiny_spec
 
-with ray_session(compose_config(json.loads(sys.argv[1])), process_variables(tiny_spec(sys.argv[2], 1))):
-    @ray.remote
-    def compile():
-        from torch._dynamo.utils import counters
-        torch.compile(lambda numbers: (numbers.sin() + 1).sum())(torch.ones(8))
-        return [counters["inductor"][f"fxgraph_cache_{what}"] for what in ("hit", "miss")]
-    print("FOUND", json.dumps(ray.get(compile.remote())))
+config, variables = compose_config(json.loads(sys.argv[1])), process_variables(tiny_spec(sys.argv[2], 1))
+found = []
+for _ in range(2):
+    with ray_session(config, variables):
+        @ray.remote
+        def compile():
+            from torch._dynamo.utils import counters
+            torch.compile(lambda numbers: (numbers.sin() + 1).sum())(torch.ones(8))
+            return [counters["inductor"][f"fxgraph_cache_{what}"] for what in ("hit", "miss")]
+        found.append(ray.get(compile.remote()))
+print("FOUND", json.dumps(found))
 """
 
 
@@ -176,13 +180,11 @@ def test_a_resume_compiles_nothing_again_although_the_temporary_folder_of_each_a
         word for word in verl_overrides(tiny_spec(model, 1), tmp_path / "run") if "custom_reward_function" not in word
     ]
     environment = os.environ | {"EXGRPO_CACHE_DIR": str(tmp_path / "cache"), "TMPDIR": str(tmp_path)}
-    found = []
-    for _ in range(2):
-        command = [sys.executable, "-c", COMPILING, json.dumps(words), str(model)]
-        done = subprocess.run(command, env=environment, cwd=REPOSITORY, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr[-3000:]
-        found += [json.loads(line[5:]) for line in done.stdout.splitlines() if line.startswith("FOUND")]
-        assert not list(tmp_path.glob("exgrpo-ray-*"))
+    command = [sys.executable, "-c", COMPILING, json.dumps(words), str(model)]
+    done = subprocess.run(command, env=environment, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    [found] = [json.loads(line[5:]) for line in done.stdout.splitlines() if line.startswith("FOUND")]
+    assert not list(tmp_path.glob("exgrpo-ray-*"))
     assert found == [[0, 1], [1, 0]]
 
 
