@@ -232,11 +232,10 @@ def _views(row: RunRow) -> Views:
 
 def _controls(row: RunRow, refresh: int | None) -> bool:
     """Show what can be done to a run; return whether a copy of it is to be set up."""
-    with st.container(horizontal=True, wrap=False, gap="small", width="content", key="run-controls"):
-        is_copied = run_controls.show(row)
-        if row.kind == TRAIN and row.has_settings and not row.is_recorded:
-            st.fragment(_checkpoint_actions, run_every=refresh)(row)
-        st.fragment(_notes, run_every=refresh or CHECK_SECONDS)(row)
+    is_copied = run_controls.show(row)
+    if row.kind == TRAIN and row.has_settings and not row.is_recorded:
+        st.fragment(_checkpoint_actions, run_every=refresh)(row)
+    st.fragment(_notes, run_every=refresh or CHECK_SECONDS)(row)
     return is_copied
 
 
@@ -247,8 +246,9 @@ def _show(row: RunRow) -> None:
     refresh = REFRESH_SECONDS if is_asked or is_view or run_state.is_live(row) else None
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         run_header.show_identity(row)
-        run_choice.show(row)
-        is_copied = False if is_view else _controls(row, refresh)
+        with st.container(horizontal=True, wrap=False, gap="small", width="content", key="run-controls"):
+            is_copied = False if is_view else _controls(row, refresh)
+            run_choice.show(row)
     if is_copied:
         st.switch_page("app_pages/new_run.py", query_params={"from": row.run_id})
     if not is_asked:
