@@ -79,81 +79,83 @@ def recorded_run(folder: Path, name: str) -> Path:
     return run / "attempts" / "0001" / "record-0000-of-0001.jsonl.gz"
 
 
-@pytest.mark.verl
-def test_the_recorder_is_among_verls_loggers_in_an_actor(composed):
+@pytest.fixture(scope="module")
+def actor(composed):  # noqa: ARG001 - its Ray
+    """An actor that is none of verl's workers."""
     import ray
-    from verl.utils.tracking import Tracking
 
-    tracking = ray.remote(Tracking).remote("project", "in an actor", ["exgrpo"], {"trainer": {"seed": 1}})
-    ray.get(tracking.log.remote({"critic/score/mean": 0.5}, step=2))
-    ray.get(tracking.finish.remote())
+    class Other:
+        pass
+
+    return ray.remote(Other).remote()
+
+
+@pytest.mark.verl
+def test_trainer_and_agent_loop_are_known_by_their_names_in_other_processes(actor):
+    def names(_actor) -> tuple[str, bool]:
+        from verl.experimental.agent_loop.agent_loop import _agent_loop_registry
+        from verl.trainer.ppo.v1 import get_trainer_cls
+
+        return get_trainer_cls("exgrpo").__name__, "exgrpo_prompt_tokens" in _agent_loop_registry
+
+    assert ask(actor, names) == ("RegisteredTrainer", True)
+
+
+@pytest.mark.verl
+def test_the_recorder_is_among_verls_loggers_in_an_actor(actor, composed):
+    def log(_actor) -> None:
+        from verl.utils.tracking import Tracking
+
+        tracking = Tracking("project", "in an actor", ["exgrpo"], {"trainer": {"seed": 1}})
+        tracking.log({"critic/score/mean": 0.5}, step=2)
+        tracking.finish()
+
+    ask(actor, log)
     recorded = recorded_run(composed[1], "in an actor")
     assert read_lines(recorded)[-1]["metrics"] == {"critic/score/mean": 0.5}
     assert '"finished"' in (recorded.parent / "outcome.json").read_text()
 
 
 @pytest.mark.verl
-def test_what_a_trainer_dumps_is_recorded_in_an_actor(composed):
-    import ray
-    from omegaconf import OmegaConf
-    from verl.trainer.ppo.v1.trainer_base import PPOTrainer
-
+def test_what_a_trainer_dumps_is_recorded_in_an_actor(actor, composed):
     folder = composed[1]
 
-    def begin(trainer) -> None:
+    def dump(_actor) -> None:
+        from omegaconf import OmegaConf
+        from verl.trainer.ppo.v1.trainer_base import PPOTrainer
         from verl.utils.tracking import Tracking
 
-        trainer.logger = Tracking("project", "dumps", ["exgrpo"], {"trainer": {"seed": 1}})
-        trainer.config = OmegaConf.create({"trainer": {"rollout_data_dir": str(folder / "dumps")}})
-        trainer.global_steps = 2
-        trainer._init_dump_executor()
+        class Trainer(PPOTrainer):
+            def __init__(self) -> None:
+                self.logger = Tracking("project", "dumps", ["exgrpo"], {"trainer": {"seed": 1}})
+                self.config = OmegaConf.create({"trainer": {"rollout_data_dir": str(folder / "dumps")}})
+                self.global_steps = 2
+                self._init_dump_executor()
 
-    class Trainer(PPOTrainer):
-        def __init__(self) -> None:
-            begin(self)
-
-    Trainer.__abstractmethods__ = frozenset()
-
-    def dump(trainer) -> None:
+        Trainer.__abstractmethods__ = frozenset()
+        trainer = Trainer()
         rows = {"inputs": ["a"], "outputs": ["b"], "gts": [None], "scores": [1.0]}
         trainer._dump_generations(**rows, reward_extra_infos_dict={}, dump_path=str(folder / "dumps"))
         trainer._shutdown_dump_executor()
         trainer.logger.finish()
 
-    ask(ray.remote(Trainer).remote(), dump)
+    ask(actor, dump)
     recorded = recorded_run(folder, "dumps")
     assert "'b'" in str(read_lines(recorded)[0])
 
 
 @pytest.mark.verl
-def test_trainer_and_agent_loop_are_known_by_their_names_in_other_processes(composed):  # noqa: ARG001 - its Ray
-    import ray
+def test_the_older_trainer_of_verls_command_refuses_to_replay(actor):
+    from ray.exceptions import RayTaskError
 
-    @ray.remote
-    def names() -> tuple[str, bool]:
-        from verl.experimental.agent_loop.agent_loop import _agent_loop_registry
-        from verl.trainer.ppo.v1 import get_trainer_cls
+    def create(_actor) -> None:
+        from omegaconf import OmegaConf
+        from verl.trainer.main_ppo_v0 import RayPPOTrainer
 
-        return get_trainer_cls("exgrpo").__name__, "exgrpo_prompt_tokens" in _agent_loop_registry
+        RayPPOTrainer(OmegaConf.create({"trainer": {"v1": {"trainer_mode": "exgrpo"}}}), None, {}, None)
 
-    assert ray.get(names.remote(), timeout=600) == ("RegisteredTrainer", True)
-
-
-@pytest.mark.verl
-def test_the_older_trainer_of_verls_command_refuses_to_replay(composed):  # noqa: ARG001 - its Ray
-    import ray
-
-    class Runner:
-        def create(self) -> None:
-            from omegaconf import OmegaConf
-            from verl.trainer.main_ppo_v0 import RayPPOTrainer
-
-            RayPPOTrainer(OmegaConf.create({"trainer": {"v1": {"trainer_mode": "exgrpo"}}}), None, {}, None)
-
-    with pytest.raises(
-        ray.exceptions.RayTaskError, match=r"trainer\.use_v1: expected True if trainer\.v1\.trainer_mode"
-    ):
-        ray.get(ray.remote(Runner).remote().create.remote(), timeout=600)
+    with pytest.raises(RayTaskError, match=r"trainer\.use_v1: expected True if trainer\.v1\.trainer_mode"):
+        ask(actor, create)
 
 
 def start_server(config):
