@@ -110,6 +110,8 @@ class Replay:
     is_external: bool = False
     weight: float = 1.0
     """Factor of its advantage, where a method corrects for how it draws."""
+    advantage: float | None = None
+    """The advantage that it keeps, where the plan says so."""
 
 
 class Baseline(StrEnum):
@@ -119,6 +121,8 @@ class Baseline(StrEnum):
     """The mean of all of the group (the paper)."""
     APART = "apart"
     """Fresh rollouts with their own mean, replayed trajectories with theirs."""
+    KEPT = "kept"
+    """Fresh rollouts with their own mean; replayed trajectories keep the advantages that the plan gives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +130,8 @@ class GroupPlan:
     """What a method asks for one group of a step: rollouts of a question, and stored trajectories to train on.
 
     `candidates` are rows of the replay buffer, oldest first. The trajectory selector chooses at most `num_replays` of
-    them; all are replayed if it is None. `weight` is a factor of the replayed trajectories' advantages.
+    them; all are replayed if it is None. `weight` is a factor of the replayed trajectories' advantages. With
+    `Baseline.KEPT` each candidate has its entry in `advantages`.
     """
 
     question_index: int
@@ -135,6 +140,7 @@ class GroupPlan:
     num_replays: int | None = None
     weight: float = 1.0
     baseline: Baseline = Baseline.TOGETHER
+    advantages: Float32Array | None = None
 
 
 @dataclass(slots=True)

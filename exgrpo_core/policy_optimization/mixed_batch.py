@@ -48,7 +48,7 @@ def is_in_range(correctness_rate: float, mask_range: CorrectnessRange) -> bool:
 def assign_advantages(groups: Sequence[RolloutGroup], config: ExGRPOConfig) -> None:
     """Give every group its advantages, (K,) in the paper's method; zero where masked GRPO leaves the group out."""
     sizes = {group.num_trajectories for group in groups}
-    if len(sizes) > 1 or any(group.baseline is Baseline.APART for group in groups):
+    if len(sizes) > 1 or any(group.baseline is not Baseline.TOGETHER for group in groups):
         for group in groups:
             group.advantages = _advantages_by_part(group, config)
         return
@@ -60,14 +60,23 @@ def assign_advantages(groups: Sequence[RolloutGroup], config: ExGRPOConfig) -> N
 
 
 def _advantages_by_part(group: RolloutGroup, config: ExGRPOConfig) -> Float32Array:
-    """Fresh rollouts and replayed trajectories, each against their own mean; a part of one has advantage 0."""
+    """Fresh rollouts and replayed trajectories, each against their own mean; a part of one has advantage 0.
+
+    Raises:
+        ValueError: A replayed trajectory has no advantage to keep.
+    """
     num_fresh, rewards = len(group.trajectories), group.rewards
     if group.baseline is Baseline.TOGETHER:
         return group_advantages(rewards, config.normalize_by_std)
-    parts = [part for part in (rewards[:num_fresh], rewards[num_fresh:]) if part.size]
-    return np.concatenate(
-        [group_advantages(part, config.normalize_by_std) if part.size > 1 else np.zeros_like(part) for part in parts]
-    )
+    parts = [
+        group_advantages(part, config.normalize_by_std) if part.size > 1 else np.zeros_like(part)
+        for part in (rewards[:num_fresh], rewards[num_fresh:])
+    ]
+    if group.baseline is Baseline.KEPT:
+        parts[1] = np.array([replay.advantage for replay in group.replays], dtype=np.float32)
+        if not np.isfinite(parts[1]).all():
+            raise ValueError(f"group of question {group.question.index}: its plan gives no advantages to keep.")
+    return np.concatenate(parts)
 
 
 class TrainingRow(NamedTuple):

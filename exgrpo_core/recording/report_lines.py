@@ -18,8 +18,8 @@ from exgrpo_core.types import PART_PREFIX, Baseline, Question, Replay, Trajector
 
 VERSION_COLUMN = "policy_version"
 """Steps done by the policy that wrote a fresh trajectory; only of rollouts generated ahead."""
-APART = "apart"
-"""Questions whose fresh and replayed trajectories have a mean each; only where there are some."""
+BASELINES = "baselines"
+"""The baseline of each question whose group has another one than the paper's; only where there are some."""
 KeepsTokens = Callable[[Trajectory], bool]
 """Whether the values of a fresh trajectory's tokens are kept."""
 
@@ -105,7 +105,11 @@ def _replay_fields(replay: Replay) -> dict[str, Any]:
 
 
 def _step_fields(report: StepReport) -> Mapping[str, Any]:
-    apart = [group.question.index for group in report.groups if group.baseline is Baseline.APART]
+    others = {
+        str(group.question.index): str(group.baseline)
+        for group in report.groups
+        if group.baseline is not Baseline.TOGETHER
+    }
     return {
         "is_replay_open": report.is_replay_open,
         "metrics": {key: float(value) for key, value in report.metrics.items()},
@@ -113,7 +117,7 @@ def _step_fields(report: StepReport) -> Mapping[str, Any]:
         "selections": list(map(_plain, report.selections)),
         "buffer_events": list(map(_plain, report.buffer_events)),
         "notices": report.notices,
-        **({APART: apart} if apart else {}),
+        **({BASELINES: others} if others else {}),
         **({} if report.random_state is None else {"random_state": _state_fields(report.random_state)}),
     }
 

@@ -111,9 +111,12 @@ def choose_replays(
 
 
 def _replay(group: RolloutGroup, experience: Experience, scores: TrajectoryScores, position: int) -> Replay:
-    weight = 1.0 if group.plan is None else group.plan.weight
+    plan, advantage = group.plan, None
+    if plan is not None and plan.advantages is not None and experience.row >= 0:
+        advantage = float(plan.advantages[plan.candidates == experience.row][0])
+    weight = 1.0 if plan is None else plan.weight
     old_log_probs, entropies = scores.log_probs[position], scores.entropies[position]
-    return Replay(experience, old_log_probs, entropies, is_external=experience.row < 0, weight=weight)
+    return Replay(experience, old_log_probs, entropies, experience.row < 0, weight, advantage)
 
 
 def _replayed_events(state: ExGRPOState, group: RolloutGroup) -> list[BufferEvent]:

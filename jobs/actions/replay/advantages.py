@@ -14,7 +14,7 @@ from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.methods.loading import QUESTIONS
 from exgrpo_core.methods.protocols import QuestionSampler
 from exgrpo_core.policy_optimization.mixed_batch import assign_advantages
-from exgrpo_core.types import Float64Array
+from exgrpo_core.types import Baseline, Float64Array
 from jobs.actions.replay.facts import Fact, Outcome, Stage, compare, unknown
 from jobs.actions.replay.recorded_step import RecordedStep, part_of
 
@@ -36,6 +36,10 @@ def advantage_facts(recorded: RecordedStep, config: ExGRPOConfig) -> list[Fact]:
     facts = []
     for of_group, group in zip(rows, groups, strict=True):
         computed = [] if group.advantages is None else group.advantages.tolist()
+        if group.baseline is Baseline.KEPT:
+            note = "A replayed trajectory keeps the advantage that its method gives, which this does not compute."
+            facts.append(unknown(_A, "kept advantages", note, group.question.index))
+            of_group, computed = of_group[: len(group.trajectories)], computed[: len(group.trajectories)]
         for row, value in zip(of_group, computed, strict=True):
             where = {"question": row.question_index, "trajectory": row.trajectory_id}
             facts.append(compare(_A, "advantage", row.advantage, value, **where))

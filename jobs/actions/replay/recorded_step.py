@@ -20,7 +20,7 @@ from exgrpo_core.experience_management.storage.memory_index import ABSENT, Bucke
 from exgrpo_core.methods.loading import build_part
 from exgrpo_core.recording.lines import read_token_arrays
 from exgrpo_core.recording.record_file import read_member
-from exgrpo_core.recording.report_lines import APART, VERSION_COLUMN, read_state
+from exgrpo_core.recording.report_lines import BASELINES, VERSION_COLUMN, read_state
 from exgrpo_core.types import (
     Baseline,
     Experience,
@@ -169,9 +169,9 @@ class RecordedStep:
 
     def rollout_groups(self) -> list[RolloutGroup]:
         """Return the groups as the algorithm has them, without tokens."""
-        apart = set(self.line.get(APART, ()))
-        baselines = [Baseline.APART if rows[0].question_index in apart else Baseline.TOGETHER for rows in self.groups]
-        return list(map(as_group, self.groups, baselines))
+        others = self.line.get(BASELINES, {})
+        baselines = [others.get(str(rows[0].question_index), Baseline.TOGETHER) for rows in self.groups]
+        return list(map(as_group, self.groups, map(Baseline, baselines)))
 
     @cached_property
     def random_state(self) -> dict[str, Any] | None:
@@ -226,6 +226,7 @@ def as_group(rows: list[StepTrajectoryRow], baseline: Baseline = Baseline.TOGETH
             _NO_FLOATS,
             _NO_FLOATS,
             row.is_external,
+            advantage=row.advantage,
         )
         for row in rows
         if row.is_replayed

@@ -35,6 +35,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "prompt_replay": GRPO | {"question_selection": "prompt_replay", "strategy_settings": {"cooldown_steps": 1.0}},
     "rlep": GRPO | {"question_selection": "rlep", "trajectory_selection": "random", "replays_per_group": 2},
     "vcrl": GRPO | {"question_selection": "vcrl", "strategy_settings": {"variance_threshold": 0.8}},
+    "rollout_level": GRPO | {"question_selection": "rollout_level", "strategy_settings": {"max_age": 3.0}},
     "reviewed": {"review_interval": 3, "start_pass_rate": 0.3, "trajectory_selection": "random"},
     "refreshed on replay": {"refresh": LogProbRefresh.ON_REPLAY},
     "refreshed on duplicates": {"refresh": LogProbRefresh.ON_DUPLICATE},

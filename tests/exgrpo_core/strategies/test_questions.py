@@ -137,6 +137,25 @@ def test_vcrl_draws_in_proportion_to_variance_over_the_largest_possible_one():
     assert odd.shares(np.array([0.3])) == pytest.approx([1.0])
 
 
+def test_rollout_level_replay_draws_young_groups_in_proportion_to_the_size_of_their_advantages():
+    questions = columns_of(newest_rollout_steps=[9, 2, 8], reward_deviations=[0.375, 0.5, 0.125])
+    draw = sampler_of("rollout_level", max_age=2.0).draw(questions, 5, RNG)
+    np.testing.assert_allclose(draw.bucket_probabilities, [3 / 4, 0.0, 1 / 4, 0.0])
+
+
+def test_rollout_level_replay_takes_the_largest_advantages_of_the_newest_group_and_those_replayed_least():
+    stored = SimpleNamespace(
+        rows=np.arange(10, 16),
+        rollout_steps=np.array([3, 3, 7, 7, 7, 7]),
+        rewards=np.array([1.0, 0.0, 1.0, 0.0, 1.0, 1.0]),
+        num_replays=np.array([0, 0, 2, 1, 0, 1]),
+    )
+    for num_replays, rows, advantages in ((1, [13], [-0.75]), (2, [13, 14], [-0.75, 0.25])):
+        step = SimpleNamespace(stored={5: stored}.get, replays_per_group=num_replays)
+        (plan,) = sampler_of("rollout_level").plan_replays(step, {5: 1.0})
+        assert (plan.num_rollouts, plan.candidates.tolist(), plan.advantages.tolist()) == (0, rows, advantages)
+
+
 def test_rlep_draws_questions_of_the_batch_that_have_successes(tmp_path):
     buffer = empty_buffer(tmp_path)
     buffer.insert([success(2, [1], rollout_step=1), success(7, [1], rollout_step=1)])

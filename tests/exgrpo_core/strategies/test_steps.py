@@ -146,6 +146,21 @@ def test_vcrl_gives_places_of_groups_of_low_variance_to_others_without_a_questio
     assert sum(len(mini_batch.rows) for mini_batch in engine.mini_batches) == len(reports) * B * K
 
 
+def test_rollout_level_replay_trains_single_rollouts_with_the_advantages_they_had(tmp_path):
+    _, _, engine, reports = run(tmp_path, "rollout_level")
+    had, replayed_in = {}, {}
+    for report in reports:
+        for group in report.groups:
+            had |= dict(zip((one.trajectory_id for one in group.trajectories), group.advantages, strict=False))
+            for replay, advantage in zip(group.replays, group.advantages[len(group.trajectories) :], strict=True):
+                assert advantage == had[replay.experience.trajectory_id] != 0.0
+                assert report.step - replay.experience.rollout_step <= 3
+                replayed_in.setdefault(replay.experience.trajectory_id, []).append(report.step)
+    assert replayed_in
+    trained = {row.advantage for batch in engine.mini_batches for row in batch.rows if row.is_replayed}
+    assert trained == {float(had[number]) for number in replayed_in}
+
+
 def test_dapo_fills_up_with_groups_of_different_rewards(tmp_path):
     _, _, engine, reports = run(tmp_path, "dapo", num_steps=4)
     assert engine.calls.count("rollout") > len(reports)

@@ -43,6 +43,7 @@ def found(root, steps=(AT,)):
             "replays_per_group": 2, "strategy_settings": {"min_stored": 2.0, "max_stored": 4.0},
         },
         {"question_selection": "rlep", "trajectory_selection": "highest_reward", "replays_per_group": 2},
+        {"question_selection": "rollout_level", "retired": RetiredRule.NEVER, "off_policy_correction": "clip"},
         {"question_selection": "prompt_replay", "strategy_settings": {"cooldown_steps": 1.0}},
         {"question_selection": "uniform", "trajectory_selection": "random", "refresh": LogProbRefresh.ON_REPLAY},
         {"refresh": LogProbRefresh.ON_DUPLICATE, "candidate_budget": 2},
