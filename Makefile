@@ -37,8 +37,7 @@ VERL_TESTS := tests/exgrpo_core/verl_plugin $(addprefix tests/jobs/,runs/launche
 VLLM_VENV := .venv-verl-vllm
 GPU_PINS_VENV := .venv-verl-gpu
 # Whole runs are of test-verl: what they do beyond an engine depends on no version.
-GPU_PINS_TESTS := tests/exgrpo_core/verl_plugin tests/jobs/training/engines/verl_ray tests/jobs/evaluation/test_vllm_generator.py --ignore-glob='*_run.py' --ignore-glob='*_runs.py' \
-	--ignore-glob='*/test_reward_parts.py'
+GPU_PINS_TESTS := tests/exgrpo_core/verl_plugin tests/jobs/training/engines/verl_ray tests/jobs/evaluation/test_vllm_generator.py --ignore-glob='*_run.py' --ignore-glob='*_runs.py'
 TRL_VENV := .venv-trl
 DOCS_VENV := .venv-docs
 TOOLS_VENV := .venv-tools

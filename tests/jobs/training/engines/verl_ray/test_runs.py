@@ -4,8 +4,10 @@ import json
 import shutil
 import sys
 
+import numpy as np
 import pytest
 
+from exgrpo_core.methods.loading import ALLOWED_CODE_VARIABLE
 from jobs.actions.evaluations import plan_evaluation
 from jobs.actions.queueing import queue_job
 from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
@@ -16,6 +18,7 @@ from tests.jobs.training.engines.verl_ray.runs import (
     NUM_STEPS,
     draws_of,
     new_run,
+    run_content,
     start_worker,
     steps_of,
     wait_for,
@@ -25,6 +28,7 @@ from tests.jobs.training.engines.verl_ray.runs import (
 from tests.verl_on_cpu import GENERATOR_VARIABLE, STUCK
 
 CHAINS = ("a+3", "a*2b-1", "a-4")
+SHORTNESS = "tests.jobs.training.outside_rewards:shortness"
 
 pytestmark = [pytest.mark.verl, pytest.mark.slow, pytest.mark.timeout(3600)]
 
@@ -84,12 +88,32 @@ def test_evaluation_of_a_checkpoint_merges_its_shards_first(experiential, tmp_pa
     assert spec.model.step == NUM_STEPS
 
 
-def test_a_stop_is_heard_while_weights_are_exchanged(tmp_path, monkeypatch):
-    run = new_run(tmp_path, num_steps=2)
-    monkeypatch.setenv(GENERATOR_VARIABLE, "hf-stuck")
-    process, mark = start_worker(run)
-    wait_for_log(process, run, STUCK)
-    run.request_stop()
-    wait_for(process, mark)
-    assert read_outcome(run.attempt_path(1)).status == "stopped"
-    assert "Stopped while weights were sent to the servers." in run.log_path.read_text()
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory) -> RunDirectory:
+    """A run whose rewards have parts, stopped while the weights of its first step were exchanged."""
+    algorithm = run_content(experience_ratio=0.0)["algorithm"] | {"reward_kind": "continuous", "start_pass_rate": None}
+    data = run_content()["data"] | {"rewards": {"answer": 1.0, SHORTNESS: 2.0}}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(ALLOWED_CODE_VARIABLE, SHORTNESS.partition(":")[0])
+        patch.setenv(GENERATOR_VARIABLE, "hf-stuck")
+        run = new_run(tmp_path_factory.mktemp("runs"), data=data, algorithm=algorithm, num_steps=2)
+        process, mark = start_worker(run)
+        wait_for_log(process, run, STUCK)
+        run.request_stop()
+        wait_for(process, mark)
+    return run
+
+
+def test_a_stop_is_heard_while_weights_are_exchanged(stopped):
+    assert read_outcome(stopped.attempt_path(1)).status == "stopped"
+    assert "Stopped while weights were sent to the servers." in stopped.log_path.read_text()
+
+
+def test_a_run_is_rewarded_by_parts_and_a_users_code(stopped):
+    [step] = steps_of(stopped).values()
+    metrics = step["metrics"]
+    assert 0.0 < metrics["reward/code_1"] <= 1.0
+    assert metrics["reward/failed"] == 0.0
+    assert metrics["reward/answer"] <= 1.0
+    lengths = [row["extra"][f"reward/{SHORTNESS}"] for row in step["trajectories"]]
+    assert np.mean(lengths) == pytest.approx(metrics["reward/code_1"])
