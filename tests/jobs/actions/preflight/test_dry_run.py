@@ -3,9 +3,11 @@ import json
 import pytest
 from transformers import AutoTokenizer
 
+from jobs.actions.preflight import dry_run
 from jobs.actions.preflight.dry_run import describe_plan, plan_run
 from jobs.actions.preflight.looks import look_at
 from jobs.actions.preflight.machine_fit import check_machine, check_run_overrides, compose_config
+from jobs.actions.preflight.model_look import FirstLook
 from jobs.actions.preflight.resolution import RunRefusedError, complete, resolve
 from jobs.actions.queueing import queue_job
 from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE, EngineEnvironmentError
@@ -165,6 +167,15 @@ TURNS = [
 ]
 
 
+@pytest.fixture
+def looks(monkeypatch):
+    """The models that a dry run looks at, in place of the look itself."""
+    taken = []
+    look = FirstLook(True, "The model was looked at.")
+    monkeypatch.setattr(dry_run, "first_look", lambda spec: taken.append(spec.model.source) or look)
+    return taken
+
+
 def sft_plan(tmp_path, *responses):
     rows = [
         {
@@ -187,8 +198,10 @@ def sft_plan(tmp_path, *responses):
     return plan_run(parse_spec(content, "test"), tmp_path / "runs")
 
 
-def test_dry_run_of_fine_tuning_tells_the_trained_tokens_of_each_row(tmp_path):
+def test_dry_run_of_fine_tuning_looks_at_the_model_and_tells_the_trained_tokens_of_each_row(tmp_path, looks):
     plan = sft_plan(tmp_path, "It is 3.", TURNS)
+    assert looks == [str(tmp_path / "model")]
+    assert "The model was looked at." in plan.notices
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "model")
     texts = ("It is 3.", "It is 3.<|im_end|>", "Yes.<|im_end|>")
     alone, *turns = (len(tokenizer.encode(text, add_special_tokens=False)) + 1 for text in texts)
@@ -198,6 +211,7 @@ def test_dry_run_of_fine_tuning_tells_the_trained_tokens_of_each_row(tmp_path):
     assert f"2 rows: {alone} to {sum(turns)}, median {sum(turns)}" in lines
 
 
+@pytest.mark.usefixtures("looks")
 def test_dry_run_refuses_by_row_and_field_what_the_template_does_not_write(tmp_path):
     thought = {"role": "assistant", "reasoning_content": "1 + 2", "content": "3"}
     with pytest.raises(RunRefusedError, match=r"row 2, response, turn 1, reasoning_content: the model's chat template"):
