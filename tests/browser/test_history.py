@@ -60,7 +60,7 @@ def test_facets_an_open_trajectory_and_its_parts_are_undone_one_by_one_and_a_pas
     page.get_by_role("tab", name="Lineage").click()
     page.wait_for_url(re.compile("part=Lineage"))
     page.get_by_text(STORY).wait_for()
-    again = open_page(page.url[page.url.index("/run?view=Trajectories") :])
+    again = open_page(page.url[page.url.index("/run?") :])
     again.page.get_by_text(STORY).wait_for()
     assert page.get_by_text(STORY).inner_text() == again.page.get_by_text(STORY).inner_text()
     page.go_back()
