@@ -3,6 +3,7 @@
 import json
 import logging
 import math
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from exgrpo_core.durable_files import link_or_copy
 from jobs.machine.engine_environments import EngineEnvironmentError, engine_python
 from jobs.runs.checkpoints import ADAPTER_CONFIG, BASE_FIELD, TOKENIZER_FILES
 from jobs.runs.control import TrainingError
-from jobs.runs.directory import RunDirectory
+from jobs.runs.directory import RunDirectory, inside
 from jobs.specs.evaluation import EvalSpec
 
 logger = logging.getLogger(__name__)
@@ -61,6 +62,7 @@ def copy_model(policy: Path, folder: Path, copy_file: Callable[[str, str], str])
 
     Raises:
         OSError: A file cannot be copied.
+        RunDirectoryError: The adapters of an imported run name a model outside of the run's folder.
     """
 
     def left_out(_folder: str, names: list[str]) -> set[str]:
@@ -72,7 +74,8 @@ def copy_model(policy: Path, folder: Path, copy_file: Callable[[str, str], str])
     content = json.loads(adapters.read_text(encoding="utf-8")) if adapters.is_file() else {}
     base = content.get(BASE_FIELD, "")
     if base.startswith("../"):
-        copy_model(policy / base, folder / _BASE_FOLDER, copy_file)
+        run = policy.parents[2]  # RUN/checkpoints/STEP/policy
+        copy_model(inside(run, os.path.relpath(policy / base, run)), folder / _BASE_FOLDER, copy_file)
         adapters.unlink()  # it may be the checkpoint's file by another name
         adapters.write_text(json.dumps(content | {BASE_FIELD: f"./{_BASE_FOLDER}"}), encoding="utf-8")
 

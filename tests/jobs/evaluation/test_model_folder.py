@@ -8,6 +8,7 @@ from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 from jobs.evaluation.model_folder import link_model, merge_shards
 from jobs.machine.engine_environments import EngineEnvironmentError, engine_python
 from jobs.runs.control import TrainingError
+from jobs.runs.directory import RunDirectoryError
 from jobs.training.engines.embedded.model import load_policy
 from tests.jobs.evaluation.tiny_evaluations import save_tiny_model
 
@@ -25,6 +26,28 @@ def test_a_copy_that_was_cut_short_leaves_no_model_and_the_next_one_is_whole(tmp
     link_model(policy, target)
     assert sorted(path.name for path in target.iterdir()) == sorted(path.name for path in policy.iterdir())
     assert [path.name for path in target.parent.iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize("base", ["../../../../elsewhere", "../../../../run2/model", "../../.."])
+def test_adapters_bring_no_folder_from_outside_of_their_run(tmp_path, base):
+    policy, elsewhere = tmp_path / "run" / "checkpoints" / "step-00000002" / "policy", tmp_path / "elsewhere"
+    for folder in (policy, elsewhere, tmp_path / "run2" / "model"):
+        folder.mkdir(parents=True)
+    (elsewhere / "secret").write_text("text")
+    (policy / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": base}))
+    with pytest.raises(RunDirectoryError, match="outside"):
+        link_model(policy, tmp_path / "copy" / "model")
+    assert not (tmp_path / "copy" / "model").exists()
+
+
+def test_adapters_bring_the_model_that_their_run_keeps(tmp_path):
+    policy, kept = tmp_path / "run" / "checkpoints" / "step-00000002" / "policy", tmp_path / "run" / "model"
+    for folder in (policy, kept):
+        folder.mkdir(parents=True)
+    (kept / "config.json").write_text("{}")
+    (policy / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "../../../model"}))
+    link_model(policy, tmp_path / "copy" / "model")
+    assert (tmp_path / "copy" / "model" / "base" / "config.json").is_file()
 
 
 def refuse_the_last(source: str, target: str) -> str:
