@@ -44,7 +44,7 @@ def test_a_former_address_leads_to_the_tab_with_its_parameters(client, former, n
 
 
 @pytest.mark.parametrize("path", FORMER_PATHS)
-@pytest.mark.parametrize("view", ["", *{part for parts in OF_TAB.values() for part in parts}])
+@pytest.mark.parametrize("view", ["", *sorted({part for parts in OF_TAB.values() for part in parts})])
 def test_a_former_page_leads_to_a_tab_that_is_there(path, view):
     place, _, query = moved(path, [("view", view)]).partition("?")
     there = dict(pair.split("=") for pair in query.split("&"))
