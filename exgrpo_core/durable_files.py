@@ -119,7 +119,7 @@ def is_disk_full(error: BaseException) -> bool:
 
 
 def what_to_free(error: BaseException) -> str:
-    """Return what to do about what is full: a disk with room has no inodes left, or few again after a removal."""
+    """Return what the user can do if a disk, a quota or a file is full; a disk with room may have no inodes left."""
     if os.strerror(errno.EFBIG) in str(error):
         return "raise the limit of file sizes (ulimit -f)"
     place = Path(getattr(error, "filename", None) or ".").absolute()

@@ -47,7 +47,7 @@ class FieldError(FieldsNamedError, InputError, ValueError):
 
 
 class NotRecordedError(AttributeError):
-    """A column that was not recorded was asked for."""
+    """Code asked for a column that the run did not record."""
 
 
 class EngineError(FieldsNamedError, RuntimeError):

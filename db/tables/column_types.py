@@ -122,7 +122,10 @@ def _in_postgresql(element: one_of, compiler: SQLCompiler, **options: Any) -> st
 
 
 class natural_text(GenericFunction[str]):  # noqa: N801 - reads as a function
-    """A text to sort by, the same on both databases whatever their collation: without case, numbers as numbers."""
+    """A text to sort by, without case and with numbers as numbers.
+
+    Both databases sort alike, whatever their collation, if LC_CTYPE of PostgreSQL knows Unicode.
+    """
 
     inherit_cache = True
     type = Text()

@@ -52,12 +52,13 @@ def replay(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its
     wanted = _numbers(step, steps)
     with open_fresh_index(runs_root, database_url) as database:
         recorded = [number for number in steps_with_trajectories(database, run_id) if number in wanted]
-        rows = []
-        for number in recorded or wanted[:1]:
-            step_of_run = (database, runs_root, run_id, number, settings or (), method)
-            rows += replay_step(*step_of_run)
-            if updates:
-                rows += _executed_update(*step_of_run)
+        other = (settings or (), method)
+        numbers = recorded or wanted[:1]
+        rows = [row for number in numbers for row in replay_step(database, runs_root, run_id, number, *other)]
+        if updates:
+            rows = [row for row in rows if row.outcome is not Outcome.NO_EFFECT]  # the update shows the effect
+            rows += _executed_updates(database, runs_root, run_id, numbers, *other)
+            rows.sort(key=lambda row: row.step)
     if as_json:
         print_json(rows)
     else:
@@ -69,13 +70,18 @@ def replay(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its
         raise typer.Exit(EXIT_FAILURE)
 
 
-def _executed_update(
-    database: Database, runs_root: Path, run_id: str, step: int, settings: Sequence[str], method: str | None
+def _executed_updates(
+    database: Database,
+    runs_root: Path,
+    run_id: str,
+    steps: Sequence[int],
+    settings: Sequence[str],
+    method: str | None,
 ) -> list[ReplayRow]:
     limit_threads()
-    from jobs.actions.replay.update import execute_update
+    from jobs.actions.replay.update import execute_updates
 
-    return execute_update(database, runs_root, run_id, step, settings, method)
+    return execute_updates(database, runs_root, run_id, steps, settings, method)
 
 
 def _numbers(step: int | None, steps: str | None) -> range:

@@ -1,4 +1,7 @@
-"""Executing recorded steps again: the one entrance for the command, agents, notebooks and pages."""
+"""Executing recorded steps again, up to the advantages, for the command, agents, notebooks and pages.
+
+`update` executes loss and update for the command alone, because these load a model.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path

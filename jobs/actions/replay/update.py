@@ -7,6 +7,7 @@ recorded one, and the weights after the step are those of its checkpoint, bit fo
 import dataclasses
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from db.queries import recorded_steps
 from db.rows.replays import StepTrajectoryRow
 from exgrpo_core.algorithm import exgrpo_step
 from exgrpo_core.engine import RolloutRequest
-from exgrpo_core.errors import UserError
+from exgrpo_core.errors import EngineError, UserError
 from exgrpo_core.experience_management.storage.append_file import BufferCorruptionError
 from exgrpo_core.methods.loading import ObjectiveSettings
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
@@ -31,8 +32,8 @@ from jobs.runs.directory import RunDirectory
 from jobs.specs.train import TrainSpec
 from jobs.training.run_components import RunComponents, TrainingEngine
 
-_TOLERANCE = 1e-6
-"""Relative, of metrics: a file of a record holds them as they were computed, but entropies of tokens as float16."""
+_TOLERANCE = 1e-5
+"""Relative, of metrics: another processor rounds differently. Weights have none."""
 _STAGES = {"loss": Stage.LOSS, "ratio": Stage.LOSS, "optim": Stage.UPDATE}
 """The stage of a metric, by the first part of its name."""
 WEIGHTS = "weights"
@@ -75,15 +76,15 @@ class RecordedRollouts:
         return self._engine.update(mini_batches, objective)
 
 
-def execute_update(
+def execute_updates(
     database: Database,
     runs_root: Path,
     run_id: str,
-    step: int,
+    steps: Sequence[int],
     settings: Sequence[str] = (),
     method: str | None = None,
 ) -> list[ReplayRow]:
-    """Execute loss and update of a recorded step on this machine, and return what was compared.
+    """Execute loss and update of recorded steps, in their order, and return what was compared.
 
     With other settings, computed values are those that the recorded rollouts would have given.
 
@@ -91,35 +92,50 @@ def execute_update(
         InputError: A setting is wrong.
     """
     run = RunDirectory.open(runs_root, run_id)
-    recorded, spec = RecordedStep(database, run, step), run.job_spec()
+    spec = run.job_spec()
     if not isinstance(spec, TrainSpec) or spec.engine != "embedded":
-        return _not_executed(step, "Only steps of the embedded engine are executed.")
+        return _not_executed(steps, "Only steps of the embedded engine are executed.")
     other = changed_spec(spec, settings, method)
+    rows: list[ReplayRow] = []
     try:
-        facts = list(_executed(recorded, other, run))
-    except (UserError, StateError, BufferCorruptionError, DamagedCheckpointError) as error:
-        return _not_executed(step, str(error))
-    return summed_up(step, facts)
+        with _opened(other, run) as components:
+            for step in steps:
+                rows += _executed(RecordedStep(database, run, step), other, run, components)
+    except (UserError, EngineError) as error:  # the model or the data cannot be opened
+        rows += _not_executed(steps, str(error))
+    return rows
 
 
-def _not_executed(step: int, why: str) -> list[ReplayRow]:
-    return summed_up(step, [unknown(Stage.LOSS, "loss", why), unknown(Stage.UPDATE, WEIGHTS, why)])
+def _not_executed(steps: Sequence[int], why: str) -> list[ReplayRow]:
+    facts = (unknown(Stage.LOSS, "loss", why), unknown(Stage.UPDATE, WEIGHTS, why))
+    return [row for step in steps for row in summed_up(step, facts)]
 
 
-def _executed(recorded: RecordedStep, spec: TrainSpec, run: RunDirectory) -> Iterator[Fact]:
+def _opened(spec: TrainSpec, run: RunDirectory) -> AbstractContextManager[RunComponents]:
     from jobs.training.composition import open_components  # loads torch
 
-    fresh = _fresh_trajectories(recorded)
     kept = kept_start(run, spec.model.source)
-    source = spec if kept is None else with_model_source(spec, str(kept.resolve()))
+    return open_components(spec if kept is None else with_model_source(spec, str(kept.resolve())))
+
+
+def _executed(recorded: RecordedStep, spec: TrainSpec, run: RunDirectory, components: RunComponents) -> list[ReplayRow]:
+    try:
+        return summed_up(recorded.step, list(_facts(recorded, spec, run, components)))
+    except (UserError, EngineError, StateError, BufferCorruptionError, DamagedCheckpointError) as error:
+        return _not_executed([recorded.step], str(error))
+
+
+def _facts(recorded: RecordedStep, spec: TrainSpec, run: RunDirectory, components: RunComponents) -> Iterator[Fact]:
+    fresh = _fresh_trajectories(recorded)
     before, after = (_checkpoint(run, number) for number in (recorded.step - 1, recorded.step))
     if before is None and recorded.step > 1:
         raise RolloutsMissingError(
             f"There is no checkpoint of step {recorded.step - 1}; `checkpoint_interval: 1` and a larger "
             "`num_checkpoints_kept` keep those of all steps."
         )
-    with tempfile.TemporaryDirectory() as folder, open_components(source, None, run.checkpoints_path) as components:
-        state = _state(run, before, spec, components, Path(folder))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        state = _state(run, before, spec, components, folder)
         try:
             engine = RecordedRollouts(components.engine, fresh)
             report = exgrpo_step(state, engine, spec.algorithm, is_last=recorded.step == spec.num_steps)
@@ -129,8 +145,8 @@ def _executed(recorded: RecordedStep, spec: TrainSpec, run: RunDirectory) -> Ite
         if after is None:
             yield unknown(Stage.UPDATE, WEIGHTS, f"There is no checkpoint of step {recorded.step}.")
             return
-        components.engine.save(Path(folder) / "policy")
-        yield from _weight_facts(after, Path(folder) / "policy")
+        components.engine.save(folder / "policy")
+        yield from _weight_facts(after / "policy", folder / "policy")
 
 
 def _checkpoint(run: RunDirectory, step: int) -> Path | None:
@@ -144,12 +160,11 @@ def _state(
     """Return the state before the step, whose buffer reads the run's segments and writes into `folder`."""
     segments = folder / "buffer"
     segments.mkdir()
-    for path in run.buffer_path.iterdir() if run.buffer_path.is_dir() else ():
-        (segments / path.name).symlink_to(path.resolve())
     of_data = (components.questions, spec.algorithm, components.external)
     if before is None:
-        (segments_of_first := folder / "first").mkdir()
-        return ExGRPOState.create(segments_of_first, *of_data)
+        return ExGRPOState.create(segments, *of_data)
+    for path in run.buffer_path.iterdir():
+        (segments / path.name).symlink_to(path.resolve())
     components.engine.restore(before / "policy")
     return ExGRPOState.restore(segments, before / "experience", *of_data)
 
@@ -190,21 +205,28 @@ def _trajectory(row: StepTrajectoryRow, values: Mapping[str, np.ndarray], text: 
 def _metric_facts(recorded: Mapping[str, float], computed: Mapping[str, float]) -> Iterator[Fact]:
     for name in sorted({*recorded, *computed}):
         stage = _STAGES.get(name.partition("/")[0])
-        if stage is not None:
-            values = (float(of.get(name, np.nan)) for of in (recorded, computed))
-            yield compare(stage, name, *values, tolerance=_TOLERANCE)
+        if stage is None:
+            continue
+        if name in recorded and name in computed:
+            yield compare(stage, name, float(recorded[name]), float(computed[name]), tolerance=_TOLERANCE)
+        else:
+            where = "The record" if name in computed else "The executed step"
+            yield unknown(stage, name, f"{where} has no such metric.")
 
 
-def _weight_facts(after: Path, executed: Path) -> Iterator[Fact]:
-    """Compare every tensor of two policies; the first place that differs is in the tensor that `note` names."""
+def _weight_facts(recorded: Path, executed: Path) -> Iterator[Fact]:
+    """Compare every tensor of two folders of a policy; `note` names the first place that differs."""
     from safetensors.torch import load_file
 
+    from jobs.training.engines.embedded.state_files import OPTIMIZER_FILE, SAMPLER_FILE
+
     for path in sorted(executed.glob("*.safetensors")):
-        if path.name in {"sampler.safetensors", "optimizer.safetensors"}:
-            continue  # the sampler drew nothing, and the optimizer's moments are those of the gradient
-        there, here = load_file(after / "policy" / path.name), load_file(path)
+        if path.name in {OPTIMIZER_FILE, SAMPLER_FILE}:
+            continue  # weights follow from the moments, and recorded rollouts draw nothing
+        there, here = load_file(recorded / path.name), load_file(path)
         for name in sorted({*there, *here}):
             arrays = [of[name].float().numpy().ravel() if name in of else np.empty(0) for of in (there, here)]
             fact = compare(Stage.UPDATE, WEIGHTS, *arrays)
-            is_other = fact.outcome is Outcome.DIFFERS
-            yield dataclasses.replace(fact, note=f"{name} differs first.") if is_other else fact
+            if fact.outcome is Outcome.DIFFERS:
+                fact = dataclasses.replace(fact, token=None, note=f"{name} differs first, at place {fact.token}.")
+            yield fact

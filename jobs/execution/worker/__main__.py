@@ -59,28 +59,23 @@ JobLoop = Callable[[Any, RunDirectory, RunRecorder, Control], RunStatus]
 
 def load_embedded_loop(*, is_sft: bool = False) -> JobLoop:
     """Return a loop of the embedded engine, with torch limited to the number of threads that the user allows."""
-    _limit_threads(keeps_memory=True)
+    limit_threads()
+    keep_freed_memory()
+    from transformers.utils import logging as transformers_logging
+
     from jobs.evaluation.benchmark_questions import read_validation_questions
     from jobs.training.composition import run_sft, run_training
 
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     return partial(run_sft if is_sft else run_training, read_benchmarks=read_validation_questions)
 
 
 def load_evaluation_loop() -> JobLoop:
     """Return the loop of an evaluation."""
-    _limit_threads(keeps_memory=False)
+    limit_threads()
     from jobs.evaluation.evaluation_loop import run_evaluation
 
     return run_evaluation
-
-
-def _limit_threads(*, keeps_memory: bool) -> None:
-    limit_threads()
-    if keeps_memory:
-        from transformers.utils import logging as transformers_logging
-
-        keep_freed_memory()
-        transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 def load_verl_loop() -> JobLoop:

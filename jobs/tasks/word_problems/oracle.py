@@ -49,14 +49,12 @@ class StoryJudgement:
     """What is true of one response.
 
     `first_fault` is of an invalid chain: the kind of fault, and the characters of the first wrong step.
-    `num_good_steps` counts the steps before it.
     """
 
     is_correct: bool
     verdict: ChainVerdict
     has_box: bool
     has_code: bool
-    num_good_steps: int = 0
     first_fault: Fault | None = None
 
     @property
@@ -90,9 +88,8 @@ def judge_response(problem: StoryProblem, text: str) -> StoryJudgement:
         return judgement
     fault = _first([walk.fault, code_fault]) or _check_answer(walk, box, len(text))
     if fault is None:
-        return replace(judgement, verdict=ChainVerdict.VALID, num_good_steps=walk.num_steps)
-    num_good_steps = walk.steps_before(fault.start)
-    return replace(judgement, verdict=ChainVerdict.INVALID, num_good_steps=num_good_steps, first_fault=fault)
+        return replace(judgement, verdict=ChainVerdict.VALID)
+    return replace(judgement, verdict=ChainVerdict.INVALID, first_fault=fault)
 
 
 def find_boxes(text: str) -> list[Box]:

@@ -79,10 +79,6 @@ class Walk:
         """Steps that were checked, correct or wrong."""
         return len(self._steps)
 
-    def steps_before(self, position: int) -> int:
-        """Return how many steps begin before a character."""
-        return sum(start < position for start in self._steps)
-
     def read_all(self, sentences: Sequence[Sequence[Statement]]) -> None:
         """Read every sentence up to the first with a fault."""
         self.unknowns = assign_unknowns(self.problem, sentences)

@@ -2,8 +2,8 @@
 
 Its weights are numbers; what it generates in a batch, with its cache, is scored the same alone and without; its files
 can be written and read again. A model that keeps its state elsewhere (Mamba, RWKV) generates without memory, one that
-sees padding scores a batch otherwise, and one that counts positions its own way (Kosmos-2.5) is another model when it
-is given ours: the gap shows it.
+sees padding scores a batch otherwise, and one that counts positions its own way (Kosmos-2.5) gives other log-probs when
+we pass positions: the gap shows it.
 """
 
 import json

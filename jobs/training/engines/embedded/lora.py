@@ -79,9 +79,9 @@ def restore_adapters(directory: Path, model: PreTrainedModel) -> None:
 
 
 def read_base(directory: Path) -> str:
-    """Return the folder of the model that saved adapters belong to; of a hub's model that on this machine.
+    """Return the local folder of the model that saved adapters belong to.
 
-    Whose adapters these are decides its name, so that nothing is asked for or downloaded by it.
+    Nothing is downloaded, because the author of the adapters chose the name.
 
     Raises:
         EngineError: It is not on this machine.
@@ -100,9 +100,11 @@ def read_base(directory: Path) -> str:
         return snapshot_download(base, revision=revision, local_files_only=True)
     except (OSError, ValueError):  # also of a text that is no name
         of_revision = f" --revision {revision}" if revision else ""
+        remedy = f"if you trust that name, run `hf download {base}{of_revision}` first"
+        if base.startswith((".", "/")):
+            remedy = "put that folder there"
         raise EngineError(
-            f"{directory} has adapters of {base}, which is not on this machine; if you trust that name, run "
-            f"`hf download {base}{of_revision}` first.",
+            f"{directory} has adapters of {base}, which is not on this machine; {remedy}.",
             "model.source",
         ) from None
 

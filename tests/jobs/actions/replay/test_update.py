@@ -1,6 +1,7 @@
 """Loss and update executed again: trained weights are found again bit for bit, and what is planted at its stage."""
 
 import hashlib
+import shutil
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from exgrpo_core import algorithm
 from exgrpo_core.policy_optimization import objective
 from exgrpo_core.recording.file_recorder import FileRecorder
 from jobs.actions.replay.facts import Outcome
-from jobs.actions.replay.update import execute_update
+from jobs.actions.replay.update import _metric_facts, execute_updates
 from jobs.execution.supervisor.open_index import open_fresh_index
 from jobs.runs.attempts import write_outcome
 from jobs.runs.directory import RunDirectory
@@ -27,8 +28,8 @@ SIZES = (
 )  # fmt: skip
 
 
-def trained(root, *settings, stops=()):
-    run = RunDirectory.create(root, apply_settings(load_preset("chains-exgrpo"), [*SIZES, *settings]), run_id="trained")
+def trained(root, *settings, stops=(), run_id="trained"):
+    run = RunDirectory.create(root, apply_settings(load_preset("chains-exgrpo"), [*SIZES, *settings]), run_id=run_id)
     for attempt, last in enumerate([*stops, None], start=1):
         run.attempt_path(attempt).mkdir(parents=True)
         recorder = FileRecorder(run, attempt, run.spec().recording)
@@ -38,9 +39,9 @@ def trained(root, *settings, stops=()):
     return run
 
 
-def executed(root, steps, *settings):
+def executed(root, steps, *settings, run_id="trained"):
     with open_fresh_index(root, None) as database:
-        return [row for step in steps for row in execute_update(database, root, "trained", step, settings)]
+        return execute_updates(database, root, run_id, list(steps), settings)
 
 
 def different(root, steps, *settings):
@@ -162,3 +163,23 @@ def test_a_damaged_checkpoint_is_named(tmp_path):
     path.write_bytes(values.tobytes())
     [loss, _] = executed(tmp_path, [3])
     assert "model.safetensors" in loss.note
+
+
+def test_a_model_that_is_gone_is_said_and_nothing_else_is_trained_instead(tmp_path):
+    run = trained(tmp_path, "num_steps=2")
+    copy = tmp_path / "copy"
+    shutil.copytree(run.checkpoints_path / "step-00000001" / "policy", copy)
+    begun = trained(tmp_path, "num_steps=2", f"model.source={copy}", run_id="begun")
+    shutil.rmtree(copy)
+    names = sorted(path.name for path in begun.checkpoints_path.iterdir())
+    [loss, weights] = executed(tmp_path, [1], run_id="begun")
+    assert (loss.outcome, weights.outcome) == (Outcome.UNKNOWN, Outcome.UNKNOWN)
+    assert "copy" in loss.note
+    assert sorted(path.name for path in begun.checkpoints_path.iterdir()) == names
+
+
+def test_a_metric_that_was_not_recorded_is_not_called_different():
+    facts = list(_metric_facts({"loss/policy": 1.0}, {"loss/policy": 1.0, "loss/kl": 0.1, "seconds/step": 2.0}))
+    assert [(fact.compared, fact.outcome) for fact in facts] == [
+        ("loss/kl", Outcome.UNKNOWN), ("loss/policy", Outcome.SAME)
+    ]  # fmt: skip
