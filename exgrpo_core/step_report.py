@@ -18,7 +18,7 @@ _METRICS: dict[str, tuple[str, str]] = {
     ),
     "reward/pass_at_1_replayed": (
         "Replayed Pass@1",
-        "share of the K-1 fresh rollouts of replayed questions that are correct",
+        "share of the fresh rollouts (K-1 in the paper's method) of replayed questions that are correct",
     ),
     "reward/pass_at_k": ("Batch Pass@K", "share of questions with a correct trajectory, the replayed one counted"),
     "reward/answer": ("Reward part: answer", "mean reward of the answers, a part of the reward before its weight"),
@@ -216,5 +216,7 @@ class StepReport:
     buffer_events: list[BufferEvent] = field(default_factory=list)
     metrics: dict[str, float] = field(default_factory=dict)
     notices: list[str] = field(default_factory=list)
+    drawn_questions: set[int] = field(default_factory=set)
+    """Questions that were drawn for replay, without those that had a group in the step before they were drawn."""
     random_state: Mapping[str, Any] | None = None
     """State of the random generator (PCG64) before the step is planned."""

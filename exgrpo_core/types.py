@@ -129,9 +129,14 @@ class Baseline(StrEnum):
 class GroupPlan:
     """What a method asks for one group of a step: rollouts of a question, and stored trajectories to train on.
 
-    `candidates` are rows of the replay buffer, oldest first. The trajectory selector chooses at most `num_replays` of
-    them; all are replayed if it is None. `weight` is a factor of the replayed trajectories' advantages. With
-    `Baseline.KEPT` each candidate has its entry in `advantages`.
+    `candidates` (N,), int64, are rows of the replay buffer, oldest first, all of the question. The trajectory selector
+    chooses at most `num_replays` of them, at least 1; all are replayed if it is None. `weight` is a factor of the
+    replayed trajectories' advantages. `advantages` (N,), float32, belong to `candidates` entry by entry: given with
+    `Baseline.KEPT`, else None.
+
+    Allowed are rollouts without candidates, both, and 0 rollouts with candidates, which is a stored group by itself.
+    Without candidates and with fewer than K rollouts a trajectory from a file joins, if the question has one. Groups of
+    a step may differ in size; one of `Baseline.TOGETHER` has two trajectories or more.
     """
 
     question_index: int

@@ -167,19 +167,21 @@ class CandidateColumns:
     entropies: Float32Array
     nlls: Float32Array
     num_tokens: Int64Array
-    sampled: Float32Array | None = None
-    replays: Int64Array | None = None
+    sampled_or_none: Float32Array | None = None
+    """None in a record; read `sampled_entropies`."""
+    replays_or_none: Int64Array | None = None
+    """None in a record; read `num_replays`."""
     experiences: Sequence[Experience] | None = None
 
     @property
     def sampled_entropies(self) -> Float32Array:
         """Means of -pi log pi of the sampled tokens."""
-        return _known("sampled_entropies", self.sampled)
+        return _known("sampled_entropies", self.sampled_or_none)
 
     @property
     def num_replays(self) -> Int64Array:
         """How often each was replayed."""
-        return _known("num_replays", self.replays)
+        return _known("num_replays", self.replays_or_none)
 
     @property
     def rewards(self) -> Float64Array:
@@ -208,8 +210,8 @@ class CandidateColumns:
             self.entropies[part],
             self.nlls[part],
             self.num_tokens[part],
-            None if self.sampled is None else self.sampled[part],
-            None if self.replays is None else self.replays[part],
+            None if self.sampled_or_none is None else self.sampled_or_none[part],
+            None if self.replays_or_none is None else self.replays_or_none[part],
             None if self.experiences is None else self.experiences[part],
         )
 
@@ -248,7 +250,8 @@ class StoredTrajectories:
 
     def __init__(self, buffer: "ReplayBuffer", question_index: int) -> None:
         self._buffer = buffer
-        self.rows = buffer.rows_of(question_index)
+        self.rows: Int64Array = buffer.rows_of(question_index)
+        """Rows of the replay buffer (N,), int64: what `GroupPlan.candidates` takes."""
 
     @cached_property
     def rollout_steps(self) -> Int64Array:
@@ -303,9 +306,11 @@ class OpenStep(Protocol):
         """Return what is stored of a question."""
 
     def fresh(self, num_questions: int, drawn: Collection[int] = ()) -> list[GroupPlan]:
-        """Plan K rollouts each of so many fresh questions: none of the step's groups, none of `drawn`.
+        """Plan K rollouts each of so many fresh questions: none that the step has, none of `drawn`.
 
-        Retired ones come as configured; there are fewer if the data set has no more.
+        What the step has are its groups and what earlier calls returned. A question with a trajectory from a file gets
+        K - 1 rollouts and replays that. Retired questions come as configured, and in a step of a review some of the
+        first call's are reviewed ones. There are fewer if the data set has no more.
         """
 
 
@@ -360,6 +365,20 @@ class QuestionSampler(ReplayMethod):
             drawn.append(GroupPlan(index, num_rollouts, rows, step.replays_per_group, weight))
         fresh = step.fresh(step.batch_size - len(drawn), [group.question_index for group in drawn])
         yield fresh + drawn
+
+    def find_mistakes(self, settings: object) -> Iterator[Mistake]:
+        """Yield a sentence where r stored trajectories leave no rollout of K, or are more than the candidates."""
+        if not getattr(settings, "experience_ratio", 0.0):
+            return
+        num_replays = getattr(settings, "replays_per_group", 1)
+        num_rollouts = getattr(settings, "rollouts_per_question", num_replays + 1)
+        budget = getattr(settings, "candidate_budget", None)
+        if num_replays >= num_rollouts:
+            reason = f"{self.name} replays them in the place of some of {num_rollouts} rollouts"
+            yield Mistake(f"expected less than {num_rollouts}, since {reason}, got {num_replays}.", "replays_per_group")
+        if budget is not None and budget < num_replays:
+            reason = f"a group replays {num_replays} of its candidates (replays_per_group)"
+            yield Mistake(f"expected at least {num_replays} or null, since {reason}, got {budget}.", "candidate_budget")
 
 
 class TrajectorySelector(ABC):

@@ -131,7 +131,8 @@ def group_rows(group: RolloutGroup, config: ExGRPOConfig) -> list[TrainingRow]:
     """Return the rows of a group, K in the paper's method, the replayed ones last.
 
     Raises:
-        ValueError: The group has no advantages, or not K rows, or a trajectory's arrays differ in length.
+        ValueError: The group has no advantages, or not the rollouts of its plan (K without one), or a trajectory's
+            arrays differ in length.
     """
     question = group.question
     plan = group.plan

@@ -71,9 +71,9 @@ def _rollout_metrics(config: ExGRPOConfig, report: StepReport) -> dict[str, floa
     if config.reward_kind is not RewardKind.BINARY:
         metrics.pop(PASS_RATE, None)
         return metrics
-    for name, has_replay in (("fresh", False), ("replayed", True)):
+    for name, is_replayed in (("fresh", False), ("replayed", True)):
         rolled_out = [group for group in report.groups if group.trajectories]
-        part = [group for group in rolled_out if group.has_replay == has_replay]
+        part = [group for group in rolled_out if (group.has_replay or _is_drawn(group, report)) == is_replayed]
         if part:
             metrics[f"{PASS_RATE}_{name}"] = batch_pass_rate(part)
     metrics["reward/pass_at_k"] = sum(num_correct(group) > 0 for group in report.groups) / len(report.groups)
@@ -114,7 +114,7 @@ def _buffer_metrics(state: ExGRPOState, report: StepReport) -> dict[str, float]:
 def _replay_metrics(state: ExGRPOState, config: ExGRPOConfig, report: StepReport) -> dict[str, float]:
     num_wanted = config.num_experiential_wanted if report.is_replay_open else 0
     metrics = {
-        "replay/shortfall": float(num_wanted - sum(_is_replayed_from_buffer(group) for group in report.groups)),
+        "replay/shortfall": float(num_wanted - sum(_is_drawn(group, report) for group in report.groups)),
         "replay/num_candidates": float(sum(selection.entropies.size for selection in report.selections)),
     }
     replays = [replay for group in report.groups for replay in group.replays if not replay.is_external]
@@ -137,5 +137,7 @@ def _replay_metrics(state: ExGRPOState, config: ExGRPOConfig, report: StepReport
     return metrics
 
 
-def _is_replayed_from_buffer(group: RolloutGroup) -> bool:
-    return group.has_replay and not group.replays[0].is_external
+def _is_drawn(group: RolloutGroup, report: StepReport) -> bool:
+    """Whether the group fills an experiential slot: some methods roll drawn questions out without a replay."""
+    replays_stored = group.has_replay and not group.replays[0].is_external
+    return replays_stored or group.question.index in report.drawn_questions

@@ -66,21 +66,24 @@ class StepRollouts:
         within = None if among is None else np.array([*among], dtype=np.int64)
         drawn = draw(QuestionColumns(buffer, self.report.step, within, self._excluded), num_questions, self._state.rng)
         self.report.buckets = bucket_counts(buffer, drawn)
-        self._drawn += drawn.question_indices.tolist()
-        weights = [1.0] * drawn.question_indices.size if drawn.weights is None else drawn.weights.tolist()
-        return dict(zip(drawn.question_indices.tolist(), weights, strict=True))
+        indices = drawn.question_indices.tolist()
+        self._drawn += indices
+        self.report.drawn_questions |= set(indices) - {group.question.index for group in self.groups}
+        weights = [1.0] * len(indices) if drawn.weights is None else drawn.weights.tolist()
+        return dict(zip(indices, weights, strict=True))
 
     def stored(self, question_index: int) -> StoredTrajectories:
         """Return what is stored of a question."""
         return StoredTrajectories(self._state.replay_buffer, question_index)
 
     def fresh(self, num_questions: int, drawn: Collection[int] = ()) -> list[GroupPlan]:
-        """Plan K rollouts each of fresh questions, and in the first round of reviewed ones (line 17)."""
-        state, used = self._state, {*drawn, *(group.question.index for group in self.groups)}
+        """Plan rollouts of fresh questions, in the first call of reviewed ones too (line 17): see `OpenStep.fresh`."""
+        state = self._state
+        used = {*drawn, *self.fresh_questions, *(group.question.index for group in self.groups)}
         num_questions = min(num_questions, len(state.questions) - len(used))
         if num_questions <= 0:
             return []
-        reviewed = [] if self.groups else self._draw_review(num_questions)
+        reviewed = [] if self.fresh_questions else self._draw_review(num_questions)
         skipped = state.skipped_questions(self._config)
         draw = state.stream.draw(num_questions - len(reviewed), skipped, {*used, *reviewed})
         if draw.ignored_skip:

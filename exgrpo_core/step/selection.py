@@ -30,8 +30,8 @@ def list_candidates(
 ) -> list[Sequence[Experience]]:
     """Return the candidates of each group: the stored trajectories of a question that was drawn to be replayed.
 
-    A candidate budget leaves out those of highest entropy when last scored. Another group has one candidate if its
-    question has a trajectory from a file, else none.
+    A candidate budget leaves out those of highest entropy when last scored. A group without stored candidates whose
+    plan leaves room, which has fewer than K rollouts, has the trajectory from a file as its only one, if there is one.
     """
     rows = [_rows(state, config, group.plan) for group in groups]
     # One gather for all questions: cold reads of the segments overlap.
@@ -41,7 +41,8 @@ def list_candidates(
         if part.size:
             candidates.append(list(islice(stored, part.size)))
         else:
-            external = state.external.get(group.question.index)
+            has_room = group.plan is None or group.plan.num_rollouts < config.rollouts_per_question
+            external = state.external.get(group.question.index) if has_room else None
             candidates.append([] if external is None else [external])
     return candidates
 

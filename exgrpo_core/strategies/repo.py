@@ -51,7 +51,12 @@ class Repo(ReplayMethod):
             return group
         rows = step.stored(group.question_index).rows[-int(self.max_stored) :]
         return replace(
-            group, candidates=rows, num_replays=step.replays_per_group, weight=weight, baseline=Baseline.APART
+            group,
+            num_rollouts=step.rollouts_per_question,
+            candidates=rows,
+            num_replays=step.replays_per_group,
+            weight=weight,
+            baseline=Baseline.APART,
         )
 
     def keep(self, group: RolloutGroup, successes: Sequence[Trajectory]) -> Sequence[Trajectory]:

@@ -33,4 +33,6 @@ class Rlep(ReplayMethod):
 
     def _with_replays(self, step: OpenStep, group: GroupPlan) -> GroupPlan:
         rows = step.stored(group.question_index).rows
-        return replace(group, candidates=rows, num_replays=step.replays_per_group)
+        return replace(
+            group, num_rollouts=step.rollouts_per_question, candidates=rows, num_replays=step.replays_per_group
+        )

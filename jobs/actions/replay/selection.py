@@ -9,7 +9,7 @@ from db.rows.replays import SelectionRow
 from db.rows.runs import CandidateRow
 from exgrpo_core.config import ExGRPOConfig, LogProbRefresh, RetiredRule, RewardKind
 from exgrpo_core.errors import NotRecordedError
-from exgrpo_core.methods.loading import QUESTIONS, TRAJECTORIES
+from exgrpo_core.methods.loading import QUESTIONS, TRAJECTORIES, find_part, names_of
 from exgrpo_core.methods.protocols import QuestionColumns, QuestionSampler, ReplayMethod, TrajectorySelector
 from exgrpo_core.step.collection import group_buckets, is_solved, next_bucket, successes
 from jobs.actions.replay import other_settings
@@ -132,6 +132,11 @@ def _bucket_facts(recorded: RecordedStep, config: ExGRPOConfig) -> Iterator[Fact
     """Compare where questions were moved after the update, and how many trajectories were stored of each."""
     method: ReplayMethod | None = part_of(QUESTIONS, config)
     if "is_replay_open" not in recorded.line or method is None:
+        return
+    if type(method).keep not in {find_part(QUESTIONS, name).keep for name in names_of(QUESTIONS)}:
+        note = f"{method.name} has a rule of its own for what is stored, which may read tokens and texts."
+        yield unknown(_S, "bucket after the step", note)
+        yield unknown(_S, "trajectories stored", note)
         return
     collects = config.replays_experience and bool(recorded.line["is_replay_open"])
     retires = config.reward_kind is RewardKind.BINARY and config.retired is not RetiredRule.NEVER

@@ -6,6 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from exgrpo_core.methods.protocols import TrajectorySelector
+from exgrpo_core.strategies.ablations import Uniform
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,3 +17,19 @@ class Shortest(TrajectorySelector):
     def score(self, candidates):
         lengths = candidates.num_tokens.astype(np.float32)
         return np.where(lengths < self.least_tokens, np.float32(np.inf), lengths)
+
+
+class Even(Uniform):
+    """Stores what the paper stores."""
+
+    name = "even"
+
+
+class EvenShort(Uniform):
+    """Stores short successes only, which their tokens and texts show."""
+
+    name = "even_short"
+
+    def keep(self, group, successes):
+        del group
+        return [one for one in successes if one.token_ids.size <= 4 and one.text]

@@ -58,12 +58,35 @@ def test_every_built_in_part_names_its_sources_and_is_tried_by_a_test():
             "refresh: expected never, since trl_replay replays groups of one step.",
         ),
         ({"question_selection": "trinity", "experience_ratio": 1.0}, "experience_ratio: expected less than 1, since "),
+        (
+            {"replays_per_group": 8},
+            "replays_per_group: expected less than 8, since gaussian replays them in the place of some of 8 rollouts, "
+            "got 8.",
+        ),
+        (
+            {"question_selection": "fresh_per", "replays_per_group": 3, "candidate_budget": 2},
+            "candidate_budget: expected at least 3 or null, since a group replays 3 of its candidates "
+            "(replays_per_group), got 2.",
+        ),
         ({"trajectory_selection": SHORTEST}, "is code from outside the workbench, which this machine does not run;"),
     ],
 )
 def test_what_cannot_be_built_is_one_sentence_that_names_the_setting(changes, message):
     (mistake,) = find_mistakes(config(**changes))
     assert message in mistake
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"replays_per_group": 7},
+        {"replays_per_group": 3, "candidate_budget": 3},
+        {"replays_per_group": 8, "experience_ratio": 0.0},
+        {"replays_per_group": 8, "question_selection": "repo"},
+    ],
+)
+def test_replays_that_leave_a_rollout_or_take_no_place_are_allowed(changes):
+    assert list(find_mistakes(config(**changes))) == []
 
 
 def test_code_from_outside_runs_where_its_module_or_a_package_above_is_allowed(monkeypatch):

@@ -18,8 +18,10 @@ CONFIG = small_config()
 def metrics_of(tmp_path):
     state = ExGRPOState.create(tmp_path, [question(index) for index in range(8)], CONFIG)
 
-    def metrics(groups, selections=()):
-        report = StepReport(step=5, is_replay_open=True, groups=groups, selections=list(selections))
+    def metrics(groups, selections=(), drawn=()):
+        report = StepReport(
+            5, is_replay_open=True, groups=groups, selections=list(selections), drawn_questions={*drawn}
+        )
         return step_metrics(state, CONFIG, report)
 
     yield metrics
@@ -63,6 +65,16 @@ def test_pass_at_1_is_told_apart_by_where_the_questions_come_from(metrics_of):
     assert metrics["reward/pass_at_1_fresh"] == 0.25
     assert metrics["reward/pass_at_1_replayed"] == pytest.approx(2 / 3)
     assert "reward/pass_at_1_replayed" not in metrics_of(groups[:1])
+
+
+def test_a_drawn_question_that_is_only_rolled_out_again_fills_its_slot_and_is_no_fresh_one(metrics_of):
+    groups = [group(0, [1.0, 0.0, 0.0, 0.0]), group(1, [1.0, 1.0, 1.0, 0.0]), group(2, [0.0, 0.0, 1.0, 1.0])]
+    # rho B = 4; question 6 was drawn too, and its rollouts failed.
+    metrics = metrics_of(groups, drawn=(1, 2, 6))
+    assert metrics["replay/shortfall"] == 2.0
+    assert metrics["reward/pass_at_1_fresh"] == 0.25
+    assert metrics["reward/pass_at_1_replayed"] == 5 / 8
+    assert metrics["replay/num_replayed"] == metrics["replay/share"] == 0.0
 
 
 def test_mini_batches_report_the_mean_and_the_fewest_questions_that_are_left():

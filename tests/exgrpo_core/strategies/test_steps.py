@@ -8,6 +8,7 @@ import pytest
 from exgrpo_core import ExGRPOState, exgrpo_step
 from exgrpo_core.methods.loading import find_mistakes
 from exgrpo_core.step_report import METRICS, BufferEventKind
+from exgrpo_core.types import Experience
 from tests.exgrpo_core.builders import question, small_config
 from tests.exgrpo_core.strategies.replay_methods import METHODS, WITHOUT_TRAJECTORIES
 from tests.exgrpo_core.toy_engine import ToyEngine
@@ -194,3 +195,44 @@ def test_several_replays_take_the_places_of_as_many_rollouts(tmp_path):
     _, _, _, reports = run(tmp_path, "two at a time, masked")
     sizes = {(len(group.trajectories), len(group.replays)) for report in reports for group in report.groups}
     assert sizes == {(4, 0), (3, 1), (2, 2)}
+
+
+@pytest.mark.parametrize("name", ["prompt_replay", "vcrl"])
+def test_questions_that_are_only_rolled_out_again_count_as_drawn(tmp_path, name):
+    _, _, _, reports = run(tmp_path, name)
+    num_drawn = [sum(bucket.num_drawn for bucket in report.buckets) for report in reports]
+    assert any(num_drawn)
+    assert [report.metrics["replay/shortfall"] for report in reports] == [B // 2 - number for number in num_drawn]
+    for report, number in zip(reports, num_drawn, strict=True):
+        # Both methods put drawn questions last.
+        for part, groups in (("fresh", report.groups[: -number or None]), ("replayed", report.groups[-number or B :])):
+            rewards = [one.reward for group in groups for one in group.trajectories]
+            expected = np.mean(rewards) if rewards else None
+            assert report.metrics.get(f"reward/pass_at_1_{part}") == expected
+
+
+SIZES_WITH_A_FILE = {
+    "exgrpo": {(4, 0), (3, 1)},
+    "prompt_replay": {(4, 0), (3, 1)},
+    "vcrl": {(4, 0), (3, 1)},
+    "rlep": {(4, 0), (3, 1), (4, 1), (4, 2)},
+    "repo": {(4, 0), (3, 1), (4, 3)},
+    "trinity": {(4, 0), (3, 1), (0, 4), (0, 3)},
+}
+"""Rollouts and replays of the groups where half of the questions have a trajectory from a file."""
+
+
+@pytest.mark.parametrize("name", SIZES_WITH_A_FILE)
+def test_a_trajectory_from_a_file_takes_the_place_of_a_rollout_and_is_not_lost(tmp_path, name):
+    config = small_config(uses_external_experience=True, **METHODS[name])
+    ids = np.array([7, 8], dtype=np.int32)
+    external = {
+        i: Experience(-1, -1 - i, i, 0, 1.0, ids, np.zeros(2, dtype=np.float32)) for i in range(0, NUM_QUESTIONS, 2)
+    }
+    state = ExGRPOState.create(tmp_path, [question(i) for i in range(NUM_QUESTIONS)], config, external)
+    engine = ToyEngine(RATES)
+    groups = [group for _ in range(14) for group in exgrpo_step(state, engine, config).groups]
+    assert {(len(group.trajectories), len(group.replays)) for group in groups} == SIZES_WITH_A_FILE[name]
+    for group in groups:
+        is_short = (len(group.trajectories), len(group.replays)) == (3, 1)
+        assert is_short or not any(replay.is_external for replay in group.replays)

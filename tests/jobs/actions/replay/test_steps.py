@@ -9,10 +9,12 @@ import pytest
 
 from exgrpo_core import recording
 from exgrpo_core.config import EASY, LogProbRefresh, RetiredRule, RewardKind
+from exgrpo_core.methods.loading import ALLOWED_CODE_VARIABLE
 from exgrpo_core.step_report import BucketCount, BufferEventKind
 from jobs.actions.replay.facts import Outcome, ReplayError
 from jobs.actions.replay.steps import replay_step
 from jobs.execution.supervisor.open_index import open_fresh_index
+from tests.exgrpo_core.methods import outside_rules
 from tests.jobs.actions.replay import solved_runs
 
 AT = solved_runs.NUM_STEPS
@@ -58,6 +60,16 @@ def test_no_step_of_a_true_run_differs(tmp_path, settings):
     rows = rows_of(tmp_path, range(1, num_steps + 1))
     assert [row for row in rows if row.outcome is Outcome.DIFFERS] == []
     assert {row.stage for row in rows} == {"selection", "reward", "advantages"}
+
+
+@pytest.mark.parametrize(("name", "outcome"), [("Even", Outcome.SAME), ("EvenShort", Outcome.UNKNOWN)])
+def test_what_a_methods_own_rule_stores_is_not_judged_without_the_tokens_it_reads(tmp_path, monkeypatch, name, outcome):
+    monkeypatch.setenv(ALLOWED_CODE_VARIABLE, "tests")
+    solved_runs.record(tmp_path, question_selection=f"{outside_rules.__name__}:{name}")
+    rows = rows_of(tmp_path)
+    assert [row for row in rows if row.outcome is Outcome.DIFFERS] == []
+    for compared in ("bucket after the step", "trajectories stored"):
+        assert {row.outcome for row in rows if row.compared == compared} == {outcome}
 
 
 def mixed(report):

@@ -1,0 +1,42 @@
+"""The groups of a step as a method asks for them, call after call."""
+
+from collections import Counter
+from dataclasses import replace
+from types import SimpleNamespace
+
+from exgrpo_core.config import ExGRPOConfig
+from exgrpo_core.state import ExGRPOState
+from exgrpo_core.step.rollouts import StepRollouts
+from exgrpo_core.step_report import BufferEventKind
+from tests.exgrpo_core.builders import small_config
+from tests.exgrpo_core.toy_runs import new_state
+
+
+def empty_step(state: ExGRPOState, config: ExGRPOConfig) -> StepRollouts:
+    """Return a step whose method plans nothing by itself."""
+    state.strategies = replace(state.strategies, method=SimpleNamespace(plan=lambda _step: ()))
+    return StepRollouts(state, config, 1)
+
+
+def test_two_calls_of_one_round_return_different_questions_as_many_as_the_data_has(tmp_path):
+    config = small_config(experience_ratio=0.0)
+    step = empty_step(new_state(tmp_path, config, num_questions=10), config)
+    first, second, third = step.fresh(6), step.fresh(3, drawn=[9]), step.fresh(5)
+    indices = [plan.question_index for plan in first + second + third]
+    assert len(first) == 6
+    assert Counter(indices).most_common(1)[0][1] == 1
+    assert len(indices) == 10
+    assert 9 not in {plan.question_index for plan in second}
+
+
+def test_a_review_is_drawn_by_the_first_call_of_a_step_only(tmp_path):
+    config = small_config(review_interval=1, review_fraction=0.5)
+    state = new_state(tmp_path, config)
+    for index in (3, 5, 7, 11):
+        state.retired_set.add(index)
+    step = empty_step(state, config)
+    first, second = step.fresh(4), step.fresh(4)
+    reviewed = [event.question_index for event in step.report.buffer_events if event.kind is BufferEventKind.REVIEWED]
+    assert len(reviewed) == 2
+    assert [plan.question_index for plan in first[:2]] == reviewed
+    assert not {plan.question_index for plan in second} & {3, 5, 7, 11}
