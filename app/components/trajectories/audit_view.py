@@ -84,11 +84,11 @@ def show_verdict(rows: Sequence[Audited], wrong: Sequence[WrongChoiceRow], step:
         ]
         more = f"; and {len(bad) - MAX_NAMED} more" if len(bad) > MAX_NAMED else ""
         notice.show("error", f"{len(bad)} of {len(rows)} selections of this step are wrong", "; ".join(named) + more)
-    if not bad and not wrong:
+    else:
         num_checks = sum(check.outcome is Outcome.SAME for row in rows for check in row.checks)
         num_open = sum(check.outcome is Outcome.UNKNOWN for row in rows for check in row.checks)
-        text = f":green[:material/verified:] **{num_checks:,} checks of step {step:,} pass**, and no choice of the run "
-        text += "contradicts its scores"
+        text = f":green[:material/verified:] **{num_checks:,} checks of step {step:,} pass**"
+        text += "" if wrong else ", and no choice of the run contradicts its scores"
         st.markdown(text + (f"; not made, since tokens were not stored: {num_open:,}." if num_open else "."))
 
 

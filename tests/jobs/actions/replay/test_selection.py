@@ -7,8 +7,8 @@ from db.rows.replays import SelectionRow
 from db.rows.runs import CandidateRow
 from db.rows.spec_fields import algorithm_settings
 from jobs.actions.replay import other_settings
-from jobs.actions.replay import selection as selection_audit
 from jobs.actions.replay.facts import Outcome
+from jobs.actions.replay.selection import check_choice, check_tokens, violations
 
 IDS = [5, 6, 7]
 ENTROPIES = [0.25, 0.5, 0.75]
@@ -28,16 +28,16 @@ CANDIDATES = [candidate(10, 0.6, 0.4, is_chosen=False), candidate(11, 0.5, 1.0, 
 
 
 def broken(checks):
-    return [check.compared for check in selection_audit.violations(checks)]
+    return [check.compared for check in violations(checks)]
 
 
 def choice(selection=SELECTION, candidates=CANDIDATES, estimator="lowest_entropy", num_wanted=1):
     rule = other_settings.selector_of(algorithm_settings({}), estimator)
-    return broken(selection_audit.check_choice(selection, candidates, rule, num_wanted))
+    return broken(check_choice(selection, candidates, rule, num_wanted))
 
 
 def tokens(selection=SELECTION, chosen=CANDIDATES[1], replayed=REPLAYED, at_rollout=AT_ROLLOUT):
-    return broken(selection_audit.check_tokens(selection, chosen, replayed, at_rollout))
+    return broken(check_tokens(selection, chosen, replayed, at_rollout))
 
 
 def test_choice_that_is_not_the_estimators_argmin_is_found():
@@ -73,12 +73,12 @@ def test_tokens_that_contradict_the_record_are_found(change, names):
 def test_missing_tokens_are_a_violation_and_missing_births_are_not():
     assert tokens(replayed=None) == ["tokens"]
     assert tokens(at_rollout=None) == []
-    checks = selection_audit.check_tokens(SELECTION, CANDIDATES[1], REPLAYED, None)
+    checks = check_tokens(SELECTION, CANDIDATES[1], REPLAYED, None)
     assert checks[-1].outcome is Outcome.UNKNOWN
     # A run may replace stored log-probs by newer ones.
     other = AT_ROLLOUT | {"log_probs": [-5.0] * 3}
     assert tokens(at_rollout=other) == ["same log-probs as at rollout"]
-    checks = selection_audit.check_tokens(SELECTION, CANDIDATES[1], REPLAYED, other, has_new_log_probs=True)
+    checks = check_tokens(SELECTION, CANDIDATES[1], REPLAYED, other, has_new_log_probs=True)
     assert broken(checks) == []
 
 

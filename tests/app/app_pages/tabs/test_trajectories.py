@@ -116,3 +116,13 @@ def test_counts_are_exact_up_to_ten_thousand():
     every, some = TrajectoryFacets(), TrajectoryFacets(words="therefore")
     assert [trajectory_search.count(value, some) for value in (12, 10_000, 10_001)] == ["12", "10,000", "10,000+"]
     assert trajectory_search.count(18_184, every) == "18,184"
+
+
+@pytest.mark.usefixtures("played_shared")
+def test_another_run_has_the_same_tab_and_nothing_of_the_trajectories_of_the_first(open_page):
+    first, second, *_ = shown_ids(open_page("run", view="Trajectories", run="play-finished"))
+    address = {"trajectory": str(first), "beside": str(second), "part": "Difference", "outcome": "correct"}
+    page = open_page("run", view="Trajectories", run="play-finished", **address)
+    page.selectbox(key="run-choice").set_value("play-failed").run()
+    kept = {"run": "play-failed", "view": "Trajectories", "part": "Difference", "outcome": "correct"}
+    assert {name: page.query_params[name] for name in page.query_params} == kept

@@ -51,6 +51,18 @@ def test_planted_error_raises_a_red_banner(open_page, runs_root, change, sentenc
     assert has_text(page, "contradict their scores") is (change is choose_the_worst)
 
 
+def test_a_step_without_an_error_has_its_verdict_next_to_one_that_is_wrong(open_page, runs_root):
+    def last_step(report):
+        if report.step == played.FINISHED.num_done:
+            choose_the_worst(report)
+
+    played.play(runs_root, played.FINISHED, last_step)
+    page = open_page("run", view="Step", run="play-finished", step=str(played.FINISHED.num_done - 1))
+    assert has_text(page, "contradict their scores")
+    assert has_text(page, f"checks of step {played.FINISHED.num_done - 1} pass**")
+    assert not has_text(page, "no choice of the run")
+
+
 def test_a_run_that_was_checked_is_only_checked_for_its_newest_steps(played_runs, monkeypatch):
     asked = []
     whole = selections.wrong_choices
