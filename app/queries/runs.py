@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 
@@ -107,6 +108,21 @@ def axis_points(run_id: str, axis: Axis) -> list[MetricPoint] | None:
     if axis is Axis.CLOCK:
         return ask(metrics.clock_seconds, run_id, MAX_CHART_POINTS)
     return metric_series(run_id, [_KEYS[axis]])[_KEYS[axis]]
+
+
+def clock_at_end(row: RunRow) -> float | None:
+    """Return the seconds on the clock at the last step of a run that has ended; None without a step."""
+    return _clock_at_end(current_runs_root(), row.run_id, (row.attempt, row.step, row.ended_at))
+
+
+@st.cache_data(show_spinner=False, max_entries=100)
+def _clock_at_end(
+    runs_root: str,  # noqa: ARG001 - part of the cache key
+    run_id: str,
+    end: tuple[int, int, datetime | None],  # noqa: ARG001 - part of the cache key
+) -> float | None:
+    points = ask(metrics.clock_seconds, run_id, 1)
+    return points[-1].value if points else None
 
 
 def wrong_choices(run_id: str) -> list[WrongChoiceRow]:

@@ -96,7 +96,7 @@ def clock_seconds(database: Database, run_id: str, max_points: int = 1000) -> li
         return []
     values = first[STEP_SECONDS].values
     before = float(values[0]) if len(values) and np.isfinite(values[0]) else 0.0
-    stride = -(-rows[-1].step // max_points)
+    stride = max(1, -(-rows[-1].step // max_points))
     between = [max(0.0, (row.at - last.at).total_seconds()) for last, row in itertools.pairwise(rows)]
     points = zip(rows, itertools.accumulate([before, *between]), strict=True)
     return [MetricPoint(row.step, at) for row, at in points if row.step % stride == 0 or row is rows[-1]]

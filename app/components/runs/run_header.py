@@ -20,6 +20,7 @@ from app.formats import (
     share,
 )
 from app.queries.answers import ask
+from app.queries.runs import clock_at_end
 from app.settings import runs_root
 from db.queries import metrics
 from db.rows.display_names import BATCH_PASS_RATE, held_out_score, model_name
@@ -165,13 +166,14 @@ def _pace_tile(tile: st.delta_generator.DeltaGenerator, row: RunRow) -> None:
 def _seconds_taken(row: RunRow) -> float | None:
     """Return the time from a run's start to its end, of a lost one to its last event; None where one is unknown.
 
-    With a clock that was set back it is at least what the chart over the clock shows.
+    If the clock was set back, the time is at least that of the steps.
     """
     end = row.last_event_at if row.status == "lost" else row.ended_at
     if row.started_at is None or end is None:
         return None
-    clock = ask(metrics.clock_seconds, row.run_id)
-    taken = max([(end - row.started_at).total_seconds(), *(point.value for point in clock[-1:])])
+    of_steps = clock_at_end(row) if row.kind == "train" else None
+    taken = (end - row.started_at).total_seconds()
+    taken = taken if of_steps is None else max(taken, of_steps)
     return taken if taken >= 0.0 else None
 
 

@@ -192,6 +192,7 @@ BORN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
         ((0, -60, 0, 60), {"started": 0, "ended": 30}, "stopped", "2 min 00 s"),
         ((0, 7200, 3600, 3660), {"started": 0, "ended": 3660}, "failed", "2 h 01 min"),
         ((0, 60), {"started": 0, "ended": 250_000, "last": 90}, "lost", "1 min 30 s"),
+        ((60,), {"started": 0, "ended": 90}, "finished", "1 min 30 s"),
         ((), {"started": 0, "ended": -5}, "finished", None),
         ((0, 60), {"started": 0, "ended": None}, "stopped", None),
         ((0, 60), {"started": None, "ended": 60}, "finished", None),
