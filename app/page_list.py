@@ -40,6 +40,8 @@ NOT_IN_VIEWS = frozenset({"new_run"})
 """Pages that exist to start runs, which a view cannot."""
 OF_REPLAYS = frozenset({"methods"})
 """Pages about the replay of experience, which rollouts of other programs say nothing of."""
+TABS = {page.name: page.tabs for page in PAGES}
+"""The tabs of each page."""
 PLACES = tuple((page.name, {"view": tab} if tab else {}) for page in PAGES for tab in page.tabs or ("",))
 """Every tab of every page, with the parameters of its address."""
 PATHS = ("/", *(f"/{page.name}" for page in PAGES[1:]))

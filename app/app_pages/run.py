@@ -23,6 +23,7 @@ from app.components.widgets import (
     run_state,
     shown_text,
 )
+from app.page_list import TABS
 from app.queries.answers import ask
 from app.queries.runs import (
     TRAINING_RUNS,
@@ -214,17 +215,14 @@ def _no_rollouts(_row: RunRow) -> None:
 
 
 def _views(row: RunRow) -> Views:
-    views: Views = {"Curves": _curves} if row.kind == TRAIN else {"Results": _results}
-    if row.kind == TRAIN:
-        views |= {"Buffer": buffer.show, "Trajectories": trajectories.show, "Reasoning": reasoning.show}
-        views["Step"] = step.show
-        if row.is_fine_tuning:
-            views |= dict.fromkeys([*views][1:], _no_rollouts)
-    if row.kind == "eval":
-        views["Samples"] = _samples
-    if row.kind == UNREADABLE_KIND:
-        views = {}
-    views |= {"Log": _log, "Configuration": _configuration}
+    if row.kind != TRAIN:
+        views: Views = {} if row.kind == UNREADABLE_KIND else {"Results": _results}
+        views |= {"Samples": _samples} if row.kind == "eval" else {}
+        return views | {"Log": _log, "Configuration": _configuration}
+    shown = (_curves, buffer.show, trajectories.show, reasoning.show, step.show, _log, _configuration)
+    views = dict(zip(TABS["run"], shown, strict=True))
+    if row.is_fine_tuning:
+        views |= dict.fromkeys(("Buffer", "Trajectories", "Reasoning", "Step"), _no_rollouts)
     for name in ("Buffer", "Step", "Log") if row.is_recorded else ():
         del views[name]
     return views
@@ -248,7 +246,7 @@ def _show(row: RunRow) -> None:
         run_header.show_identity(row)
         with st.container(horizontal=True, wrap=False, gap="small", width="content", key="run-controls"):
             is_copied = False if is_view else _controls(row, refresh)
-            run_choice.show(row)
+            run_choice.show(row, _views)
     if is_copied:
         st.switch_page("app_pages/new_run.py", query_params={"from": row.run_id})
     if not is_asked:

@@ -82,8 +82,8 @@ def show_unknown(parameter: str, wanted: str, displayed: str) -> None:
 
 VIEW, PART = "view", "part"
 """Parameters of the address: the open tab of a page, and the open tab inside of it."""
-_OF_ONE_VIEW = (PART, "trajectory", "question", "mark", "against")
-"""Parameters that have a meaning only in one tab of a page."""
+OF_ONE_RUN = ("trajectory", "beside", "question", "mark", "against", "judge", "on", "item", "shown")
+"""Parameters that name something of one run, in one tab of its page."""
 
 
 def tabs(names: Sequence[str], parameter: str = VIEW) -> tuple[str, AbstractContextManager[object]]:
@@ -110,7 +110,7 @@ def _tabs_key(parameter: str, first: str) -> str:
 
 def _take_tab(parameter: str, first: str) -> None:
     opened = st.session_state[_tabs_key(parameter, first)]
-    drops = dict.fromkeys(_OF_ONE_VIEW) if parameter == VIEW else {}
+    drops = dict.fromkeys((PART, *OF_ONE_RUN)) if parameter == VIEW else {}
     address.put({**drops, parameter: None if opened == first else opened})
 
 

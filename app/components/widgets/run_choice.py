@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import streamlit as st
 
 from app import address, settings
-from app.components.widgets import notice
+from app.components.widgets import address_choice, notice
 from app.formats import escape_control_characters, literal
 from app.queries.answers import ask
 from app.queries.runs import training_names
@@ -46,26 +46,27 @@ def find_run(typed: str, offered: Collection[str], *, has_steps: bool = False) -
 
 
 _KEY = "run-choice"
-_OF_ONE_RUN = ("trajectory", "question", "mark", "against", "judge")
-"""Parameters of the address that are valid for one run only."""
 
 
-def show(run: RunRow) -> None:
-    """Show the choice of the page's run; the tab that is open stays open."""
+def show(run: RunRow, tabs_of: Callable[[RunRow], Collection[str]]) -> None:
+    """Show the choice of the page's run; the tab that is open stays open where the chosen run has it too."""
     rows = training_names()
     names = distinct_names(({row.run_id: row.name for row in rows} | {run.run_id: run.name}).items())
     ids = list(names)
     st.session_state[_KEY] = run.run_id
     st.selectbox(
-        "Run", ids, format_func=label_by(names), key=_KEY, on_change=_choose, args=(ids,), accept_new_options=True,
-        placeholder=PLACEHOLDER, label_visibility="collapsed", width=220,
+        "Run", ids, format_func=label_by(names), key=_KEY, on_change=_choose, args=(ids, tabs_of),
+        accept_new_options=True, placeholder=PLACEHOLDER, label_visibility="collapsed", width=220,
     )  # fmt: skip
 
 
-def _choose(offered: list[str]) -> None:
+def _choose(offered: list[str], tabs_of: Callable[[RunRow], Collection[str]]) -> None:
     chosen = find_run(st.session_state[_KEY] or "", offered)
-    if chosen is not None:
-        address.put({**dict.fromkeys(_OF_ONE_RUN), "run": chosen})
+    row = ask(runs.get_run, chosen) if chosen is not None else None
+    if row is not None:
+        is_kept = st.query_params.get(address_choice.VIEW) in tabs_of(row)
+        tab = () if is_kept else (address_choice.VIEW, address_choice.PART)
+        address.put({**dict.fromkeys((*address_choice.OF_ONE_RUN, *tab)), "run": row.run_id})
 
 
 _COMPARED_KEY = "runs-choice"

@@ -73,6 +73,14 @@ def test_list_names_every_kind_of_job_and_filters_by_it(open_page):
     assert "Method" not in frame
 
 
+@pytest.mark.usefixtures("jobs_shared")
+def test_a_training_run_chosen_on_an_evaluations_samples_opens_at_its_first_tab(open_page):
+    page = open_page("run", run="scored", view="Samples", on="math500", beside="none")
+    page.selectbox(key="run-choice").set_value("run-finished").run()
+    assert dict(page.query_params) == {"run": "run-finished"}
+    assert not has_text(page, "which does not exist")
+
+
 def test_note_and_tag_go_into_the_journal_and_what_is_no_tag_is_refused(recorded_runs, open_page):
     page = open_page("run", run="run-finished")
     page.text_input(key="run-new-tag").set_value("baseline")
