@@ -1,15 +1,19 @@
-"""The nouns of the algorithm: questions, trajectories, experience and groups.
+"""The nouns of the algorithm: questions, trajectories, experience, groups and tokens in the loss.
 
-Arrays are NumPy; T is a number of response tokens, K of rollouts per question. Nothing here loads torch.
+Arrays are NumPy, tensors of `TokenRatios` torch; T is a number of response tokens, K of rollouts per question. Nothing
+here loads torch.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import torch
 
 Int32Array = NDArray[np.int32]
 Int64Array = NDArray[np.int64]
@@ -190,3 +194,26 @@ class RolloutGroup:
         rewards = {trajectory.reward for trajectory in self.trajectories}
         rewards.update(replay.experience.reward for replay in self.replays)
         return len(rewards) == 1
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRatios:
+    """Tokens of a micro-batch in the loss, tensors of one shape, packed (N,) or padded (B, T).
+
+    `ratios` are w = pi_theta / pi_behavior, with their gradient; `mask` is True where a token counts, and
+    `trajectory_index` numbers the micro-batch's trajectories, which are whole.
+    """
+
+    ratios: "torch.Tensor"
+    advantages: "torch.Tensor"
+    mask: "torch.Tensor"
+    trajectory_index: "torch.Tensor"
+
+    def sequence_ratios(self) -> "torch.Tensor":
+        """Return exp of the mean log w of each token's trajectory, over the tokens that count."""
+        index, is_counted = self.trajectory_index.reshape(-1), self.mask.reshape(-1).to(self.ratios.dtype)
+        num_trajectories = int(index.max()) + 1 if index.numel() else 0
+        zeros = self.ratios.new_zeros(num_trajectories)
+        logs = zeros.index_add(0, index, self.ratios.log().reshape(-1) * is_counted)
+        counts = zeros.index_add(0, index, is_counted).clamp(min=1.0)
+        return (logs / counts).exp()[index].reshape(self.ratios.shape)

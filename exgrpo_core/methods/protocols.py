@@ -23,6 +23,7 @@ from exgrpo_core.types import (
     GroupPlan,
     Int64Array,
     RolloutGroup,
+    TokenRatios,
     Trajectory,
 )
 
@@ -220,29 +221,6 @@ def _known(name: str, column: _Column | None) -> _Column:
     if column is None:
         raise NotRecordedError(f"{name}: not recorded of these candidates.")
     return column
-
-
-@dataclass(frozen=True, slots=True)
-class TokenRatios:
-    """Tokens of a micro-batch in the loss, tensors of one shape, packed (N,) or padded (B, T).
-
-    `ratios` are w = pi_theta / pi_behavior, with their gradient; `mask` is True where a token counts, and
-    `trajectory_index` numbers the micro-batch's trajectories, which are whole.
-    """
-
-    ratios: "torch.Tensor"
-    advantages: "torch.Tensor"
-    mask: "torch.Tensor"
-    trajectory_index: "torch.Tensor"
-
-    def sequence_ratios(self) -> "torch.Tensor":
-        """Return exp of the mean log w of each token's trajectory, over the tokens that count."""
-        index, is_counted = self.trajectory_index.reshape(-1), self.mask.reshape(-1).to(self.ratios.dtype)
-        num_trajectories = int(index.max()) + 1 if index.numel() else 0
-        zeros = self.ratios.new_zeros(num_trajectories)
-        logs = zeros.index_add(0, index, self.ratios.log().reshape(-1) * is_counted)
-        counts = zeros.index_add(0, index, is_counted).clamp(min=1.0)
-        return (logs / counts).exp()[index].reshape(self.ratios.shape)
 
 
 class StoredTrajectories:

@@ -7,8 +7,8 @@ import torch
 
 from exgrpo_core.config import LossAggregation, clip_limits
 from exgrpo_core.methods.loading import ObjectiveSettings
-from exgrpo_core.methods.protocols import TokenRatios
 from exgrpo_core.policy_optimization.importance import MAX_LOG_RATIO, importance_ratios
+from exgrpo_core.types import TokenRatios
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,10 +18,10 @@ import numpy as np
 import torch
 
 from exgrpo_core.config import POLICY_SHAPING, ExGRPOConfig
-from exgrpo_core.methods.protocols import OffPolicyCorrection, TokenRatios
+from exgrpo_core.methods.protocols import OffPolicyCorrection
 from exgrpo_core.policy_optimization.importance import MAX_LOG_RATIO
 from exgrpo_core.sums import token_sums
-from exgrpo_core.types import Float32Array, Float64Array, Replay, RolloutGroup
+from exgrpo_core.types import Float32Array, Float64Array, Replay, RolloutGroup, TokenRatios
 
 
 def gradient_weights(log_ratios: Float64Array, shaping_beta: float | None) -> Float64Array:

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from exgrpo_core.config import clip_limits
-from exgrpo_core.methods.protocols import OffPolicyCorrection, TokenRatios
+from exgrpo_core.methods.protocols import OffPolicyCorrection
+from exgrpo_core.types import TokenRatios
 
 if TYPE_CHECKING:
     import torch

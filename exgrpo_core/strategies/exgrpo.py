@@ -26,11 +26,10 @@ from exgrpo_core.methods.protocols import (
     QuestionColumns,
     QuestionDraw,
     QuestionSampler,
-    TokenRatios,
     TrajectorySelector,
 )
 from exgrpo_core.policy_optimization.importance import shape_ratio
-from exgrpo_core.types import Float32Array
+from exgrpo_core.types import Float32Array, TokenRatios
 
 if TYPE_CHECKING:
     import torch

@@ -13,7 +13,8 @@ known here.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from exgrpo_core.methods.protocols import OffPolicyCorrection, TokenRatios
+from exgrpo_core.methods.protocols import OffPolicyCorrection
+from exgrpo_core.types import TokenRatios
 
 if TYPE_CHECKING:
     import torch

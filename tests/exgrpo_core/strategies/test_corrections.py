@@ -10,9 +10,9 @@ import torch
 
 from exgrpo_core.config import Clipping, ExGRPOConfig, LossAggregation
 from exgrpo_core.methods.loading import CORRECTION, build_objective, build_part
-from exgrpo_core.methods.protocols import TokenRatios
 from exgrpo_core.policy_optimization.objective import LossInputs, MiniBatchSizes, exgrpo_loss
 from exgrpo_core.policy_optimization.replay_effects import differentiated_weights, gradient_weights
+from exgrpo_core.types import TokenRatios
 
 LIMITS = {"clip_epsilon": 0.2, "clip_epsilon_high": 0.28, "shaping_beta": 0.1}
 
