@@ -80,7 +80,9 @@ def score_interval(score: float, standard_error: float, num_questions: int) -> t
 
 def mean_interval(values: Sequence[float]) -> MeanInterval:
     """Return the mean of at least one value with its interval."""
-    return MeanInterval(fmean(values), half_of_mean(stdev(values) if values[1:] else 0.0, len(values)), tuple(values))
+    is_finite = all(map(math.isfinite, values))
+    spread = math.nan if not is_finite else stdev(values) if values[1:] else 0.0
+    return MeanInterval(fmean(values), half_of_mean(spread, len(values)), tuple(values))
 
 
 def half_of_mean(deviation: float, num_values: int) -> float:

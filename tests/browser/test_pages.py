@@ -104,7 +104,7 @@ def test_charts_are_drawn_when_scrolled_to_and_they_and_the_open_view_survive_re
     between = Between(page)
     places = page.locator("[class*=st-key-card-]:has(.chart)")
     charts = page.locator(".js-plotly-plot")
-    last = places.nth(14)
+    last = places.nth(13)
     folded = page.get_by_test_id("stExpander")
     charts.first.wait_for()
     last.wait_for(state="attached")
@@ -116,7 +116,7 @@ def test_charts_are_drawn_when_scrolled_to_and_they_and_the_open_view_survive_re
     num_drawn = charts.count()
     between.wait_for_refreshes(4)
     page.locator(IDLE).wait_for()
-    assert num_drawn <= charts.count() <= places.count() == 15
+    assert num_drawn <= charts.count() <= places.count() == 14
     page.get_by_role("tab", name="Log").click()
     page.get_by_text("step 300 of exgrpo live").wait_for()
     between.wait_for_refreshes(4)
@@ -143,7 +143,7 @@ def test_print_has_every_unfolded_chart_at_once_and_whole_and_leaves_the_screen_
     watched = open_page("/run?run=run-finished")
     page = watched.page
     page.locator(".js-plotly-plot .scatterlayer path").first.wait_for(state="attached")
-    page.locator("[class*=st-key-card-]:has(.chart)").nth(14).wait_for(state="attached")
+    page.locator("[class*=st-key-card-]:has(.chart)").nth(13).wait_for(state="attached")
     page.evaluate(PRINTED)
     page.pdf(format="A4")
     paper, screen = page.evaluate("window.printed")

@@ -86,7 +86,7 @@ def test_hostile_texts_are_shown_and_inert(signed_in, hostile_workbench, path, t
     page.wait_for_timeout(300)
     assert page.get_by_text("This page failed").count() == 0
     for tab in tabs_of(path):
-        page.get_by_role("tab", name=tab, selected=True).wait_for()
+        page.get_by_role("tab", name=tab, exact=True, selected=True).wait_for()
     seen_by_browser = page.evaluate(LOOK)
     assert {what: parts for what, parts in seen_by_browser.items() if parts} == {}
     assert [text for text in signed_in.errors if "WebSocket" not in text] == []
