@@ -22,7 +22,7 @@ class Rlep(ReplayMethod):
     name: ClassVar[str] = "rlep"
 
     def plan(self, step: OpenStep) -> Iterator[Sequence[GroupPlan]]:
-        """Yield B fresh questions, of which those with stored successes replay some in addition to K rollouts."""
+        """Yield B fresh questions. Those with stored successes replay some in addition to K rollouts."""
         fresh = step.fresh(step.batch_size)
         drawn = step.draw(self.draw, step.num_wanted, [group.question_index for group in fresh])
         yield [self._with_replays(step, group) if group.question_index in drawn else group for group in fresh]

@@ -108,7 +108,7 @@ def _runs(study: Study, scale: Scale, keys: Sequence[RunKey]) -> None:
     study_matrix.show_launch(study, scale, cells)
 
 
-def _beside(study: Study, scale: Scale, keys: Sequence[RunKey]) -> None:
+def _next_to_the_paper(study: Study, scale: Scale, keys: Sequence[RunKey]) -> None:
     results = read_study_results(study.name, scale, _finished(study, scale))
     study_results.report(results, keys)
     study_results.show(results)
@@ -120,7 +120,7 @@ def _paper(study: Study, _scale: Scale, _keys: Sequence[RunKey]) -> None:
 
 def _show(study: Study, scale: Scale, keys: Sequence[RunKey]) -> None:
     names = VIEWS if number_rows(study) else VIEWS_WITHOUT_PAPER
-    views = dict(zip(names, (_runs, _beside, _paper), strict=False))
+    views = dict(zip(names, (_runs, _next_to_the_paper, _paper), strict=False))
     name, tab = address_choice.tabs(names, address_choice.PART)
     with tab:
         if keys or name == VIEWS[-1]:

@@ -114,7 +114,7 @@ def _draw_facts(recorded: RecordedStep, config: ExGRPOConfig) -> Iterator[Fact]:
 def _candidate_facts(
     recorded: RecordedStep, config: ExGRPOConfig, index: int, scored: Sequence[CandidateRow], is_part: bool
 ) -> Iterator[Fact]:
-    """Compare the candidates with what is stored, of which the run scored only some where `is_part`."""
+    """Compare the candidates with what is stored. If `is_part`, the run scored only some of it."""
     stored = {row.trajectory_id: row for row in recorded.stored[index]}
     numbers = [row.trajectory_id for row in scored]
     computed = [number for number in stored if not is_part or number in numbers]

@@ -61,7 +61,7 @@ class RecordedRollouts:
             index, found = request.question.index, self._recorded.get(request.question.index, ())
             if len(found) != request.num_rollouts:
                 raise RolloutsMissingError(
-                    f"The step would ask for {request.num_rollouts} rollouts of question {index}, of which "
+                    f"The step would ask for {request.num_rollouts} rollouts of question {index}, but "
                     f"{len(found)} are recorded."
                 )
             groups.append(RolloutGroup(request.question, list(found)))
