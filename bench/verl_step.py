@@ -120,14 +120,14 @@ class EngineSteps:
     def step(self) -> Seconds:
         """Do one step and return seconds of its phases."""
         metrics = exgrpo_step(self.state, self._engine, self._config).metrics
-        return {name: metrics[f"seconds/{name}"] for name in ("step", "rollout", "score", "update", "manage")}
+        return {name: metrics[f"seconds/{name}"] for name in ("step", "rollout", "score", "update", "other")}
 
 
 def _by_phase(timing: Mapping[str, float], step: float) -> Seconds:
     seconds: Seconds = defaultdict(float)
     for name, phase in PHASES.items():
         seconds[phase] += timing.get(name, 0.0)
-    return {**seconds, "step": step, "score": 0.0, "manage": step - sum(seconds.values())}
+    return {**seconds, "step": step, "score": 0.0, "other": step - sum(seconds.values())}
 
 
 @contextmanager
@@ -185,7 +185,7 @@ def main() -> None:
     num_blocks = 1 if arguments.short else arguments.blocks
     with open_steps(bench_spec(3 * BLOCK * (1 + num_blocks))) as kinds:
         times = time_blocks(kinds, num_blocks)
-    phases = ("step", "rollout", "score", "update", "manage")
+    phases = ("step", "rollout", "score", "update", "other")
     middle = {name: {phase: median(step[phase] for step in item) for phase in phases} for name, item in times.items()}
     print(f"median of {len(times[STOCK])} steps of each kind, in ms")
     print(f"{'':<12}" + "".join(f"{phase:>10}" for phase in phases))
