@@ -25,7 +25,7 @@ from jobs.training.engines.embedded.decoder import Decoder
 from jobs.training.engines.embedded.engine import EmbeddedEngine
 from jobs.training.engines.embedded.packing import TokenSequence, pack_sequences
 
-NUM_WARM_STEPS = 30
+NUM_WARM_STEPS, NUM_WARM_STEPS_SHORT = 30, 6
 """Steps before the timed ones, in which the buffer fills."""
 TARGETS = {"score_over_forward": "<= 1.1", "manage_share": "<= 0.02"}
 
@@ -95,19 +95,21 @@ def time_forward(decoder: Decoder, sequences: Sequence[TokenSequence]) -> float:
         return time.perf_counter() - began_at
 
 
-def time_steps(on_policy: ChainsRun, exgrpo: ChainsRun, num_steps: int) -> tuple[list[float], list[StepTimes]]:
+def time_steps(
+    on_policy: ChainsRun, exgrpo: ChainsRun, num_warm: int, num_steps: int
+) -> tuple[list[float], list[StepTimes]]:
     """Return seconds of on-policy steps, and the parts of ExGRPO's, alternating."""
     timer = ScoreTimer(exgrpo.engine)
     plain: list[float] = []
     times: list[StepTimes] = []
-    for number in range(NUM_WARM_STEPS + num_steps):
-        if number == NUM_WARM_STEPS:
+    for number in range(num_warm + num_steps):
+        if number == num_warm:
             gc.collect()
             gc.freeze()
         plain_seconds = on_policy.step().metrics["seconds/step"]
         timer.score_seconds = timer.forward_seconds = 0.0
         metrics = exgrpo.step(timer).metrics
-        if number < NUM_WARM_STEPS:
+        if number < num_warm:
             continue
         plain.append(plain_seconds)
         times.append(
@@ -127,11 +129,11 @@ def main() -> None:
     """Time the steps and print the table and the last line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--steps", type=int, default=50, help="timed steps of each method")
-    parser.add_argument("--short", action="store_true", help="3 timed steps")
+    parser.add_argument("--short", action="store_true", help="3 timed steps after few")
     arguments = parser.parse_args()
-    num_steps = 3 if arguments.short else arguments.steps
+    num_warm, num_steps = (NUM_WARM_STEPS_SHORT, 3) if arguments.short else (NUM_WARM_STEPS, arguments.steps)
     with open_chains_run("chains-on-policy") as on_policy, open_chains_run("chains-exgrpo") as exgrpo:
-        plain, times = time_steps(on_policy, exgrpo, num_steps)
+        plain, times = time_steps(on_policy, exgrpo, num_warm, num_steps)
         num_stored = exgrpo.state.replay_buffer.num_trajectories
     names = [field.name for field in dataclasses.fields(StepTimes)]
     parts = {name: float(np.median([getattr(item, name) for item in times])) for name in names}

@@ -26,7 +26,7 @@ from jobs.tasks.grading.answer_grader import CHUNK_SIZE, AnswerGrader, GradeItem
 from jobs.tasks.grading.reward_function import Grade
 
 NUM_HOSTILE_WORKERS = 8
-NUM_ORDINARY = 1024
+NUM_ORDINARY, NUM_ORDINARY_SHORT = 1024, 128
 FILES = {
     "aime24": "test.id.parquet", "aime25": "test.id.parquet", "amc": "test.id.parquet", "math500": "test.id.parquet",
     "minerva": "test.id.parquet", "olympiad_bench": "test.id.parquet", "arc_c": "arc_c.parquet",
@@ -129,17 +129,17 @@ def compare_cold(pairs: list[tuple[str, str]]) -> dict[str, Figure]:
         return {"math_verify_alone_cold_s": alone, "cold_s": time.perf_counter() - began_at}
 
 
-def compare_speed(num_rounds: int) -> dict[str, Figure]:
+def compare_speed(num_rounds: int, num_pairs: int) -> dict[str, Figure]:
     """Return seconds for ordinary answers in pools of two: Math-Verify alone, these graders, and all schemes.
 
     Cold times are of the first answers after a start, and with it.
     """
     alone, graded, side_by_side = [], [], []
-    figures = compare_cold(ordinary_pairs(NUM_ORDINARY, seed=0))
+    figures = compare_cold(ordinary_pairs(num_pairs, seed=0))
     with multiprocessing.get_context("spawn").Pool(2) as pool:
         pool.map(verify_alone, ordinary_pairs(256, seed=1), 1)
         for number in range(num_rounds):
-            pairs = ordinary_pairs(NUM_ORDINARY, seed=2 + number)
+            pairs = ordinary_pairs(num_pairs, seed=2 + number)
             items = [GradeItem(gold, response, "math") for gold, response in pairs]
             began_at = time.perf_counter()
             pool.map(verify_alone, pairs, CHUNK_SIZE)
@@ -187,12 +187,15 @@ def hostile_figures(answers: Sequence[str], num_alone: int, limit: float) -> dic
 def main() -> None:
     """Measure and print the last line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--short", action="store_true", help="every tenth hostile answer and gold")
+    parser.add_argument(
+        "--short", action="store_true", help="every thirtieth hostile answer and gold, and few ordinary ones"
+    )
     parser.add_argument("--limit", type=float, default=1.0, help="seconds an answer")
     arguments = parser.parse_args()
     limit = arguments.limit
-    step, num_alone, num_rounds = (10, 1, 1) if arguments.short else (1, 10, 9)
-    figures = compare_speed(num_rounds) | hostile_figures(hostile_answers()[::step], num_alone, limit)
+    step, num_alone, num_rounds = (30, 1, 1) if arguments.short else (1, 10, 9)
+    num_pairs = NUM_ORDINARY_SHORT if arguments.short else NUM_ORDINARY
+    figures = compare_speed(num_rounds, num_pairs) | hostile_figures(hostile_answers()[::step], num_alone, limit)
     targets = {
         "speed_ratio": ">= 1.0",
         "hostile_worst_alone_s": f"<= {limit + 1}",
@@ -202,7 +205,7 @@ def main() -> None:
     }
     folder = Path(os.environ.get("EXGRPO_SHARED", Path(__file__).parents[2] / "shared")) / "data" / "benchmarks"
     if folder.is_dir():
-        figures |= grade_golds(gold_items(folder)[:: step if arguments.short else 1])
+        figures |= grade_golds(gold_items(folder)[::step])
         targets |= {f"golds_correct_{scheme}": ">= 0.998" for scheme in Scheme}
     report("grading", figures, targets)
 

@@ -1,7 +1,7 @@
 """How fast pages answer on a large database, and how much they send.
 
 Run `python -m bench.pages` (1,000 runs with 100 k points each and a million trajectories; `--short`: 5 runs with
-2,000 trajectories, and two pages in the browser; `--times-ten`: 20 runs with ten million trajectories without texts,
+2,000 trajectories, and one page in the browser; `--times-ten`: 20 runs with ten million trajectories without texts,
 and lists of them only). The database is made by `python -m bench.synthetic_runs` in a temporary folder, or taken
 from `--runs-root` and `--database-url`. Of each view: the database part, its queries called alone; server time, the
 page's script run without a cache; and, if Chromium is installed, time until the first content, the view's own content
@@ -44,7 +44,7 @@ FULL = SyntheticSize(1000, 2128, 1_000_000)
 SHORT = SyntheticSize(5, 100, 2_000)
 TIMES_TEN = SyntheticSize(20, 2128, 10_000_000, has_texts=False)
 REFRESHED = SyntheticSize(50, 100, 100)
-IN_SHORT = 2
+IN_SHORT = 1
 """Views, pages and windows that a browser opens in the short form."""
 LARGE_RUN = "synthetic-00001"
 PAGE_SIZE = 50
@@ -79,7 +79,7 @@ BROWSER_TARGETS = {
 }
 SEEN_TARGETS = {"first_ms": "<= 1000", "seen_ms": "<= 1500"}
 """Of every view, on two cores that do nothing else."""
-NUM_BROWSERS = 10
+NUM_BROWSERS, NUM_BROWSERS_SHORT = 10, 2
 WINDOWS = {1440: "light", 1280: "dark", 900: "light", 390: "dark"}
 """Widths of a window, and the colours that pages are looked at in."""
 
@@ -263,10 +263,11 @@ def _visit(
             )
             figures |= {f"{view.name}_first_ms": first, f"{view.name}_paint_ms": painted, f"{view.name}_seen_ms": seen}
             largest = max(largest, sent)
-        crowd = browser.crowd(_address(measured[0].page, measured[0].query), measured[0].content, NUM_BROWSERS)
+        num_browsers = NUM_BROWSERS if few is None else NUM_BROWSERS_SHORT
+        crowd = browser.crowd(_address(measured[0].page, measured[0].query), measured[0].content, num_browsers)
         slowest = max(crowd, default=None)
-        print(f"{NUM_BROWSERS} browsers at once: {len(crowd)} show the list of runs, the last after {slowest} ms")
-        figures |= {"dead_pages": NUM_BROWSERS - len(crowd), "crowd_seen_ms": slowest}
+        print(f"{num_browsers} browsers at once: {len(crowd)} show the list of runs, the last after {slowest} ms")
+        figures |= {"dead_pages": num_browsers - len(crowd), "crowd_seen_ms": slowest}
         looks = {
             f"{address} at {width}, {scheme}": browser.look(address, width, scheme)
             for address in [_address(page, _RUN | query) for page, query in PLACES][:few]

@@ -46,6 +46,8 @@ from jobs.runs.directory import RunDirectory
 from jobs.specs.train import RecordingSpec, TrainSpec
 
 PAPER_STEP = StepSize(num_questions=128, mean_tokens=2000)
+SMALL_STEP = StepSize(num_questions=16, mean_tokens=2000)
+"""Of the paper's, an eighth, in short form."""
 INGESTED_STEP = StepSize(num_questions=128, mean_tokens=195)
 NO_ROLLOUTS = StepSize(num_questions=0, mean_tokens=0)
 PAPER_STEP_SECONDS = 150.0
@@ -79,10 +81,10 @@ def record_all(recorder: FileRecorder, reports: Iterable[StepReport]) -> list[fl
     return milliseconds
 
 
-def measure_paper(runs_root: Path, num_steps: int) -> dict[str, float]:
+def measure_paper(runs_root: Path, size: StepSize, num_steps: int) -> dict[str, float]:
     """Return how long a step of the paper's size takes to be on disk, and the size of its files."""
     run, recorder = new_run(runs_root)
-    reports = list(StepMaker(PAPER_STEP).reports(num_steps))
+    reports = list(StepMaker(size).reports(num_steps))
     milliseconds = record_all(recorder, reports)
     recorder.close()
     num_trajectories = sum(len(group.trajectories) for item in reports for group in item.groups)
@@ -213,7 +215,7 @@ def read_until_stopped(connection: Connection, database_url: str | None, runs_ro
 def main() -> int:
     """Measure, print and report; 0 whether or not the targets were met."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--short", action="store_true", help="fewer steps")
+    parser.add_argument("--short", action="store_true", help="fewer and smaller steps")
     parser.add_argument("--database-url", help="an empty database to ingest into; default: SQLite")
     arguments = parser.parse_args()
     url, is_short = arguments.database_url, arguments.short
@@ -221,9 +223,10 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as name, closing(open_database(url, Path(name))) as database:
             if list_runs(database, RunFilter(is_archived=None), limit=1):
                 parser.error("--database-url: expected an empty database, got one with runs; give another one.")
-    num_paper, num_embedded, num_metric, num_trajectory = (2, 6, 300, 1) if is_short else (10, 60, 8000, 40)
+    num_paper, num_embedded, num_metric, num_trajectory = (1, 2, 300, 1) if is_short else (10, 60, 8000, 40)
+    paper = SMALL_STEP if is_short else PAPER_STEP
     with tempfile.TemporaryDirectory() as name:
-        figures = measure_paper(Path(name), num_paper) | measure_embedded(Path(name), num_embedded)
+        figures = measure_paper(Path(name), paper, num_paper) | measure_embedded(Path(name), num_embedded)
     seconds, _ = measure_ingest(url, NO_ROLLOUTS, num_metric)
     num_points = num_metric * len(next(StepMaker(NO_ROLLOUTS).reports(1)).metrics)
     figures["ingest/metric_points_per_s"] = num_points / seconds

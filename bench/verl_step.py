@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 BLOCK = 4
 """Steps of one kind before the next kind's."""
+SHORT = {"batch_size": 4, "mini_batch_size": 4, "rollouts_per_question": 4}
+"""Of the algorithm in short form, in which a block has two steps."""
 STOCK, ON_POLICY, EXGRPO = "stock", "on_policy", "exgrpo"
 PHASES = {
     "gen": "rollout", "old_log_prob": "rollout", "update_weights": "rollout", "prepare": "rollout",
@@ -150,26 +152,26 @@ def open_steps(spec: TrainSpec) -> Iterator[dict[str, Any]]:
                     steps.state.replay_buffer.close()
 
 
-def bench_spec(num_steps: int) -> TrainSpec:
-    """Return the chains preset on verl with an entropy bonus as the paper's."""
+def bench_spec(num_steps: int, changes: Mapping[str, Any]) -> TrainSpec:
+    """Return the chains preset on verl with an entropy bonus as the paper's, and these changes of the algorithm."""
     spec = load_preset("chains-exgrpo")
-    changes = {
+    values = {
         "engine": "verl",
         "model": spec.model.model_copy(update={"device": "cpu"}),
         "verl": spec.verl.model_copy(update=on_cpu(1)),
-        "algorithm": dataclasses.replace(spec.algorithm, entropy_coefficient=0.001),
+        "algorithm": dataclasses.replace(spec.algorithm, entropy_coefficient=0.001, **changes),
         "num_steps": 10 * num_steps,
     }
-    return spec.model_copy(update=changes)
+    return spec.model_copy(update=values)
 
 
-def time_blocks(kinds: Mapping[str, Any], num_blocks: int) -> dict[str, list[Seconds]]:
+def time_blocks(kinds: Mapping[str, Any], num_blocks: int, steps_a_block: int) -> dict[str, list[Seconds]]:
     """Return seconds of all counted steps by kind; one block of each kind goes before, in which buffers fill."""
     times_of: dict[str, list[Seconds]] = {name: [] for name in kinds}
     for block in range(1 + num_blocks):
         for name, steps in kinds.items():
             steps.enter()
-            times = [steps.step() for _ in range(BLOCK)]
+            times = [steps.step() for _ in range(steps_a_block)]
             if block > 0:
                 times_of[name] += times[1:]
     return times_of
@@ -179,12 +181,12 @@ def main() -> None:
     """Time the steps and print the table and the last line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--blocks", type=int, default=8, help="timed blocks of each kind of steps")
-    parser.add_argument("--short", action="store_true", help="1 timed block")
+    parser.add_argument("--short", action="store_true", help="1 timed block of small steps")
     arguments = parser.parse_args()
     os.environ.update(VARIABLES)
-    num_blocks = 1 if arguments.short else arguments.blocks
-    with open_steps(bench_spec(3 * BLOCK * (1 + num_blocks))) as kinds:
-        times = time_blocks(kinds, num_blocks)
+    num_blocks, steps_a_block, changes = (1, 2, SHORT) if arguments.short else (arguments.blocks, BLOCK, {})
+    with open_steps(bench_spec(3 * steps_a_block * (1 + num_blocks), changes)) as kinds:
+        times = time_blocks(kinds, num_blocks, steps_a_block)
     phases = ("step", "rollout", "score", "update", "other")
     middle = {name: {phase: median(step[phase] for step in item) for phase in phases} for name, item in times.items()}
     print(f"median of {len(times[STOCK])} steps of each kind, in ms")
