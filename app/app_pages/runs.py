@@ -54,10 +54,10 @@ def _chosen() -> tuple[RunFilter, str | None, bool]:
     """Show search, states and groups; return the filter, what to group by, and whether the bin is open."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="runs-filter"):
         words = st.text_input(
-            "Search runs", placeholder="Search, or seed=3 avg@8>0.4", icon=":material/search:", width=250,
+            "Search runs", placeholder="Search, or seed=3 held-out>40%", icon=":material/search:", width=250,
             key="q", bind="query-params", label_visibility="collapsed",
-            help="Words of name, method, model, data or tags, and conditions on states, tags, fields, scores and "
-            "metrics, which exclude after a minus: `status:failed -tag:old learning_rate<1e-5 avg@8>0.4`",
+            help="Words of name, method, model, data or tags, and conditions on columns, states, tags, fields, scores "
+            "and metrics, which exclude after a minus: `status:failed -tag:old learning_rate<1e-5 held-out>40%`",
         )  # fmt: skip
         state = st.segmented_control(
             "State", [*STATES, ARCHIVED, BIN], default="All", required=True,

@@ -17,9 +17,9 @@ from db.queries.text_search import SearchError, check_search
 from db.tables import models
 from db.tables.column_types import natural_text, one_of
 
-_CONDITION = re.compile(r"([A-Za-z_][\w@./-]*)(!=|>=|<=|=|>|<|:)(.+)")
+_CONDITION = re.compile(r'("[^"]+"|[A-Za-z_][\w@./-]*)(!=|>=|<=|=|>|<|:)(.+)')
 _TERM = re.compile(r'(-?)((?:[^\s"]|"[^"]*")+)')
-_SPELLINGS = {"state": "status", "tags": "tag", "dataset": "data"}
+_SPELLINGS = {"state": "status", "tags": "tag", "dataset": "data", "run": "name"}
 _KINDS = {
     "train": "train", "training": "train", "eval": "eval", "evaluation": "eval", "evaluations": "eval",
     "judge": "judge", "judges": "judge", "judging": "judge",
@@ -37,7 +37,8 @@ class RunFilter:
     """Every word must be in the name, id, method, model, data set or a tag; case does not matter.
 
     A word such as `status:failed`, `seed=3`, `optim.learning_rate<1e-5` or `avg@8>0.4` is a condition on a value
-    (`db.queries.run_values`); a - before a word excludes what it finds, quotation marks keep spaces and signs.
+    (`db.queries.run_values`), a column's heading (`held-out>90%`, `"Batch Pass@1">0.5`) included; a - before a word
+    excludes what it finds, quotation marks keep spaces and signs.
     """
     statuses: tuple[str, ...] = ()
     """States to list; none lists all."""
@@ -76,9 +77,9 @@ def _closed(words: str) -> str:
 
 
 def _holds(connection: Connection, minus: str, term: str) -> ColumnElement[bool]:
-    match = None if term.startswith('"') else _CONDITION.fullmatch(term)
-    name = match.group(1) if match else ""
-    if match is not None and match.group(2) == ":" and not _is_facet(name):
+    match = _CONDITION.fullmatch(term)
+    name = _facet(match.group(1).strip('"')) if match else ""
+    if match is not None and match.group(2) == ":" and name not in {*facets(), "tag"}:
         match = None  # a word with a colon, such as a tag
         near = difflib.get_close_matches(name, [*facets(), "tag"], n=1, cutoff=0.8)
         if near or not (minus or _is_found(connection, term)):
@@ -88,7 +89,7 @@ def _holds(connection: Connection, minus: str, term: str) -> ColumnElement[bool]
             raise SearchError(f"cannot be read; understood are {UNDERSTOOD}", term)
         held = _holds_word(term.replace('"', "").lower())
     else:
-        held = _fulfils(connection, _SPELLINGS.get(name, name), match.group(2), match.group(3).replace('"', ""))
+        held = _fulfils(connection, name, match.group(2), match.group(3).replace('"', ""))
     return ~func.coalesce(held, False) if minus else held
 
 
@@ -102,9 +103,10 @@ def _unknown_name(near: Sequence[str]) -> str:
     return f"{expected}; quotation marks look for the whole as a word"
 
 
-def _is_facet(name: str) -> bool:
-    name = _SPELLINGS.get(name, name)
-    return name == "tag" or name in facets()
+def _facet(name: str) -> str:
+    """Return the facet that a name or a column's heading means, any other name as it is."""
+    facet = _SPELLINGS.get(name.lower(), name.lower())
+    return facet if facet in {*facets(), "tag"} else name
 
 
 def _fulfils(connection: Connection, name: str, sign: str, wanted: str) -> ColumnElement[bool]:
@@ -115,19 +117,27 @@ def _fulfils(connection: Connection, name: str, sign: str, wanted: str) -> Colum
         held = _has_tag(models.tags.c.tag == wanted if sign in {"=", "!="} else _contains(models.tags.c.tag, wanted))
         return ~held if sign == "!=" else held
     value = value_of(connection, name)
-    is_number = re.fullmatch(NUMBER, wanted) is not None
+    number = _number(wanted)
     if sign in {"=", "!=", ":"}:
         if name == "kind":
             if wanted not in _KINDS:
                 raise SearchError(f"expected one of {', '.join(dict.fromkeys(_KINDS.values()))}", f"kind:{wanted}")
             wanted = _KINDS[wanted]
-        is_equal = _is_equal(name, value, sign, wanted, float(wanted) if is_number else None)
+        is_equal = _is_equal(name, value, sign, wanted, number)
         return ~func.coalesce(is_equal, False) if sign == "!=" else is_equal
-    if not is_number or value.number is None:
+    if number is None or value.number is None:
         raise SearchError(f"{sign} compares numbers, as in batch_size>=128 or avg@8>0.4", f"{name}{sign}{wanted}")
+    if value.is_share and number > 1.0:
+        raise SearchError(f"is a share from 0 to 1; write {name}{sign}{wanted.removesuffix('%')}%", name)
     compare = {">": operator.gt, "<": operator.lt, ">=": operator.ge, "<=": operator.le}[sign]
-    condition: ColumnElement[bool] = compare(value.number, float(wanted))
+    condition: ColumnElement[bool] = compare(value.number, number)
     return condition
+
+
+def _number(wanted: str) -> float | None:
+    """Return the number that a text is, with a percent sign its hundredth; None of any other."""
+    text = wanted.removesuffix("%")
+    return None if re.fullmatch(NUMBER, text) is None else float(text) / (1.0 if text == wanted else 100.0)
 
 
 def _is_equal(name: str, value: RunValue, sign: str, wanted: str, number: float | None) -> ColumnElement[bool]:
@@ -220,7 +230,6 @@ def _value(connection: Connection, key: str) -> ColumnElement[Any]:
         RunSortKey.NAME: natural_text(runs.c.name),
         RunSortKey.STATE: case(ranks, value=runs.c.status, else_=len(ranks)),
         RunSortKey.METHOD: natural_text(method_expression()),
-        RunSortKey.PROGRESS: runs.c.step * 1.0 / func.nullif(runs.c.spec["num_steps"].as_float(), 0.0),
         RunSortKey.PASS_AT_1: runs.c.summary["last_pass_at_1"].as_float(),
         RunSortKey.AVG_AT_N: runs.c.summary["last_avg_at_n"].as_float(),
     }

@@ -2,7 +2,8 @@
 
 A name is a facet (`status`), a score (`score`, `pass@1`, `avg@8`, a benchmark), a metric's key
 (`replay/num_replayed`) or a field of the specification, for which the end of its path is enough (`learning_rate`),
-as it is for each setting of a recorded run.
+as it is for each setting of a recorded run. Headings of columns (`Held-out Avg@n`, `batch-pass@1`) and labels of
+metrics and fields (`learning-rate`) stand for their values; case does not matter in them.
 """
 
 import difflib
@@ -14,6 +15,7 @@ from sqlalchemy import ColumnElement, Connection, Float, String, Table, case, ca
 
 from db.connections.session import Database
 from db.queries.text_search import SearchError
+from db.rows.display_names import BATCH_PASS_RATE, held_out_score
 from db.rows.spec_fields import (
     DEFAULT_EXPERIENCE_RATIO,
     RECORDED_KIND,
@@ -24,6 +26,7 @@ from db.rows.spec_fields import (
 )
 from db.tables import models
 from db.tables.column_types import one_of
+from exgrpo_core.step_report import METRIC_LABELS, SHARES
 
 FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*){0,7}")
 """A field at most 8 deep: SQLite cannot parse a condition on one that is much deeper."""
@@ -36,6 +39,12 @@ NUMBER = r"^-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?$"
 _SECTIONS = ("algorithm", "optim", "model", "data", "validation", "sft", "verl", "recording", "resume", "sampling")
 """Where a field is looked for whose section is not named, after the specification itself."""
 _SHORT = {"lr": "learning_rate", "optimizer": "optim"}
+_HELD_OUT = "held-out"
+_HEADINGS = {label.lower().replace(" ", "-"): key for key, label in METRIC_LABELS.items()} | {
+    _HELD_OUT: "score", held_out_score().lower().replace(" ", "-"): "score", "scores": "score",
+    BATCH_PASS_RATE.lower().replace(" ", "-"): "pass@1",
+}  # fmt: skip
+"""The names of values by headings of columns, in lower case with hyphens."""
 JOB_NAMES = {"eval": "evaluation", "judge": "judging"}
 """The names of jobs other than training."""
 UNDERSTOOD = (
@@ -51,6 +60,7 @@ class RunValue(NamedTuple):
     """As text; None of a score."""
     number: ColumnElement[Any] | None
     """As a number, NULL where a field's text is none; None of a facet such as the state."""
+    is_share: bool = False
 
 
 def facets() -> dict[str, ColumnElement[Any]]:
@@ -77,6 +87,15 @@ def value_of(connection: Connection, name: str) -> RunValue:
     Raises:
         SearchError: No run of the database has one.
     """
+    heading = name.lower().replace(" ", "-")
+    meant = _HEADINGS.get(heading) or heading.removeprefix(f"{_HELD_OUT}-").replace("-", "_")
+    value = _find(connection, name) or (_find(connection, meant) if meant != name else None)
+    if value is None:
+        raise SearchError(f"no run has a field, score or metric of this name{_near(connection, name)}", name)
+    return value
+
+
+def _find(connection: Connection, name: str) -> RunValue | None:
     runs = models.runs
     if name in (texts := facets()):
         recorded = _texts_at(_recorded_places(connection, {name})) if name in _FROM_SPEC else []
@@ -84,17 +103,15 @@ def value_of(connection: Connection, name: str) -> RunValue:
     if name in {"step", "attempt"}:
         return RunValue(None, runs.c[name])
     if (score := _score(name)) is not None:
-        return RunValue(None, score)
+        return RunValue(None, score, is_share=True)
     if _has(connection, models.metrics.c.name == name):
-        return RunValue(None, _newest_metric(name))
+        return RunValue(None, _newest_metric(name), is_share=name in SHARES)
     text = field_text(connection, name)
     if text is not None and _has(connection, select(runs.c.run_key).where(text.is_not(None)).exists()):
         return RunValue(text, case((text.regexp_match(NUMBER), cast(text, Float))))
-    if _has(connection, models.benchmark_scores.c.benchmark == name) or _has(
-        connection, models.evaluations.c.question_set == name
-    ):
-        return RunValue(None, _benchmark(name))
-    raise SearchError(f"no run has a field, score or metric of this name{_near(connection, name)}", name)
+    scores, held_out = models.benchmark_scores.c.benchmark, models.evaluations.c.question_set
+    is_benchmark = _has(connection, scores == name) or _has(connection, held_out == name)
+    return RunValue(None, _benchmark(name), is_share=True) if is_benchmark else None
 
 
 def _has(connection: Connection, condition: ColumnElement[bool]) -> bool:
@@ -173,10 +190,15 @@ def _newest_metric(name: str) -> ColumnElement[Any]:
 
 
 def _score(name: str) -> ColumnElement[Any] | None:
-    """Return the newest held-out score of a training run, of an evaluation the mean over its benchmarks.
+    """Return a run's progress, the newest held-out score of a training run, or an evaluation's mean over benchmarks.
 
     `score` is the mean of as many samples as there were.
     """
+    if name == "progress":
+        done: ColumnElement[Any] = (
+            models.runs.c.step * 1.0 / func.nullif(models.runs.c.spec["num_steps"].as_float(), 0.0)
+        )
+        return done
     match = _SCORE.fullmatch(name)
     if match is None and name != "score":
         return None
