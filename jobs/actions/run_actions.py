@@ -20,6 +20,8 @@ from jobs.specs.train import SpecError, TrainSpec, clean_name
 MAX_NOTE_CHARACTERS = 20_000
 MAX_TAG_CHARACTERS = 40
 MAX_PARENT_NAME = 60
+DEMO_TAG = "demo"
+"""The tag of runs that `exgrpo demo` started. It is in the journal, not in the specification, so no copy has it."""
 _COPY_ENDING = re.compile(r" copy( \d+)?$")
 
 

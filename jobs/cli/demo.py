@@ -12,6 +12,7 @@ import typer
 from rich.table import Table
 
 from jobs.actions.queueing import queue_job
+from jobs.actions.run_actions import DEMO_TAG, tag
 from jobs.cli.options import DEFAULT_RUNS_ROOT, EXIT_FAILURE, RunsRoot, print_result, print_status, table_console
 from jobs.cli.probe import describe
 from jobs.cli.workbench import Workbench
@@ -50,6 +51,8 @@ def run_demo(runs_root: Path, is_headless: bool, is_real: bool = False) -> int:
     Returns the exit code. The last line of the result is JSON.
     """
     run_ids = _submit_real(runs_root) if is_real else _submit_toy(runs_root)
+    for run_id in run_ids:
+        tag(runs_root, run_id, DEMO_TAG)
     num_running = min(len(run_ids), os.cpu_count() or 1)
     if is_headless:
         return _train_headless(runs_root, run_ids, num_running)

@@ -1,7 +1,7 @@
 """Which runs are shown next to the paper: the demo's, those that the reader chooses, a study's, or none."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import streamlit as st
 
@@ -12,17 +12,17 @@ from app.queries.benchmarks import study_runs
 from app.queries.runs import TRAINING_RUNS, list_runs
 from db.rows.display_names import distinct_names
 from db.rows.runs import RunRow
+from jobs.actions.run_actions import DEMO_TAG
 from jobs.actions.studies.definition import Scale
 
 PRINTED, DEMO, CHOSEN, STUDY = "printed", "demo", "chosen", "study"
 _KINDS = {
-    DEMO: ("Demo", "The newest ExGRPO and on-policy runs of the presets that `make demo` trains, finished ones first"),
+    DEMO: ("Demo", f"The newest runs that `make demo` trained, with the tag `{DEMO_TAG}`, finished ones first"),
     CHOSEN: ("Chosen runs", "Runs of your choice, kept in the address"),
     STUDY: ("The study's runs", "One finished run of each cell of the study that this figure belongs to"),
     PRINTED: ("Printed numbers", "Only what the paper prints"),
 }
 """Label and meaning of each kind of selection."""
-_DEMO_PRESETS = ("chains-exgrpo", "chains-on-policy")
 _MAX_STUDY_RUNS = 12
 REPLAYING = "ExGRPO"
 """The method of runs that replay."""
@@ -62,14 +62,13 @@ def show(entry: Entry | None) -> RunSelection:
 
 
 def demo_rows() -> list[RunRow]:
-    """Return the newest finished run of each of the demo's presets, else the newest with a step; copies come last."""
-    rows = [
-        row for row in list_runs(TRAINING_RUNS) if row.step and not any(tag.startswith("study:") for tag in row.tags)
-    ]
-    by_preset: dict[str | None, RunRow] = {}
-    for row in sorted(rows, key=lambda row: (row.parent_run_id is not None, row.status != FINISHED)):
-        by_preset.setdefault(row.preset, row)
-    return [by_preset[preset] for preset in _DEMO_PRESETS if preset in by_preset]
+    """Return the newest finished run of each method that a demo trained, else the newest with a step; ExGRPO first."""
+    tagged = list_runs(replace(TRAINING_RUNS, words=f"tag={DEMO_TAG}"))
+    by_method: dict[str, RunRow] = {}
+    for row in sorted(tagged, key=lambda row: row.status != FINISHED):
+        if row.step and not row.is_fine_tuning:
+            by_method.setdefault(row.method, row)
+    return sorted(by_method.values(), key=lambda row: row.method != REPLAYING)
 
 
 def _study_rows(name: str) -> list[RunRow]:

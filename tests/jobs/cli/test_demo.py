@@ -5,6 +5,7 @@ import json
 import pytest
 
 from jobs.cli import demo
+from jobs.runs.journal import Journal
 from jobs.runs.lookup import open_run
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import load_preset
@@ -42,6 +43,9 @@ def test_both_runs_start_from_the_warm_start_and_the_last_line_is_json(tmp_path,
     assert list(figures) == ["SFT", "ExGRPO", "Dr.GRPO"]
     assert [each["steps"] for each in figures.values()] == [2, 2, 2]
     assert figures["ExGRPO"]["avg_at_8_after"] is not None
+    entries, _ = Journal(tmp_path / "runs").read_from(0)
+    tagged = {entry.run_id for entry in entries if entry.data.get("tag") == "demo"}
+    assert tagged == {each["run_id"] for each in figures.values()}
     warm_id = figures["SFT"]["run_id"]
     for method in ("ExGRPO", "Dr.GRPO"):
         run = open_run(tmp_path / "runs", figures[method]["run_id"])

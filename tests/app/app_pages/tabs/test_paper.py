@@ -1,7 +1,10 @@
+from dataclasses import replace
+
 import pytest
 
 from app.components.paper.entries import ENTRIES
 from app.components.paper.run_selection import demo_rows
+from jobs.actions import run_actions
 from jobs.actions.studies.definition import Scale, load_study
 from jobs.actions.studies.matrix import RunKey
 from jobs.execution.supervisor.open_index import open_fresh_index
@@ -49,14 +52,27 @@ def test_chosen_runs_are_drawn_and_followed_to_the_page_where_the_figure_lives(o
     assert any('href="run?run=run-finished&amp;view=Step"' in element.proto.body for element in method.get("html"))
 
 
-@pytest.mark.usefixtures("recorded_shared")
-def test_demo_runs_are_the_newest_finished_of_each_preset():
-    assert [row.run_id for row in demo_rows()] == ["run-finished", "run-on-policy"]
+def demo_of(runs_root, *runs, tagged):
+    """Record runs, the newest first, of which `exgrpo demo` started some."""
+    recorded.record(runs_root, *runs)
+    for run in tagged:
+        run_actions.tag(runs_root, run.run_id, run_actions.DEMO_TAG)
+    with open_fresh_index(runs_root, None):
+        return [row.run_id for row in demo_rows()]
+
+
+def test_the_demo_is_what_the_demo_started_not_newer_runs_of_its_presets(runs_root):
+    half, seed = (replace(recorded.FINISHED, run_id=run_id) for run_id in ("run-half", "run-seed-1"))
+    other = replace(recorded.ON_POLICY, run_id="run-other")
+    runs = half, seed, other, recorded.ON_POLICY, recorded.FINISHED
+    assert demo_of(runs_root, *runs, tagged=runs[3:]) == ["run-finished", "run-on-policy"]
+    copy = run_actions.spec_of_copy(runs_root, "run-finished")
+    assert copy.tags == ()
 
 
 def test_a_run_that_has_not_finished_serves_as_the_demo_where_no_other_has(runs_root):
-    recorded.record(runs_root, recorded.QUEUED, recorded.RUNNING, recorded.FAILED)
-    assert [row.run_id for row in demo_rows()] == ["run-running"]
+    runs = recorded.QUEUED, recorded.RUNNING, recorded.FINISHED
+    assert demo_of(runs_root, *runs, tagged=runs[:2]) == ["run-running"]
 
 
 def test_a_study_is_beside_its_figure_with_one_finished_run_of_each_cell(runs_root, open_page):
