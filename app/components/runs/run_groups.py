@@ -1,4 +1,4 @@
-"""The list of runs in groups: the runs with the same value of a field, with the mean of their scores."""
+"""The list of runs in groups: those with the same value of a field and the same data, with means of finished runs."""
 
 from collections.abc import Callable, Sequence
 
@@ -8,9 +8,10 @@ import streamlit as st
 from app.components.runs import run_table
 from app.components.runs.comparison import mean_over
 from app.components.widgets import data_table, grid, run_state
-from app.formats import escape_control_characters, literal
+from app.formats import escape_control_characters, in_percent, literal
 from db.rows.display_names import BATCH_PASS_RATE, held_out_score
 from db.rows.runs import RunRow
+from db.rows.spec_fields import UNKNOWN
 
 MAX_RUNS = 1000
 ADDRESS, OPENED = "group", "of"
@@ -36,7 +37,8 @@ def choose() -> str | None:
     st.selectbox(
         "Group by", names, index=None, key=_KEY, on_change=_take, placeholder="Group by", width=140,
         label_visibility="collapsed",
-        help="Mean over the runs of each group. The 95% interval (Student's t) needs at least two runs",
+        help="Mean over the finished runs of each group, which all have the same data. The 95% interval (Student's t) "
+        "needs at least two of them",
     )  # fmt: skip
     chosen: str | None = st.session_state[_KEY]
     return chosen
@@ -52,7 +54,9 @@ def show(
         st.caption(f"Groups of the first {len(rows):,} of {num_fitting:,} runs that fit, in the order of the list.")
     data_table.export_above(lambda: table(all_rows(), name, measures), "run-groups")
     number = st.column_config.NumberColumn(format="%.1f")
-    columns = {name: number for name in map(str, frame) if name.endswith("%") or name == "Mean steps"}
+    columns = {name: number for name in map(str, frame) if name.endswith("%")}
+    columns["Averaged"] = st.column_config.NumberColumn(help="Finished runs: means are over these")
+    columns["Steps"] = st.column_config.TextColumn(alignment="right", help="Of the averaged runs")
     of_measures = [column for measure in measures for column in (measure, f"{measure} {_HALF}")]
     columns |= {column: st.column_config.NumberColumn(format="%.4g") for column in of_measures}
     values = [str(value) for value in frame.get(name, [])]
@@ -63,19 +67,26 @@ def show(
 
 
 def table(rows: Sequence[RunRow], name: str, measures: Sequence[str] = ()) -> pd.DataFrame:
-    """Return a row a group, the largest first: how many runs, and mean with half of its interval of each measure."""
+    """Return a row a group, the largest first: runs, how many are averaged, each measure's mean and half interval.
+
+    Only finished runs are averaged, and none whose value is unknown: these have nothing in common.
+    """
     lines = []
     values = run_table.measured(rows, measures)
     of_run = {row.run_id: {key: values[key][index] for key in values} for index, row in enumerate(rows)}
     for value, members in sorted(_groups(rows, name).items(), key=lambda item: (-len(item[1]), item[0])):
-        line: dict[str, object] = {name: value, "Runs": len(members)}
+        is_known = not f"{value} ".startswith(f"{UNKNOWN} ")
+        averaged = [row for row in members if row.status == "finished" and is_known]
+        line: dict[str, object] = {name: value, "Runs": len(members), "Averaged": len(averaged)}
         for score, of in ((BATCH_PASS_RATE, "last_pass_at_1"), (held_out_score(), "last_avg_at_n")):
-            known = [100 * value for row in members if (value := getattr(row, of)) is not None]
-            line[f"{score}, %"], line[f"{score} {_HALF}"] = mean_over(known)
+            mean, half = mean_over([in_percent(getattr(row, of)) for row in averaged])
+            # As that of a score, it reaches at most to the farther end of 0 to 100.
+            reach = None if half is None or mean is None else min(half, max(mean, 100.0 - mean))
+            line[f"{score}, %"], line[f"{score} {_HALF}"] = mean, reach
         for measure in measures:
-            known = [number for row in members if (number := of_run[row.run_id][measure]) is not None]
-            line[measure], line[f"{measure} {_HALF}"] = mean_over(known)
-        lines.append(line | {"Mean steps": mean_over([float(row.step) for row in members])[0]})
+            line[measure], line[f"{measure} {_HALF}"] = mean_over([of_run[row.run_id][measure] for row in averaged])
+        steps = sorted({row.step for row in averaged})
+        lines.append(line | {"Steps": " to ".join(f"{step:,}" for step in dict.fromkeys([*steps[:1], *steps[-1:]]))})
     return pd.DataFrame(lines)
 
 
@@ -96,14 +107,19 @@ def members(rows: Sequence[RunRow], name: str) -> list[RunRow]:
 
 
 def _groups(rows: Sequence[RunRow], name: str) -> dict[str, list[RunRow]]:
+    """Return the runs by their value, and by their data where those of a value have several: scores are of the data."""
     rows = [row for row in rows if row.kind == "train"] or rows
     if name in _OF_ROWS:
         values = [escape_control_characters(_OF_ROWS[name](row)) for row in rows]
     else:
         values = [value or "none" for value in run_table.field_values(rows, [name]).get(name, [])]
+    data_of: dict[str, set[str]] = {}
+    for value, row in zip(values, rows, strict=True):
+        data_of.setdefault(value, set()).add(row.dataset)
     groups: dict[str, list[RunRow]] = {}
     for value, row in zip(values, rows, strict=True):
-        groups.setdefault(value, []).append(row)
+        key = value if len(data_of[value]) == 1 else f"{value} on {escape_control_characters(row.dataset) or UNKNOWN}"
+        groups.setdefault(key, []).append(row)
     return groups
 
 
