@@ -120,7 +120,7 @@ class CaseResponse:
     trajectory_id: int
     step: int
     reward: float
-    entropy: float
+    entropy: float | None
     is_valid: bool | None
     has_code: bool | None
     text: str
@@ -128,7 +128,7 @@ class CaseResponse:
 
 @dataclass(frozen=True, slots=True)
 class SnowballCase:
-    """One case: correct responses of low and high entropy; `step` is that of `low`."""
+    """One case: responses of low and high entropy, or one response as both; `step` is that of `low`."""
 
     run_id: str
     attempt: int
@@ -145,6 +145,12 @@ class SnowballCase:
         if self.low.step == self.high.step:
             return f"step {self.step:,}"
         return f"steps {self.low.step:,} (low) and {self.high.step:,} (high)"
+
+    @property
+    def responses(self) -> dict[str, CaseResponse]:
+        """The responses by the end of entropy that they show, one of a case of a single response."""
+        both = {"low": self.low, "high": self.high}
+        return both if self.low.trajectory_id != self.high.trajectory_id else {"single": self.low}
 
     @property
     def saved(self) -> SavedCase:

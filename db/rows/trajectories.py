@@ -113,6 +113,8 @@ class QuestionRow:
     question_id: str
     prompt_text: str
     answer: str
+    details: Mapping[str, Any]
+    """What its task recorded of it, such as the modulus of a chain."""
 
 
 @dataclass(frozen=True, slots=True)

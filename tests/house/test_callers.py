@@ -11,7 +11,7 @@ import pytest
 from app.components.new_run.field_shapes import attribute_docs
 from db.queries.retirement import BUILT_IN_TASKS
 from exgrpo_core.config import ExGRPOConfig
-from jobs.evaluation.judging import judge_loop
+from jobs.evaluation.judging import oracles
 from jobs.specs.base import Spec
 from jobs.specs.train import ORACLE_SOURCES
 from jobs.tasks.grading.rewards import TASKS
@@ -82,10 +82,8 @@ def test_new_python_is_checked_before_git_tracks_it(tmp_path):
 
 
 def test_every_task_that_offers_an_oracle_has_one():
-    places = (
-        "ORACLE_SOURCES of jobs/specs/train.py, ORACLES of judge_loop.py, BUILT_IN_TASKS of db/queries/retirement.py"
-    )
-    assert set(judge_loop.ORACLES) == ORACLE_SOURCES == BUILT_IN_TASKS, places
+    places = "ORACLE_SOURCES of jobs/specs/train.py, ORACLES of oracles.py, BUILT_IN_TASKS of db/queries/retirement.py"
+    assert set(oracles.ORACLES) == ORACLE_SOURCES == BUILT_IN_TASKS, places
     assert set(TASKS) >= ORACLE_SOURCES, "TASKS of jobs/tasks/grading/rewards.py"
 
 

@@ -5,23 +5,16 @@ from collections.abc import Mapping, Sequence
 import streamlit as st
 
 from app import address
-from app.components.widgets import address_choice, data_table, figures, notice, shown_text
-from app.components.widgets.run_state import Colour
-from app.formats import badge_label, counted, literal, nats
+from app.components.widgets import address_choice, cases, data_table, figures, notice, shown_text
+from app.formats import badge_label, counted, nats
 from app.queries.answers import ask
-from app.settings import runs_root
 from db.queries.cases import list_case_sets, saved_cases
 from db.rows.chains_of_thought import CaseResponse, SavedCase, SnowballCase
 from db.rows.runs import RunRow
-from jobs.actions import annotations
 from jobs.evaluation.analysis.case_text import as_latex, as_markdown, cases_as_json, excerpts_of
 
 _TEXT_HEIGHT = 420
 _LONG_TEXT, _LONG_LINES = 1_200, 16
-_BADGES: dict[bool | None, tuple[str, str, Colour]] = {
-    None: ("not judged", "help", "gray"), True: ("valid", "check", "blue"), False: ("not valid", "close", "orange"),
-}  # fmt: skip
-
 
 _FORMATS: data_table.Formats = {
     "LaTeX": ("tex", "application/x-tex", lambda titled: as_latex(excerpts_of(titled[1]))),
@@ -43,7 +36,10 @@ def show(case: SnowballCase, sets: Sequence[str], key: str) -> None:
                 st.badge(badge_label(name), icon=":material/bookmark:", color="gray")
             st.space("stretch")
             shown_text.export_for_paper("Snowball case", excerpts_of([case]), f"case-{key}")
-            _keep(case.saved, sets, key)
+            with st.popover(
+                "Keep", icon=":material/bookmark_add:", type="tertiary", key=f"keep-{key}", help="Mark this case"
+            ):
+                cases.show_keep(case.saved, sets, key)
         left, right = st.columns([3, 1], gap="medium")
         with left:
             st.caption("Question")
@@ -51,16 +47,15 @@ def show(case: SnowballCase, sets: Sequence[str], key: str) -> None:
         with right:
             st.caption("Gold answer")
             shown_text.show_raw(case.truth)
-        for column, end, response in zip(
-            st.columns(2, gap="medium"), ("Low", "High"), (case.low, case.high), strict=True
-        ):
+        columns = st.columns(len(case.responses), gap="medium")
+        for column, (end, response) in zip(columns, case.responses.items(), strict=True):
             with column:
-                _response(case, end, response, key)
+                _response(case, end.capitalize(), response, key)
 
 
-def show_all(cases: Sequence[SnowballCase], sets: Mapping[SavedCase, Sequence[str]], key: str) -> None:
+def show_all(shown: Sequence[SnowballCase], sets: Mapping[SavedCase, Sequence[str]], key: str) -> None:
     """Show cases one under the other."""
-    for case in cases:
+    for case in shown:
         saved = case.saved
         case_key = f"{saved.run_id}-{saved.attempt}-{saved.low_trajectory_id}-{saved.high_trajectory_id}"
         show(case, sets.get(saved, ()), f"{key}-{case_key}")
@@ -68,8 +63,9 @@ def show_all(cases: Sequence[SnowballCase], sets: Mapping[SavedCase, Sequence[st
 
 def _response(case: SnowballCase, end: str, response: CaseResponse, key: str) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.markdown(f"**{end} entropy** &nbsp; {nats(response.entropy)} nats", width="content")
-        verdict_badge(response.is_valid)
+        title = f"{end} entropy" if len(case.responses) > 1 else "Entropy"
+        st.markdown(f"**{title}** &nbsp; {nats(response.entropy)} nats", width="content")
+        cases.verdict_badge(response.is_valid)
         if response.has_code:
             st.badge("code", icon=":material/code:", color="gray")
         st.space("stretch")
@@ -83,32 +79,6 @@ def _response(case: SnowballCase, end: str, response: CaseResponse, key: str) ->
         shown_text.show_long(response.text)
 
 
-def verdict_badge(is_valid: bool | None) -> None:
-    """Show a verdict on a chain of thought in the colours that correct and wrong have elsewhere."""
-    name, icon, colour = _BADGES[is_valid]
-    st.badge(name, icon=f":material/{icon}:", color=colour)
-
-
-def _keep(saved: SavedCase, sets: Sequence[str], key: str) -> None:
-    with st.popover("Keep", icon=":material/bookmark_add:", type="tertiary", key=f"keep-{key}", help="Mark this case"):
-        name = st.text_input(
-            "Set of cases", st.session_state.get("last-case-set", "snowball"), max_chars=60, key=f"set-{key}",
-            help="Choose any name; a set may hold cases of several runs",
-        )  # fmt: skip
-        if st.button("Keep in this set", icon=":material/bookmark_add:", type="primary", key=f"mark-{key}"):
-            st.session_state["last-case-set"] = name
-            _mark(name, saved, is_kept=True)
-        for kept in sets:
-            if st.button(f"Remove from {literal(kept)}", icon=":material/bookmark_remove:", key=f"unmark-{key}-{kept}"):
-                _mark(kept, saved, is_kept=False)
-
-
-def _mark(name: str, saved: SavedCase, *, is_kept: bool) -> None:
-    with notice.refusals("Not saved"):
-        annotations.mark_case(runs_root(), name, saved, is_kept)
-        st.toast("Saved", icon=":material/check:")
-
-
 def show_sets(_row: RunRow, _judge: str | None) -> None:
     """Show the choice of a set, which is in the address, its files and its cases."""
     rows = ask(list_case_sets)
@@ -118,13 +88,13 @@ def show_sets(_row: RunRow, _judge: str | None) -> None:
     names = {row.name: f"{row.name} ({row.num_cases})" for row in rows}
     address.restore()
     name = address_choice.select("Set", names, "set", rows[0].name, width=320)
-    cases = ask(saved_cases, name)
-    num_left = sum(row.num_cases for row in rows if row.name == name) - len(cases)
+    kept = ask(saved_cases, name)
+    num_left = sum(row.num_cases for row in rows if row.name == name) - len(kept)
     left = f" · {counted(num_left, 'case')} of repeated steps: only the files have them" if num_left else ""
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        num_runs = len({case.run_id for case in cases})
-        st.caption(f"{counted(len(cases), 'case')} of {counted(num_runs, 'run')}{left}", width="content")
+        num_runs = len({case.run_id for case in kept})
+        st.caption(f"{counted(len(kept), 'case')} of {counted(num_runs, 'run')}{left}", width="content")
         st.space("stretch")
         file_name = figures.file_name(name) or "cases"
-        data_table.export(lambda: (f"Snowball cases: {name}", cases), file_name, "case-set", formats=_FORMATS)
-    show_all(cases, {case.saved: (name,) for case in cases}, "saved")
+        data_table.export(lambda: (f"Snowball cases: {name}", kept), file_name, "case-set", formats=_FORMATS)
+    show_all(kept, {case.saved: (name,) for case in kept}, "saved")

@@ -6,8 +6,8 @@ import pandas as pd
 import streamlit as st
 
 from app import address
-from app.components.chains_of_thought import case_view, judges
-from app.components.widgets import address_choice, data_table, grid, long_lists, notice, shown_text
+from app.components.chains_of_thought import judges
+from app.components.widgets import address_choice, cases, data_table, grid, long_lists, notice, shown_text
 from app.formats import NONE_SHOWN, VALIDITY, counted, escape_control_characters, nats, share
 from app.queries.answers import ask
 from app.settings import runs_root
@@ -198,7 +198,7 @@ def show(row: JudgedRow) -> None:
             # What a person says counts as every judge's verdict in the tables; here it is theirs alone.
             if verdict is not None and (votes or name != "judge"):
                 st.caption(name, width="content")
-                case_view.verdict_badge(verdict)
+                cases.verdict_badge(verdict)
         st.space("stretch")
         if st.button("Open in Trajectories", icon=":material/open_in_new:", type="tertiary", key="open-trajectory"):
             address_choice.open_trajectory(row.run_id, row.trajectory_id)
@@ -247,7 +247,7 @@ def _vote(vote: VoteRow) -> None:
     with st.container(border=True, gap="xsmall", key=f"vote-{vote.judge_run_id}-{vote.item_id}-{vote.vote}"):
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             st.text(escape_control_characters(f"{vote.judge}, vote {vote.vote + 1}"), width="content")
-            case_view.verdict_badge({VoteOutcome.VALID: True, VoteOutcome.INVALID: False}.get(vote.outcome))
+            cases.verdict_badge({VoteOutcome.VALID: True, VoteOutcome.INVALID: False}.get(vote.outcome))
         facts = [f"prompt {vote.prompt}", counted(vote.num_tokens, "token"), *vote.issues]
         st.text(escape_control_characters(" \N{MIDDLE DOT} ".join([*facts, vote.reason] if vote.reason else facts)))
         if vote.answer:

@@ -12,6 +12,7 @@ from app.components.trajectories import (
     lineage_view,
     question_view,
     token_heatmap,
+    trajectory_case,
 )
 from app.components.widgets import address_choice, copied_text, data_table, notice, shown_text
 from app.formats import NONE_SHOWN, escape_control_characters, literal, nats, number, token_count
@@ -42,6 +43,7 @@ def show(row: TrajectoryRow, previous: int | None, following: int | None) -> Non
         + (" · cut at the length limit" if row.is_truncated else "")
         + ("" if row.verdict or (reward := number(row.reward)) == NONE_SHOWN else f" · reward {reward}")
     )
+    trajectory_case.show_validity(row)
     show_of(row)
     rows = ask(lineage.lineage, row.run_id, row.trajectory_id, row.question_index, row.step)
     _tiles(row, rows)
@@ -165,6 +167,7 @@ def show_of(row: TrajectoryRow) -> None:
     """Show the marks of a trajectory, each removed by a click, and a form that adds one."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         _form(row)
+        trajectory_case.show_keep(row)
         st.button(
             f"Mark: {literal(_last_mark())}", key="quick-mark", shortcut="m", type="tertiary", on_click=_toggle_mark,
             args=(row,), help="Adds or removes the last mark that you used",

@@ -36,8 +36,7 @@ def excerpts_of(cases: Sequence[SnowballCase]) -> list[Excerpt]:
             (
                 ("Question", case.question),
                 ("Gold answer", case.truth),
-                (_heading("low", case.low), case.low.text),
-                (_heading("high", case.high), case.high.text),
+                *((_heading(end, response), response.text) for end, response in case.responses.items()),
             ),
         )
         for number, case in enumerate(cases, start=1)
@@ -106,9 +105,10 @@ def _plain(character: str) -> str:
 
 def _heading(end: str, response: CaseResponse) -> str:
     code = {True: ", with code", False: ", without code", None: ""}[response.has_code]
+    which = "Response, entropy" if end == "single" else f"Response of {end} entropy:"
+    entropy = "not recorded" if response.entropy is None else f"{response.entropy:.4f} nats per token"
     return (
-        f"Response of {end} entropy: {response.entropy:.4f} nats per token, chain of thought "
-        f"{_VERDICTS[response.is_valid]}{code}, trajectory {response.trajectory_id}"
+        f"{which} {entropy}, chain of thought {_VERDICTS[response.is_valid]}{code}, trajectory {response.trajectory_id}"
     )
 
 

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import hashlib
 import logging
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -13,9 +12,9 @@ from exgrpo_core.recording.recorder import RunRecorder
 from exgrpo_core.recording.rows import VoteOutcome
 from jobs.evaluation.judging.client import JudgeAnswer, JudgeClient, SpendCapError, Spending, guess_tokens
 from jobs.evaluation.judging.items import Items, JudgedItem, open_items
+from jobs.evaluation.judging.oracles import judge_item
 from jobs.evaluation.judging.verdicts import (
     MAX_TEXT_CHARS,
-    IssueClass,
     JudgePrompt,
     JudgeVerdict,
     load_judge_prompt,
@@ -27,12 +26,7 @@ from jobs.runs.attempts import write_plan
 from jobs.runs.control import Control, Phase, RunStatus, TrainingError
 from jobs.runs.directory import RunDirectory, RunDirectoryError
 from jobs.specs.judging import JudgeServerSpec, JudgeSpec
-from jobs.specs.train import CHAINS_SOURCE, WORD_PROBLEMS_SOURCE
-from jobs.tasks.chains.oracle import CODE_FENCE, judge_response
-from jobs.tasks.chains.question_set import LABELS, ChainProblem, write_step
-from jobs.tasks.word_problems import oracle as stories
-from jobs.tasks.word_problems.story import Story
-from jobs.tasks.word_problems.walk import FaultKind
+from jobs.specs.train import CHAINS_SOURCE
 
 logger = logging.getLogger(__name__)
 
@@ -40,13 +34,6 @@ ORACLE_PROMPT = "none"
 ORACLE_BATCH = 500
 """Responses that the oracle judges between two writes and checks for a stop."""
 _NO_COST = JudgeAnswer("", "", num_requests=0, num_tokens=0)
-_ISSUES = {
-    FaultKind.FALSE: IssueClass.CALCULATION,
-    FaultKind.OTHER_COMPUTATION: IssueClass.LOGICAL,
-    FaultKind.FROM_NOWHERE: IssueClass.OMISSION,
-    FaultKind.NO_ANSWER: IssueClass.OTHER,
-}
-_STEP = re.compile(r"([a-p])([-+*])(\d{1,3})=(\d{1,3});")
 MAX_FAILURES_IN_A_ROW = 20
 STOP_GRACE_SECONDS = 10.0
 """After a request to stop, pending answers are waited for this long, since they are paid for."""
@@ -219,55 +206,3 @@ class Poll:
         is_answer = not answer.reason
         verdict = read_verdict(answer.text) if is_answer else JudgeVerdict(VoteOutcome.UNJUDGED, answer.reason)
         self._records.add(task.item, task.vote, verdict, answer)
-
-
-def judge_item(item: JudgedItem) -> JudgeVerdict:
-    """Return the verdict of the task's oracle."""
-    return ORACLES.get(str(item.details.get("data_source")), judge_chain)(item)
-
-
-def judge_story(item: JudgedItem) -> JudgeVerdict:
-    """Return the verdict on a chain of thought in English; what has no step that can be read is unjudged."""
-    try:
-        problem = Story.from_details(item.details).problem
-    except ValueError:
-        return JudgeVerdict(VoteOutcome.UNJUDGED, "no_word_problem")
-    judgement = stories.judge_response(problem, item.solution)
-    if judgement.is_valid is None:
-        return JudgeVerdict(VoteOutcome.UNJUDGED, "unreadable")
-    if judgement.first_fault is None:
-        return JudgeVerdict(VoteOutcome.VALID)
-    return JudgeVerdict(VoteOutcome.INVALID, "", (_ISSUES[judgement.first_fault.kind],))
-
-
-def judge_chain(item: JudgedItem) -> JudgeVerdict:
-    """Return the exact verdict on one register chain; any other text is unjudged."""
-    try:
-        problem = ChainProblem.parse(item.problem, int(item.details["modulus"]))
-    except (KeyError, TypeError, ValueError):
-        return JudgeVerdict(VoteOutcome.UNJUDGED, "no_register_chain")
-    judgement = judge_response(problem, item.solution)
-    if judgement.is_valid:
-        return JudgeVerdict(VoteOutcome.VALID)
-    return JudgeVerdict(VoteOutcome.INVALID, "", (_first_fault(problem, item.solution, judgement.num_good_steps),))
-
-
-ORACLES = {CHAINS_SOURCE: judge_chain, WORD_PROBLEMS_SOURCE: judge_story}
-"""The oracle of each task that `ORACLE_SOURCES` of `jobs/specs/train.py` offers."""
-
-
-def _first_fault(problem: ChainProblem, text: str, num_good_steps: int) -> IssueClass:
-    """Return the class of the first fault: a wrong value, a wrong operation, a missing step, or a fault after them."""
-    values = problem.register_values()
-    good = [write_step(item, problem.operations[item], values[item]) for item in range(num_good_steps)]
-    head = f"{problem.start};{''.join(good)}"
-    if not text.startswith(head):
-        return IssueClass.OMISSION
-    if num_good_steps == problem.difficulty:
-        return IssueClass.LOGICAL if CODE_FENCE in text else IssueClass.OTHER
-    step = _STEP.match(text, len(head))
-    if step is None:
-        return IssueClass.OMISSION
-    operation = problem.operations[num_good_steps]
-    is_right_operation = step.groups()[:3] == (LABELS[num_good_steps], operation.operator, str(operation.operand))
-    return IssueClass.CALCULATION if is_right_operation else IssueClass.LOGICAL

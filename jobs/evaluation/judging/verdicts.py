@@ -45,11 +45,15 @@ class IssueClass(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JudgeVerdict:
-    """A vote, the reason where it is unjudged, and the classes of the issues named, each once."""
+    """A vote, the reason where it is unjudged, and the classes of the issues named, each once.
+
+    `fault` says in words which step an oracle found wrong first.
+    """
 
     outcome: VoteOutcome
     reason: str = ""
     issues: tuple[IssueClass, ...] = ()
+    fault: str = ""
 
 
 _VERDICTS = {"yes": VoteOutcome.VALID, "no": VoteOutcome.INVALID}

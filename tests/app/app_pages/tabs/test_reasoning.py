@@ -7,6 +7,7 @@ from db.connections.opening import open_database
 from db.queries.cases import list_case_sets, saved_cases
 from db.queries.judging import get_verdicts, list_judges
 from db.tables import models
+from jobs.evaluation.analysis.case_text import excerpts_of
 from jobs.execution.supervisor.open_index import ingest_all, rebuild_index
 from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal, JournalKind
@@ -110,3 +111,29 @@ def test_a_marked_case_is_kept_in_its_set_and_comes_back_after_a_rebuild(open_pa
     saved.session_state["export-case-set"] = True
     saved.run()
     assert {element.label for element in saved.get("download_button")} == {"LaTeX", "Markdown", "JSON"}
+
+
+def test_any_trajectory_is_kept_as_a_case_next_to_the_opposite_verdict_or_alone(open_page, judged_runs):
+    # In question 1 of the first step, 5 is valid at an entropy of 0.2 and 6 is not valid at 0.3.
+    page = open_page("run", view="Trajectories", run=judged.JUDGED, trajectory="6")
+    assert [badge for badge in ("not valid", "not judged") if has_text(page, badge)] == ["not valid"]
+    for alone in (False, True):
+        page.session_state["case-menu"] = True
+        page.run()
+        if alone:
+            page.selectbox(key="case-with-6").set_value(6).run()
+        page.text_input(key="set-of-trajectory").set_value("odd").run()
+        page.button(key="mark-of-trajectory").click().run()
+        assert not page.exception
+    ingest_all(judged_runs, None)
+    database = open_database(None, judged_runs)
+    pair, single = saved_cases(database, "odd")
+    database.close()
+    assert (pair.low.is_valid, pair.low.entropy < 0.25, pair.high.trajectory_id) == (True, True, 6)
+    assert [response.trajectory_id for response in single.responses.values()] == [6]
+    assert [heading for heading, _ in excerpts_of([single])[0].texts][2:] == [
+        "Response, entropy 0.3000 nats per token, chain of thought invalid, without code, trajectory 6"
+    ]
+    saved = open_page("run", view="Reasoning", run=judged.JUDGED, part="Saved cases", set="odd")
+    assert not saved.exception
+    assert has_text(saved, "2 cases of 1 run")

@@ -12,7 +12,7 @@ from typing import Any
 
 from exgrpo_core.recording.rows import VoteOutcome
 from jobs.evaluation.judging.items import JudgedItem
-from jobs.evaluation.judging.judge_loop import judge_chain
+from jobs.evaluation.judging.oracles import judge_chain
 
 NONCE_LINE = re.compile(r"^<<<([0-9a-f]{24})>>>$", re.MULTILINE)
 
