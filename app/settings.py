@@ -10,6 +10,9 @@ import streamlit as st
 from jobs.runs.people import Person, Role, identify_by
 
 EVERYONE = "*"
+LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "::1"})
+TOKEN_PARAMETER = "token"
+"""The parameter of an address that carries the token."""
 
 
 LINK_HOLDER = Person("link user", Role.ADMIN)
@@ -51,6 +54,8 @@ class AppSettings:
     """Roles of people who sign in; None without sign-in, when anyone with the link may do everything."""
     is_view: bool = False
     """Whether this is `exgrpo view`: pages only read, and no supervisor belongs to them."""
+    token: str | None = field(default=None, repr=False)
+    """What a link needs to give access, never shown unless a user asks for such a link; None where people sign in."""
 
 
 _settings: list[AppSettings] = []

@@ -24,13 +24,13 @@ from app.page_list import FORMER_PATHS, PATHS
 from app.serving import downloads
 from app.serving.sign_in import PATHS as SIGN_IN_PATHS
 from app.serving.sign_in import SIGN_OUT_PATH, SignIn
+from app.settings import LOOPBACK_NAMES, TOKEN_PARAMETER
 
-LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "::1"})
 HEALTH_PATH = "/_stcore/health"
-TOKEN_PARAMETER = "token"
 
 _HOST_PATTERN = re.compile(r"(?P<name>[a-z0-9.-]+|\[[0-9a-f:.]+\])(?::(?P<port>\d{1,5}))?")
 _POLICY_VIOLATION = 1008
+_TOKEN_START = f"{TOKEN_PARAMETER}=".encode()
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 """Browsers leave them out, some proxies name them."""
 _KNOWN_PATHS = frozenset({*PATHS, *FORMER_PATHS, *downloads.PATHS, *SIGN_IN_PATHS, HEALTH_PATH})
@@ -98,7 +98,7 @@ class Gate:
         elif scope["path"] == HEALTH_PATH or self._is_admitted(headers) or self._is_sign_in(scope):
             await self._forward(scope, receive, send)
         else:
-            await _respond(send, 403, "text/html", self._locked_page(headers))
+            await _respond(send, 403, "text/html", self._locked_page(headers, scope))
 
     async def _forward(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Forward an admitted request; Streamlit would answer unknown pages with one that stays white."""
@@ -128,9 +128,15 @@ class Gate:
     def _is_sign_in(self, scope: Scope) -> bool:
         return self._settings.sign_in is not None and scope["method"] == "GET" and scope["path"] in SIGN_IN_PATHS
 
-    def _locked_page(self, headers: Headers) -> str:
-        sign_in = self._settings.sign_in
-        return _PAGE.format(text=_USE_THE_LINK if sign_in is None else sign_in.page(_cookies(headers)))
+    def _locked_page(self, headers: Headers, scope: Scope) -> str:
+        """Return the page that asks for a sign-in, or for the token, which opens the view that was asked for."""
+        if (sign_in := self._settings.sign_in) is not None:
+            return _PAGE.format(text=sign_in.page(_cookies(headers)))
+        view = "".join(
+            f'<input type=hidden name="{html.escape(name)}" value="{html.escape(value)}">'
+            for name, value in _parameters(scope)
+        )
+        return _PAGE.format(text=f"{_USE_THE_LINK}{_WRONG_TOKEN if _given_tokens(scope) else ''}<form>{view}{_FIELD}")
 
     async def _admit(self, scope: Scope, send: Send) -> None:
         """Set the cookie and forward to the same page without the token in its address.
@@ -145,11 +151,10 @@ class Gate:
         await _respond(send, 200, "text/html", _WELCOME_PAGE.format(target=target), [("set-cookie", cookie)])
 
     def _has_query_token(self, scope: Scope) -> bool:
-        start = f"{TOKEN_PARAMETER}=".encode()
-        given = [part for part in scope["query_string"].split(b"&") if part.startswith(start)]
-        return bool(given) and hmac.compare_digest(
-            unquote_to_bytes(given[-1].removeprefix(start)), self._settings.token.encode()
-        )
+        """Whether the address has the token, or the whole link with it, as people paste it into the field."""
+        given, token = unquote_to_bytes(b"".join(_given_tokens(scope)[-1:])), self._settings.token.encode()
+        pasted = given.rpartition(_TOKEN_START)[2]
+        return hmac.compare_digest(given, token) or hmac.compare_digest(pasted, token)
 
     def _has_cookie(self, headers: Headers) -> bool:
         given = _cookies(headers).get(self._settings.cookie_name, "")
@@ -237,8 +242,19 @@ def _address_without_token(scope: Scope) -> str:
     """Return the address relative to itself: a proxy may have taken a path away."""
     raw_path = scope.get("raw_path") or scope["path"].encode()
     path = "./" + raw_path.decode("latin-1").rpartition("/")[2]
-    pairs = [pair for pair in parse_qsl(scope["query_string"].decode("latin-1")) if pair[0] != TOKEN_PARAMETER]
+    pairs = _parameters(scope)
     return f"{path}?{urlencode(pairs)}" if pairs else path
+
+
+def _given_tokens(scope: Scope) -> list[bytes]:
+    """Return the tokens of the address, still quoted."""
+    parts = scope["query_string"].split(b"&")
+    return [part.removeprefix(_TOKEN_START) for part in parts if part.startswith(_TOKEN_START)]
+
+
+def _parameters(scope: Scope) -> list[tuple[str, str]]:
+    """Return the parameters of the address but the token."""
+    return [pair for pair in parse_qsl(scope["query_string"].decode("latin-1")) if pair[0] != TOKEN_PARAMETER]
 
 
 async def _respond(
@@ -271,7 +287,13 @@ _PAGE = (
 )
 _USE_THE_LINK = (
     "<h1>This workbench is locked</h1><p>Use the link that <code>exgrpo up</code> printed in your terminal. "
-    "It carries a token; after you use it, this browser stays signed in until the server stops.</p>"
+    "It carries a token; after you use it, this browser stays signed in until the server stops. Without the link, "
+    "ask the person who runs the workbench for the token.</p>"
+)
+_WRONG_TOKEN = "<p role=alert>This is not the token.</p>"
+_FIELD = (
+    f"<label>Token <input name={TOKEN_PARAMETER} type=password autocomplete=off required autofocus></label> "
+    "<button>Open</button></form>"
 )
 _NO_SUCH_PAGE = (
     "<h1>No such page</h1><p>The workbench has no page at this address. A proxy that serves it below a path has to "

@@ -20,7 +20,7 @@ from app import settings, theme
 from app.formats import with_code
 from app.queries.answers import UnavailableError
 from app.serving import shell, streamlit_changes
-from app.serving.gate import LOOPBACK_NAMES, TOKEN_PARAMETER, Gate, GateSettings
+from app.serving.gate import Gate, GateSettings
 from app.serving.sign_in import read_sign_in
 from db import DATABASE_URL_VARIABLE
 from exgrpo_core.errors import UserError
@@ -106,14 +106,15 @@ def _serve(options: argparse.Namespace) -> None:
     listener = _listen(host, options.port)
     port = listener.getsockname()[1]
     database_url = options.database_url or os.environ.get(DATABASE_URL_VARIABLE)
-    settings.configure(settings.AppSettings(runs_root, database_url, sign_in.roles if sign_in else None, options.view))
+    roles, shared_token = (None, token) if sign_in is None else (sign_in.roles, None)
+    settings.configure(settings.AppSettings(runs_root, database_url, roles, options.view, shared_token))
     secret_files = [str(sign_in.path)] if sign_in else []
     streamlit_changes.load_options(theme.streamlit_options(host, port) | {"secrets.files": secret_files})
     further = [sign_in.host] if sign_in else []
     gate = GateSettings(
         token=token,
         port=port,
-        allowed_hosts=LOOPBACK_NAMES | {name.lower() for name in [host, *options.allow_host, *further]},
+        allowed_hosts=settings.LOOPBACK_NAMES | {name.lower() for name in [host, *options.allow_host, *further]},
         inline_script_hashes=shell.inline_script_hashes(),
         sign_in=sign_in,
     )
@@ -138,7 +139,7 @@ def _serve(options: argparse.Namespace) -> None:
         timeout_graceful_shutdown=2,
     )
     url_host = f"[{host}]" if ":" in host else host
-    query = f"?{TOKEN_PARAMETER}={token}" if sign_in is None else ""
+    query = f"?{settings.TOKEN_PARAMETER}={token}" if sign_in is None else ""
     _share_memory_pools()
     streamlit_changes.repair()
     logging.getLogger(LOG).addFilter(is_fault)

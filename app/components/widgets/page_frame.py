@@ -1,12 +1,14 @@
-"""What every page has around it: the title of the tab, who is signed in, and whether a supervisor runs."""
+"""What every page has around it: the tab's title, who is signed in, the link to share, and the supervisor's state."""
+
+from urllib.parse import urlencode, urlsplit
 
 import streamlit as st
 
 from app import settings
-from app.components.widgets import notice
+from app.components.widgets import copied_text, notice
 from app.formats import counted, duration, escape_control_characters
 from app.queries.runs import SUPERVISOR_LOST_SECONDS
-from app.settings import current_person
+from app.settings import LOOPBACK_NAMES, current_person
 from jobs.runs.supervisor_file import newest_heartbeat
 
 
@@ -59,6 +61,27 @@ def show_person() -> None:
     if person is None:
         notice.show("warning", "Nobody is signed in", "Sign out and in again under the address that you signed in at.")
         st.stop()
+
+
+def show_share() -> None:
+    """Show the menu in the sidebar with the link to what is on the page, on request one that also gives access."""
+    menu = st.sidebar.popover("Copy link", icon=":material/link:", key="share", on_change="rerun", type="tertiary")
+    if not menu.open:
+        return
+    here, token = settings.current(), settings.current().token
+    parameters = [(name, value) for name in st.query_params for value in st.query_params.get_all(name)]
+    with menu:
+        if token is not None and st.toggle("With access", key="share-access", help="For people without the token"):
+            parameters.append((settings.TOKEN_PARAMETER, token))
+            power = "see everything here" if here.is_view else "do everything here, such as start programs"
+            st.caption(f":material/warning: Whoever has this link can {power}, until the server stops.")
+        else:
+            needs = "sign in" if here.roles is not None else "have used the link of `exgrpo up` or know its token"
+            st.caption(f"This view, for people who {needs}.")
+        link = urlsplit(st.context.url or "")
+        copied_text.show(link._replace(query=urlencode(parameters)).geturl(), "Copy the link", "copied-link")
+        if link.hostname in LOOPBACK_NAMES:
+            st.caption("The address is that of this machine: from another one, an SSH tunnel leads to it.")
 
 
 def access_sentence() -> str:

@@ -1,7 +1,9 @@
 """The gate; requests without proof are in `tests/security/test_without_proof.py`."""
 
 import gzip
+import html
 import http.client
+import re
 
 import httpx2
 import pytest
@@ -66,6 +68,22 @@ def test_token_sets_a_strict_http_only_cookie_and_leads_on_without_the_token(wor
     assert workbench.token not in header
     assert workbench.token not in response.text
     assert 'content="0;url=./run?run=a%22b"' in response.text
+
+
+def test_the_field_of_the_locked_page_opens_the_view_that_was_asked_for(workbench):
+    locked = get(workbench, "/run?run=a%22b&view=Buffer")
+    hidden = re.findall(r'type=hidden name="(.*?)" value="(.*?)"', locked.text)
+    assert hidden == [("run", "a&quot;b"), ("view", "Buffer")]
+    assert ("name=token" in locked.text, "not the token" in locked.text) == (True, False)
+    fields = {name: html.unescape(value) for name, value in hidden}
+    for typed in (workbench.token, workbench.link):
+        opened = httpx2.get(f"{workbench.origin}/run", params={**fields, "token": typed}, timeout=60)
+        assert (opened.status_code, "set-cookie" in opened.headers) == (200, True)
+        assert 'content="0;url=./run?run=a%22b&amp;view=Buffer"' in opened.text
+    for wrong in ("", "x", f"{workbench.token}x", f"token={workbench.token}x"):
+        refused = httpx2.get(f"{workbench.origin}/run", params={**fields, "token": wrong}, timeout=60)
+        assert (refused.status_code, "not the token" in refused.text) == (403, True)
+        assert workbench.token not in refused.text.replace(wrong or "-", "")
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
