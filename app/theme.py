@@ -202,7 +202,7 @@ def streamlit_options(host: str, port: int) -> dict[str, object]:
         "server.showEmailPrompt": False,
         "server.enableCORS": True,
         "server.enableXsrfProtection": True,
-        "server.maxUploadSize": 1,
+        "server.maxUploadSize": 1_000,  # MB, of rollouts
         "browser.gatherUsageStats": False,
         "client.toolbarMode": "minimal",
         "client.showErrorDetails": "none",

@@ -72,6 +72,7 @@ def _detail(run_id: str, trajectory_id: int, neighbours: tuple[int | None, int |
 
 def show(row: RunRow) -> None:
     """Show the run's trajectories, and next to them the one in the address."""
+    trajectory_search.forget_other_run(row.run_id)
     algorithm = ask(runs.run_spec, row.run_id).get("algorithm", {})
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         words = trajectory_search.words()

@@ -30,6 +30,7 @@ _BOUNDED = ("step", "reward", "entropy", "tokens", "turns")
 _RANGES = tuple(f"{name}_{end}" for name in _BOUNDED for end in ("from", "to"))
 _CHOICES = (*_FLAGS, "verdict", "bucket", "tool")
 _KEYS = (*_CHOICES, *_RANGES, "question-index")
+_RUN_KEY = "run-of-filters"
 SORT_KEYS = {
     "Step": TrajectorySortKey.STEP,
     "Question": TrajectorySortKey.QUESTION,
@@ -41,6 +42,15 @@ SORT_KEYS = {
 }
 """What the head of each column sorts all by; that of the id leads back to newest first."""
 _SIGNS = {True: "yes", False: "no", None: NONE_SHOWN}
+
+
+def forget_other_run(run_id: str) -> None:
+    """Drop the search and filters of the run that was shown before, but for those in the address."""
+    if st.session_state.get(_RUN_KEY, run_id) != run_id:
+        for key in ("words", *_KEYS):
+            if key not in st.query_params:
+                st.session_state.pop(key, None)
+    st.session_state[_RUN_KEY] = run_id
 
 
 def words() -> str:

@@ -34,6 +34,19 @@ def test_filters_can_be_cleared_and_all_are_shown_newest_first_page_by_page(open
     assert len(set(shown_ids(page))) == 100
 
 
+@pytest.mark.usefixtures("recorded_shared")
+def test_filters_of_one_run_do_not_hide_the_trajectories_of_another(open_page):
+    page = open_page("run", view="Trajectories", run="run-finished", verdict="timeout", words="nowhere")
+    assert has_text(page, "No trajectory matches")
+    page.run()
+    assert has_text(page, "No trajectory matches")
+    page.query_params.clear()
+    page.query_params.update({"view": "Trajectories", "run": "run-failed"})
+    page.run()
+    assert not has_text(page, "No trajectory matches")
+    assert shown_ids(page)
+
+
 @pytest.mark.usefixtures("played_shared")
 def test_previous_and_next_follow_the_order_of_all_beyond_the_loaded_rows(open_page):
     page = open_page("run", view="Trajectories", run="play-finished", sort="-replays")
