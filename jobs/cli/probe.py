@@ -38,7 +38,9 @@ def probe(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its 
             help="Model folder, GGUF file, hub name, pip:PACKAGE or RUN@STEP. Default: the model of the specification."
         ),
     ] = None,
-    data: Annotated[str | None, typer.Option(help="File or data set in verl's schema, or word_problems.")] = None,
+    data: Annotated[
+        str | None, typer.Option(help="File or data set of questions with answers, or word_problems.")
+    ] = None,
     preset: Annotated[str | None, typer.Option(help="Preset with the settings of the run.")] = None,
     spec: Annotated[Path | None, typer.Option(help="YAML or JSON file with the settings of the run.")] = None,
     settings: Annotated[

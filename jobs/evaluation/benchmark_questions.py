@@ -14,7 +14,6 @@ from typing import Literal
 from exgrpo_core.engine import describe_misfit
 from exgrpo_core.errors import first_line, shown
 from exgrpo_core.types import Question
-from jobs.evaluation.layouts import GoldReading, PlainRow, RawRow, decide_reading, gold_text, read_row
 from jobs.evaluation.protocols import HubDataSet, Protocol, protocol_of
 from jobs.specs.base import AnswerKind
 from jobs.specs.evaluation import BenchmarkChoice, EvalSpec
@@ -28,11 +27,13 @@ from jobs.training.data_rows import (
     OPTION_LABEL,
     DataError,
     check_row,
+    is_of_verl,
     iterate_parquet,
     iterate_raw_rows,
     load_data_set,
 )
 from jobs.training.dataset import normalized
+from jobs.training.layouts import GoldReading, PlainRow, RawRow, decide_reading, gold_text, read_row
 from jobs.training.templates import ControlTokenError, Message, PromptTokenizer, TemplateName, encode_messages
 
 _HASH = re.compile(r"[0-9a-f]{16}")
@@ -101,7 +102,7 @@ class _Reading:
         """Return (row number from 1, question); plain rows are read as the whole file shows."""
         read: dict[int, BenchmarkQuestion | PlainRow] = {}
         for number, raw in iterate_rows(source, self.protocol.hub):
-            if "reward_model" not in raw and "data_source" not in raw:
+            if not is_of_verl(raw):
                 read[number] = read_row(number, raw, self.origin)
             elif self._is_meant(str(raw.get("data_source", ""))):
                 row = check_row(self.origin, number, raw, self.protocol.answer_kind)

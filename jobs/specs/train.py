@@ -105,8 +105,8 @@ class DataSpec(Spec):
     """The questions D to train on, and those held out."""
 
     source: str = CHAINS_SOURCE
-    """`chains`, `word_problems`, a Parquet or JSON-lines file in verl's schema, or a Hugging Face data set name.
-    Empty in a preset for data of one's own, which starts once it is named."""
+    """`chains`, `word_problems`, a Parquet or JSON-lines file with question and answer in each row, or a Hugging Face
+    data set name. Empty in a preset for data of one's own, which starts once it is named."""
     split: str = "train"
     """Split of a Hugging Face data set."""
     template: Literal["auto", "paper", "paper_llama_base", "compact", "none", "chat"] = "auto"

@@ -6,7 +6,7 @@ import math
 import os
 import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -130,8 +130,9 @@ def iterate_raw_rows(
 ) -> Iterator[tuple[int, RawRow]]:
     """Yield (row number from 1, row) of a Parquet or JSON-lines file, a saved data set's folder or a hub data set.
 
-    Rows have those of `columns` that exist; rows of JSON lines may have more. With `streams` only the rows that are
-    used of a hub data set are downloaded; with `is_cached` it is read as `cached_data_set` found it.
+    Rows have those of `columns` that exist, by default verl's, or all of a data set in another schema; rows of JSON
+    lines may have more. With `streams` only the rows that are used of a hub data set are downloaded; with `is_cached`
+    it is read as `cached_data_set` found it.
 
     Raises:
         DataError: It cannot be read.
@@ -145,6 +146,17 @@ def iterate_raw_rows(
         raise wrong_suffix(source)
     else:
         yield from _iterate_dataset(source, split, columns, streams, is_cached)
+
+
+def is_of_verl(names: Container[str]) -> bool:
+    """Return whether a row or data set with these columns is in verl's schema."""
+    return "reward_model" in names or "data_source" in names
+
+
+def _kept(columns: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Return which of a data set's columns are read: of one that is not in verl's schema all."""
+    is_other = columns is COLUMNS and not is_of_verl(names)
+    return [*names] if is_other else [name for name in columns if name in names]
 
 
 def check_row(origin: str, number: int, raw: RawRow, declared_kind: DeclaredKind) -> DataRow:
@@ -185,7 +197,7 @@ def iterate_parquet(path: Path, columns: Sequence[str] | None = None) -> Iterato
     """
     try:
         file = pq.ParquetFile(path)
-        names = None if columns is None else [name for name in columns if name in file.schema_arrow.names]
+        names = None if columns is None else _kept(columns, file.schema_arrow.names)
         batches = file.iter_batches(batch_size=1024, columns=names)
         rows = (row for batch in batches for row in batch.to_pylist())
         yield from enumerate(rows, start=1)
@@ -239,7 +251,7 @@ def _iterate_dataset(
         else:
             dataset = load_data_set(source, split=split, streams=streams)
         if dataset.column_names:  # a stream may not know its columns before the first row
-            dataset = dataset.select_columns([name for name in columns if name in dataset.column_names])
+            dataset = dataset.select_columns(_kept(columns, dataset.column_names))
         yield from enumerate(dataset, start=1)
     except (OSError, ValueError, KeyError, datasets.exceptions.DatasetsError) as error:
         raise DataError(

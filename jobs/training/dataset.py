@@ -1,4 +1,4 @@
-"""Training data: rows in verl's schema become the core's questions, or an error names the bad row."""
+"""Training data: rows in verl's schema or a published layout become questions, or an error names the bad row."""
 
 import re
 import unicodedata
@@ -13,7 +13,8 @@ from exgrpo_core.types import Question
 from jobs.specs.base import DeclaredKind
 from jobs.tasks.grading.gold_answers import gold_notices
 from jobs.tasks.questions import build_question
-from jobs.training.data_rows import DataError, DataRow, check_row, iterate_raw_rows, no_rows
+from jobs.training.data_rows import DataError, DataRow, iterate_raw_rows, no_rows
+from jobs.training.layouts import training_row
 from jobs.training.templates import ControlTokenError, PromptTokenizer, TemplateName, encode_messages, render_prompt
 
 _RAISED = re.compile(r"([\u00b2\u00b3\u00b9\u00bc-\u00be\u2070-\u209c\u2150-\u215e\u2189]+)")
@@ -26,7 +27,7 @@ class DataSource:
     """The source of questions and their prompt template."""
 
     source: str
-    """Parquet or JSON-lines file in verl's schema, folder of a saved data set, or Hugging Face data set name."""
+    """Parquet or JSON-lines file, folder of a saved data set, or Hugging Face data set name."""
     split: str = "train"
     """Split of a Hugging Face data set."""
     template: TemplateName = TemplateName.PAPER
@@ -67,7 +68,7 @@ def read_rows(source: DataSource, *, is_cached: bool = False) -> Rows:
     def checked() -> Iterator[DataRow]:
         for number, raw in iterate_raw_rows(source.source, source.split, is_cached=is_cached):
             try:
-                yield check_row(source.origin, number, raw, source.answer_kind)
+                yield training_row(source.origin, number, raw, source.answer_kind)
             except DataError as error:
                 wrong.append(str(error) if len(wrong) < NUM_TOLD else "")
 

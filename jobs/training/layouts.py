@@ -1,4 +1,4 @@
-"""Published layouts of benchmarks: where a row has its question, options and gold answer.
+"""Published layouts of data sets: where a row has its question, options and gold answer.
 
 A gold answer names an option by label, by text or by number; whether numbers count from 0 or from 1 is decided over the
 whole file, and asked of the user where both fit.
@@ -14,8 +14,10 @@ from itertools import takewhile
 from string import ascii_uppercase
 from typing import Any
 
+from exgrpo_core.errors import shown
+from jobs.specs.base import DeclaredKind
 from jobs.tasks.grading.boxed_answers import last_boxed
-from jobs.training.data_rows import DataError, check_text
+from jobs.training.data_rows import DataError, DataRow, check_row, check_text, is_of_verl
 
 RawRow = Mapping[str, Any]
 LETTERS = "ABCDEFGHIJ"
@@ -119,6 +121,25 @@ def read_row(number: int, raw: RawRow, origin: str) -> PlainRow:
     if isinstance(gold, str):
         check_text(gold, f"{where}, {gold_field}")
     return PlainRow(number, identity, question, options, gold, gold_field, is_counted, odd)
+
+
+def training_row(origin: str, number: int, raw: RawRow, declared_kind: DeclaredKind) -> DataRow:
+    """Return a row in verl's schema or in a published layout as a `DataRow`.
+
+    Raises:
+        DataError: A field is missing or wrong, or a gold answer names its option by other than its label.
+    """
+    if is_of_verl(raw):
+        return check_row(origin, number, raw, declared_kind)
+    row = read_row(number, raw, origin)
+    kind = declared_kind if declared_kind != "auto" else "choice" if row.options else "math"
+    answer = row.label(GoldReading.LABEL) if row.options and kind == "choice" else gold_text(row.gold)
+    if not answer:
+        what = "the label of an option" if row.options else "a gold answer"
+        raise DataError(f"{origin}, row {number}, {row.gold_field}: expected {what}, got {shown(row.gold)}.")
+    messages = [{"role": "user", "content": row.text}]
+    written = {"data_source": origin, "prompt": messages, "reward_model": {"ground_truth": answer}}
+    return check_row(origin, number, written, kind)
 
 
 def decide_reading(rows: Iterable[PlainRow], origin: str, index_from: int | None) -> GoldReading:

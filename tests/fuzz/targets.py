@@ -39,8 +39,9 @@ from jobs.runs.rollout_formats.source import RolloutSource
 from jobs.runs.state import describe_run
 from jobs.specs.any_job import load_any_spec, parse_any_spec
 from jobs.specs.train import ModelSpec, TrainSpec, load_spec
-from jobs.training.data_rows import check_row, iterate_raw_rows
+from jobs.training.data_rows import iterate_raw_rows
 from jobs.training.engines.embedded.model import load_policy
+from jobs.training.layouts import training_row
 from jobs.training.pretrained.conversion import convert_gguf
 from jobs.training.pretrained.model_shapes import model_shape
 from tests.exgrpo_core.experience_management.buffers import empty_buffer, take_steps
@@ -207,7 +208,7 @@ def _read_rows(content: bytes) -> None:
     for name in ("rows.jsonl", "rows.jsonl.gz", "rows.parquet"):
         with suppress(UserError):
             for number, row in iterate_raw_rows(str(_file(name, content)), "train"):
-                check_row(name, number, row, "auto")
+                training_row(name, number, row, "auto")
 
 
 def _rows() -> st.SearchStrategy[bytes]:

@@ -16,7 +16,8 @@ from jobs.runs.rollout_formats.formats import RolloutFormat, UnknownRolloutsErro
 from jobs.runs.rollout_formats.source import RolloutSource
 from jobs.specs.train import CHAINS_SOURCE, DataSpec, ModelSpec, SpecError, TrainSpec
 from jobs.tasks.grading.rewards import TASKS, BuiltInTask
-from jobs.training.data_rows import DataError, check_row, iterate_raw_rows, no_rows
+from jobs.training.data_rows import DataError, iterate_raw_rows, no_rows
+from jobs.training.layouts import training_row
 from jobs.training.pretrained.chat_templates import ChatTemplateError
 from jobs.training.templates import Message, TemplateName, render_prompt
 
@@ -149,7 +150,7 @@ def _of_task(task: BuiltInTask, data: DataSpec, num_rows: int) -> list[_Conversa
 def _rows(data: DataSpec, num_rows: int) -> list[_Conversation]:
     origin = Path(data.source).name
     rows = islice(iterate_raw_rows(data.source, data.split, streams=True), num_rows)
-    checked = [check_row(origin, number, raw, data.answer_kind) for number, raw in rows]
+    checked = [training_row(origin, number, raw, data.answer_kind) for number, raw in rows]
     if not checked:
         raise no_rows(origin)
     return [_Conversation(row.messages, row.answer, row.answer_kind) for row in checked]

@@ -83,7 +83,7 @@ def check_rows(look: Look) -> list[str]:
     """
     spec, data = look.spec, look.spec.data
     if not data.source.strip():
-        text = "name your questions: a Parquet or JSON-lines file in verl's schema, or a Hugging Face data set."
+        text = "name your questions: a Parquet or JSON-lines file, or a Hugging Face data set."
         raise SpecError(text, "data.source")
     if data.source == CHAINS_SOURCE:
         _check_chains(data)

@@ -10,11 +10,11 @@ from jobs.evaluation.benchmark_questions import (
     read_validation_questions,
     refuse_control_tokens,
 )
-from jobs.evaluation.layouts import read_row
 from jobs.evaluation.protocols import Protocol, find_protocol, load_protocols, protocol_of
 from jobs.specs.evaluation import BenchmarkChoice
 from jobs.specs.train import SpecError, parse_spec
 from jobs.training.data_rows import DataError
+from jobs.training.layouts import read_row
 from tests.jobs.training.format_tokenizer import make_format_tokenizer
 
 SMALL = Protocol("small", "Small", ("small",), find_protocol("aime24").hub, 2, 4, "math")

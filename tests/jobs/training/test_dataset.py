@@ -8,6 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from jobs.evaluation.benchmark_questions import load_benchmark
+from jobs.evaluation.protocols import protocol_of
+from jobs.specs.evaluation import BenchmarkChoice
 from jobs.tasks.chains.demonstrators import make_tokenizer
 from jobs.training.data_rows import DataError
 from jobs.training.dataset import DataSource, encode_rows, leak_notices, read_rows
@@ -68,6 +71,30 @@ def test_every_kind_of_source_gives_the_same_questions(tmp_path):
         assert [(q.question_id, q.prompt_text, q.answer) for q in questions] == [
             (q.question_id, q.prompt_text, q.answer) for q in loaded[0]
         ]
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
+@pytest.mark.parametrize(
+    ("raw", "asked", "answer", "kind"),
+    [
+        ({"question": "1 + 1?", "answer": "2"}, "1 + 1?", "2", "math"),
+        ({"problem": "1 + 1?", "answer": 2.0, "level": 5}, "1 + 1?", "2", "math"),
+        ({"question": "How many?", "answer": "1000 + 234\n#### 1,234"}, "How many?", "1234", "math"),
+        ({"problem": "1 + 1?", "solution": "It is \\boxed{2}."}, "1 + 1?", "2", "math"),
+        ({"question": "Which?", "A": "no", "B": "yes", "answer": "B"}, "Which?\n\nA) no\nB) yes\n", "B", "choice"),
+    ],
+)
+def test_rows_in_a_published_layout_are_trained_on_as_they_are_scored(tmp_path, suffix, raw, asked, answer, kind):
+    path = tmp_path / f"mine{suffix}"
+    if suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist([raw]), path)
+    else:
+        write_lines(path, [raw])
+    (read,) = read_rows(DataSource(str(path))).rows
+    assert (read.question_text, read.answer, read.answer_kind, read.data_source) == (asked, answer, kind, path.name)
+    choice = BenchmarkChoice(name="mine", source=str(path))
+    benchmark = load_benchmark(choice, protocol_of(choice))
+    assert [(item.text, item.answer, item.answer_kind) for item in benchmark.questions] == [(asked, answer, kind)]
 
 
 def test_a_question_keeps_its_id_under_every_template_and_place(tmp_path):
