@@ -1,5 +1,6 @@
-"""Starts an evaluation of a run's checkpoint or of any model."""
+"""Starts evaluations of runs' checkpoints or of any models."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
 
@@ -28,11 +29,14 @@ TEMPLATES = ("paper", "paper_llama_base", "compact", "none", "chat")
 
 
 def show() -> None:
-    """Show the form; its button opens the page of the queued evaluation, or one sentence names the mistake."""
+    """Show the form; its button queues an evaluation per model, or one sentence names the mistake.
+
+    The page of a single evaluation is opened; several are followed on this page.
+    """
     with st.container(border=True, key="evaluate"):
         left, right = st.columns(2, gap="medium")
         with left:
-            target = _target()
+            target, further = _targets()
             template = _template()
         with right:
             look, answer_kind = _own_data((target or "").strip(), template)
@@ -56,7 +60,7 @@ def show() -> None:
         server = {"address": address.strip(), "model": model.strip()} if fields["generator"] == "server" else None
         benchmarks = [{"name": name, **_own_fields(name, look, answer_kind), **limits} for name in chosen]
         content = {**fields, "template": template, "benchmarks": benchmarks, "server": server}
-        _submit((target or "").strip(), content)
+        _submit([target or "", *further], content)
 
 
 def _own_data(target: str, template: str | None) -> tuple[BenchmarkLook | None, DeclaredKind | None]:
@@ -152,8 +156,8 @@ def _template() -> str | None:
     )  # fmt: skip
 
 
-def _target() -> str | None:
-    """Show the choice of the model: a run's newest checkpoint, or typed text."""
+def _targets() -> tuple[str | None, list[str]]:
+    """Show the choice of the model, a run's newest checkpoint or typed text, and of others that are scored alike."""
     rows = training_names(has_steps=True)
     names = distinct_names((row.run_id, row.name) for row in rows)
     offered = {
@@ -164,13 +168,19 @@ def _target() -> str | None:
     saved = next((run_id for run_id in names if ask(runs.list_checkpoints, run_id)), None)
     usual = wanted or (saved and f"{saved}@last")
     options = list(dict.fromkeys([*([wanted] if wanted else []), *offered]))
-    return st.selectbox(
+    target = st.selectbox(
         "Model", options, index=options.index(usual) if usual else None,
         format_func=lambda source: offered.get(source, escape_control_characters(source)),
         accept_new_options=True, placeholder="A run, RUN@STEP, a folder, or a hub name", key="evaluate-target",
         help="Choose a run for its newest checkpoint, or write RUN@best (highest held-out score), RUN@STEP, a model's "
         "folder or its hub name",
     )  # fmt: skip
+    further = st.multiselect(
+        "Further models", options, key="evaluate-further", accept_new_options=True, select_all=False,
+        format_func=lambda source: offered.get(source, escape_control_characters(source)),
+        placeholder="None: one model is scored", help="Each one gets an evaluation of its own with the same settings",
+    )  # fmt: skip
+    return target, further
 
 
 def _fields() -> tuple[dict[str, int | None], dict[str, object]]:
@@ -200,12 +210,16 @@ def _fields() -> tuple[dict[str, int | None], dict[str, object]]:
     }
 
 
-def _submit(target: str, content: dict[str, object]) -> None:
-    if not target:
+def _submit(targets: Sequence[str], content: dict[str, object]) -> None:
+    names = [name for target in dict.fromkeys(targets) if (name := target.strip())]
+    if not names:
         notice.show("error", "Not started", "Model: expected a run, RUN@STEP, a folder or a hub name, got nothing.")
         return
-    run_id = None
-    with notice.refusals("Not started"):
-        run_id = queue_job(runs_root(), plan_evaluation(runs_root(), target, content, "form"))
-    if run_id is not None:
-        st.switch_page("app_pages/run.py", query_params={"run": run_id})
+    queued = []
+    for name in names:
+        with notice.refusals("Not started" if len(names) == 1 else f"Not started: {escape_control_characters(name)}"):
+            queued.append(queue_job(runs_root(), plan_evaluation(runs_root(), name, content, "form")))
+    if len(names) == len(queued) == 1:
+        st.switch_page("app_pages/run.py", query_params={"run": queued[0]})
+    if queued:
+        st.toast(f"Queued {counted(len(queued), 'evaluation')}", icon=":material/check:")

@@ -124,6 +124,16 @@ def test_evaluation_is_queued_and_what_is_not_allowed_is_refused(runs_root, open
     assert spec.reward_parts == ("format", "answer")
 
 
+def test_several_models_are_scored_in_one_go_and_one_that_is_refused_is_named(runs_root, open_page):
+    page = open_page("benchmarks", start="true", target="owner/model")
+    page.multiselect(key="evaluate-further").set_value(["rzzhan/ExGRPO-Llama3.1-8B-Zero", "nobody@5"]).run()
+    send(page, target="owner/model", n=2)
+    assert has_text(page, "Not started: nobody@5")
+    specs = [run.job_spec() for run in list_run_directories(runs_root)]
+    assert sorted(spec.model.source for spec in specs) == ["owner/model", "rzzhan/ExGRPO-Llama3.1-8B-Zero"]
+    assert {spec.benchmarks[0].samples_per_question for spec in specs} == {2}
+
+
 ROWS = '{"problem": "1+1?", "answer": 2}\n{"problem": "2+2?", "answer": 4}\n'
 
 
