@@ -66,6 +66,10 @@ def _code(row: RunRow, judge: str | None) -> None:
         notice.show_empty("code_off", "No correct answer yet", "The table is over answer-correct trajectories.")
         return
     code_view.show_code(lines, judges.calibration_of(row.run_id, judge))
+    fold = st.expander("Rules that detect code", icon=":material/rule:", key="code-rules-fold", on_change="rerun")
+    if fold.open:
+        with fold:
+            code_view.show_rules(ask(code_analysis.rule_counts, row.run_id))
     sample = ask(code_analysis.entropy_points, row.run_id, judge)
     thought_charts.show_sampling(sample)
     by_code = thought_charts.densities_of(sample.points, thought_charts.CODE, "mean_entropy")

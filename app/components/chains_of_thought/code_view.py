@@ -6,12 +6,12 @@ import pandas as pd
 import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
-from app.components.widgets import data_table
+from app.components.widgets import data_table, grid
 from app.formats import known, share
-from db.rows.chains_of_thought import CodeLine
+from db.rows.chains_of_thought import CodeLine, RuleCount
 from db.statistics import Rate, wilson
 from jobs.actions.studies.definition import load_study, number_of
-from jobs.evaluation.analysis.code_detection import RuleTable
+from jobs.evaluation.analysis.code_detection import RuleTable, tabulate_counts
 from jobs.evaluation.judging.calibration import Calibration, correct_rate
 
 _PERCENT = 100.0
@@ -121,6 +121,13 @@ def _valid(line: CodeLine) -> float:
 def _interval(rate: Rate) -> str | None:
     ends = f"{_PERCENT * rate.low:.1f} \N{EN DASH} {_PERCENT * rate.high:.1f}"
     return f"{ends} of {rate.num_items:,}" if rate.num_items else None
+
+
+def show_rules(counts: Sequence[RuleCount]) -> None:
+    """Show the rules, and how many of a run's trajectories each fits where they are counted."""
+    rules = rule_table(tabulate_counts(counts))
+    columns = list(rules) if counts else ["Rule", "Kind", "Cue of the paper", "Applied as"]
+    grid.draw(rules[columns], "code-rules", "The rules that detect code")
 
 
 def rule_table(rules: RuleTable) -> pd.DataFrame:

@@ -28,7 +28,6 @@ from db.queries import code_analysis, runs
 from db.queries.cases import find_cases
 from db.rows.runs import RunRow
 from db.rows.spec_differences import flatten
-from jobs.evaluation.analysis.code_detection import tabulate_counts
 from jobs.evaluation.analysis.validity import tabulate_validity
 from jobs.specs.train import load_preset
 
@@ -145,9 +144,7 @@ def _cases(_entry: Entry, selection: RunSelection) -> None:
 
 def _rules(_entry: Entry, selection: RunSelection) -> None:
     counts = ask(code_analysis.rule_counts, _first(selection).run_id) if selection.rows else ()
-    rules = code_view.rule_table(tabulate_counts(counts))
-    columns = list(rules) if counts else ["Rule", "Kind", "Cue of the paper", "Applied as"]
-    grid.draw(rules[columns], "code-rules", "The rules that detect code")
+    code_view.show_rules(counts)
 
 
 def _settings(_entry: Entry, selection: RunSelection) -> None:
