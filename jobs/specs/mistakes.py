@@ -24,6 +24,8 @@ _EXPECTED = {
     "bool_parsing": "true or false",
     "string_type": "text",
     "string_too_short": "{min_length} or more characters",
+    "string_pattern_mismatch": "small letters, digits, dots and hyphens, with a letter or digit first",
+    "too_short": "{min_length} or more entries",
     "path_type": "a path",
     "literal_error": "{expected}",
     "enum": "{expected}",

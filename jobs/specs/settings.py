@@ -8,6 +8,14 @@ from jobs.specs.any_job import JobSpec, parse_any_spec
 from jobs.specs.presets import load_plain_yaml
 from jobs.specs.train import SpecError
 
+_SYMBOLS = {
+    "K": "algorithm.rollouts_per_question", "B": "algorithm.batch_size", "rho": "algorithm.experience_ratio",
+    "mu": "algorithm.bucket_center", "sigma": "algorithm.bucket_spread", "beta": "algorithm.shaping_beta",
+    "epsilon": "algorithm.clip_epsilon", "lr": "optim.learning_rate",
+    "\u03c1": "algorithm.experience_ratio", "\u03bc": "algorithm.bucket_center", "\u03c3": "algorithm.bucket_spread",
+    "\u03b2": "algorithm.shaping_beta", "\u03b5": "algorithm.clip_epsilon",
+}  # fmt: skip
+"""Fields by the symbols that the paper and the pages have for them."""
 _LIKELY = 0.7
 """Similarity of two names, in [0, 1], above which one counts as a misspelling of the other."""
 
@@ -18,6 +26,8 @@ AnySpec = TypeVar("AnySpec", bound=JobSpec)
 def apply_settings(spec: AnySpec, settings: Iterable[str], origin: str = "--set") -> AnySpec:
     """Return `spec` with each `field.path=value` set; values are read as YAML, refusals begin with `origin`.
 
+    A field may be named as `full_path` takes it.
+
     Raises:
         SpecError: A text without `=`, an unknown field (the nearest one is named), or a wrong value.
     """
@@ -26,11 +36,23 @@ def apply_settings(spec: AnySpec, settings: Iterable[str], origin: str = "--set"
         key, separator, text = setting.partition("=")
         if not separator:
             raise SpecError(f"{origin} {setting}: expected key=value, such as num_steps=200.")
-        _set_field(content, key.strip(), _read_value(key, text, origin), origin)
+        _set_field(content, full_path(content, key.strip()), _read_value(key, text, origin), origin)
     changed = parse_any_spec(content, origin)
     if not isinstance(changed, type(spec)):
         raise SpecError(f"{origin} kind: expected {spec.kind}, got {changed.kind}; a job keeps its kind.")
     return changed
+
+
+def full_path(content: dict[str, Any], name: str) -> str:
+    """Return the path of the field that a name means: a symbol (`mu`), a label or the end of a path that only one has.
+
+    Any other name is returned as it is.
+    """
+    end = name.lower().replace(" ", "_").replace("number_of_", "num_")
+    ending = [path for path in field_paths(content) if path == end or path.endswith(f".{end}")]
+    return (
+        name if name in ending else _SYMBOLS.get(name, _SYMBOLS.get(end)) or (ending[0] if len(ending) == 1 else name)
+    )
 
 
 def field_paths(content: dict[str, Any], prefix: str = "") -> Iterable[str]:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from app import address, settings
+from app.components.new_run.field_shapes import sections
 from app.components.studies import study_matrix, study_results
 from app.components.widgets import address_choice, notice, run_choice
 from app.formats import counted, with_code
@@ -15,35 +16,46 @@ from jobs.actions.studies.definition import Scale, Study, load_study, study_name
 from jobs.actions.studies.matrix import RunKey, wanted_keys
 from jobs.actions.studies.numbers import number_rows
 from jobs.actions.studies.sweeps import read_sweeps
+from jobs.specs.presets import preset_names
 
-_EXAMPLE = """\
-base: chains-exgrpo
-over:
-  optim.learning_rate: [1e-4, 2e-4]
-  seed: [0, 1, 2]
-"""
 _REFUSAL = "sweep-refusal"
+_VALUES = "sweep-values-"
 
 
 def _sweep_form() -> None:
-    with st.popover("New sweep", icon=":material/grid_on:", key="new-sweep"):
+    menu = st.popover("New sweep", icon=":material/grid_on:", key="new-sweep", on_change="rerun")
+    if not menu.open:
+        return
+    with menu:
         st.text_input("Name", "sweep", key="sweep-name", max_chars=31)
-        st.text_area(
-            "Base and values", _EXAMPLE, key="sweep-text", height=180,
-            help="`base` is a preset or the fields of a specification; all combinations of `over` are run. "
-            "`exgrpo sweep FILE` takes the same.",
+        names = preset_names()
+        st.selectbox("Starts from", names, index=names.index("chains-exgrpo"), key="sweep-base")
+        shapes = {shape.path: shape for shapes in sections().values() for shape in shapes}
+        fields = st.multiselect(
+            "Fields", list(shapes), key="sweep-fields", placeholder="Name or symbol, such as mu", select_all=False,
+            format_func=lambda path: shapes[path].found_by, help="All combinations of their values are run",
         )  # fmt: skip
+        for path in fields:
+            st.text_input(shapes[path].label, key=f"{_VALUES}{path}", placeholder="values, separated by commas")
+        if st.toggle("As text", key="sweep-is-text", help="The same as `exgrpo sweep FILE` takes, in YAML"):
+            st.session_state.setdefault("sweep-text", _written())
+            st.text_area("Base and values", key="sweep-text", height=180)
         st.button("Check and open", type="primary", key="sweep-keep", on_click=_keep)
         if (refusal := st.session_state.pop(_REFUSAL, None)) is not None:
             notice.show("error", "Not a sweep yet", refusal)
 
 
+def _written() -> str:
+    """Return the sweep that was clicked, as YAML."""
+    values = (f"  {path}: [{st.session_state.get(_VALUES + path, '')}]" for path in st.session_state["sweep-fields"])
+    return "\n".join((f"base: {st.session_state['sweep-base']}", "over:", *values))
+
+
 def _keep() -> None:
     # Arguments of the button would lack what was typed right before the click.
     try:
-        kept = sweeps.keep_text(
-            settings.runs_root(), st.session_state["sweep-name"].strip(), st.session_state["sweep-text"]
-        )
+        text = st.session_state["sweep-text"] if st.session_state["sweep-is-text"] else _written()
+        kept = sweeps.keep_text(settings.runs_root(), st.session_state["sweep-name"].strip(), text)
     except UserError as error:
         st.session_state[_REFUSAL] = str(error)
         return

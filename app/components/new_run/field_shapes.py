@@ -72,6 +72,12 @@ class FieldShape:
     part: str = ""
     """The optional part of the specification that the field is in."""
 
+    @property
+    def found_by(self) -> str:
+        """What a search finds the field by: label, symbol, in letters too, and path."""
+        letters = next((name for name, letter in GREEK.items() if letter == self.symbol), "")
+        return " \N{MIDDLE DOT} ".join(filter(None, (self.label, f"{self.symbol} {letters}".strip(), self.path)))
+
 
 @cache
 def sections() -> dict[str, tuple[FieldShape, ...]]:

@@ -11,6 +11,7 @@ from app.components.new_run.form_state import TABS_KEY, FormState, value_at
 from app.components.new_run.where import FIELDS, Where
 from app.components.widgets import notice
 from app.components.widgets.spec_text import as_yaml
+from app.formats import counted
 from exgrpo_core.errors import Mistake
 from jobs.specs.presets import load_plain_yaml
 from jobs.specs.train import SpecError, TrainSpec
@@ -63,14 +64,27 @@ def show(state: FormState, chosen: Where, mistakes: Sequence[Mistake]) -> None:
     wanted = st.query_params.get(_ADDRESS)
     opened = next((name for name in names if TITLES[name] == wanted), names[0])
     st.session_state[TABS_KEY] = labels[opened]
+    words = st.text_input(
+        "Search settings", key="new-run-search", placeholder="Search settings by name, symbol or what they do",
+        icon=":material/search:", label_visibility="collapsed",
+    ).lower().split()  # fmt: skip
     tabs = st.tabs(list(labels.values()), key=TABS_KEY, on_change=_open, args=(labels,))
     with tabs[names.index(opened)]:
-        if opened == "yaml":
+        if opened == "yaml" and not words:
             _show_text(state)
             return
-        for shape in sections()[opened]:
-            if shape.path not in FIELDS[chosen] and shape.path not in (_SHOWN_ONCE, "verl.ray.address"):
-                _show_section_field(state, shape, mistakes)
+        others = (*FIELDS[chosen], _SHOWN_ONCE, "verl.ray.address")
+        shapes = [shape for name in (names[:-1] if words else [opened]) for shape in sections()[name]]
+        found = [shape for shape in shapes if shape.path not in others and _has_all(shape, words)]
+        if words:
+            st.caption(f"{counted(len(found), 'setting')} in all sections. Clear the search for one section.")
+        for shape in found:
+            _show_section_field(state, shape, mistakes)
+
+
+def _has_all(shape: FieldShape, words: Sequence[str]) -> bool:
+    text = f"{shape.found_by} {shape.explanation}".lower()
+    return all(word in text for word in words)
 
 
 def section_to_fix(state: FormState, mistake: Mistake) -> str | None:

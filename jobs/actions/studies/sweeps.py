@@ -1,6 +1,6 @@
 """Sweeps: studies over listed values of fields, which users write as YAML; one file each in the workbench's folder.
 
-`base` is a preset's name, a specification's file or its fields, `over` has the values of each field:
+`base` is a preset's name, a specification's file or its fields, `over` has the values of each field (`mu` is one, too):
 
     base: chains-exgrpo
     over:
@@ -31,7 +31,7 @@ from jobs.runs.people import Role, needs
 from jobs.specs.base import Seed, Spec
 from jobs.specs.mistakes import SpecError, checked
 from jobs.specs.presets import load_plain_yaml, preset_exists, read_mapping
-from jobs.specs.settings import apply_settings
+from jobs.specs.settings import apply_settings, full_path
 from jobs.specs.train import TrainSpec, load_preset, load_spec, parse_spec
 
 MAX_RUNS = 200
@@ -57,8 +57,7 @@ def sweep_of_file(path: Path) -> Study:
     Raises:
         SpecError: The file, a field or a value is wrong.
     """
-    name = _plain(path.stem)[:_MAX_NAME_CHARACTERS]
-    return make_sweep({"name": name, **read_mapping(path)}, str(path), path.parent)
+    return make_sweep({"name": path.stem, **read_mapping(path)}, str(path), path.parent)
 
 
 def sweep_of_text(text: str, name: str) -> Study:
@@ -77,16 +76,22 @@ def make_sweep(content: Mapping[str, Any], origin: str, folder: Path | None) -> 
     Raises:
         SpecError: A field or a value is wrong, or there are too many runs.
     """
-    sweep = checked(Sweep, dict(content), origin)
+    name = content.get("name")
+    plain = {"name": _plain(name)[:_MAX_NAME_CHARACTERS]} if isinstance(name, str) else {}
+    sweep = checked(Sweep, {**content, **plain}, origin)
     if sweep.name in study_names():
         raise SpecError(f"{sweep.name!r} is a study of the paper; choose another.", "name")
     base = _base(sweep.base, origin, folder)
     if empty := [field for field, values in sweep.over.items() if not values]:
         raise SpecError("expected a list of values, got an empty one.", f"over.{empty[0]}")
-    if of_runs := [field for field in _OF_RUNS if field in sweep.over]:
+    fields = base.model_dump(mode="json")
+    over = {full_path(fields, field): values for field, values in sweep.over.items()}
+    if of_runs := [field for field in _OF_RUNS if field in over]:
         raise SpecError("each run has its own; leave it out, or list values of seed.", f"over.{of_runs[0]}")
-    axes = {field: values for field, values in sweep.over.items() if field != _SEED}
-    listed = checked(_Seeds, {"seed": sweep.over.get(_SEED, [base.seed])}, f"{origin}: over").seed
+    if len(over) < len(sweep.over):
+        raise SpecError("expected each field once.", "over")
+    axes = {field: values for field, values in over.items() if field != _SEED}
+    listed = checked(_Seeds, {"seed": over.get(_SEED, [base.seed])}, f"{origin}: over").seed
     seeds = tuple(dict.fromkeys(listed))
     combinations = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
     if len(combinations) * len(seeds) > MAX_RUNS:
@@ -99,9 +104,9 @@ def make_sweep(content: Mapping[str, Any], origin: str, folder: Path | None) -> 
         Cell(name=cell_name, own=Recipe(changes=spec.model_dump(mode="json")))
         for cell_name, spec in zip(_cell_names(combinations), specs, strict=True)
     ]
-    fields = " and ".join(axes) or _SEED
+    varied = " and ".join(axes) or _SEED
     study = Study(
-        name=sweep.name, title=f"Sweep {sweep.name}", question=f"What do values of {fields} change?",
+        name=sweep.name, title=f"Sweep {sweep.name}", question=f"What do values of {varied} change?",
         baseline=cells[0].name, num_seeds=len(seeds), seeds=seeds, cells=tuple(cells),
         notes=tuple(f"{cell.name}: {_in_words(values)}" for cell, values in zip(cells, combinations, strict=True)),
     )  # fmt: skip

@@ -64,6 +64,17 @@ def test_presets_are_in_groups_with_a_description_and_the_first_of_all_is_the_de
     assert preset_names()[0] == "chains-exgrpo"
 
 
+@pytest.mark.parametrize("words", ["mu", "\u03bc", "Bucket CENTER", "correctness rate peak"])
+def test_a_setting_is_found_by_symbol_name_or_explanation_in_any_section(open_page, words):
+    page = open_page("new_run", section="YAML")
+    page.text_input(key="new-run-search").set_value(words).run()
+    field(page, "algorithm.bucket_center").set_value(0.75).run()
+    assert "--set algorithm.bucket_center=0.75" in page.code[0].value
+    page.text_input(key="new-run-search").set_value("no such setting").run()
+    assert has_text(page, "0 settings in all sections")
+    assert "--set algorithm.bucket_center=0.75" in page.code[0].value
+
+
 def test_change_shows_in_command_and_chart(open_page):
     page = open_page("new_run", section="Algorithm")
     field(page, "algorithm.bucket_spread").set_value(0.125).run()

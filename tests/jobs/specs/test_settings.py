@@ -5,7 +5,7 @@ import pytest
 import yaml
 
 from jobs.specs.presets import MAX_YAML_BYTES, load_plain_yaml
-from jobs.specs.settings import apply_settings
+from jobs.specs.settings import apply_settings, full_path
 from jobs.specs.train import SpecError, TrainSpec, load_spec
 
 
@@ -27,14 +27,33 @@ def test_mapping_sets_a_field_that_is_null():
     ("key", "nearest"),
     [
         ("algorithm.experience_ration", "algorithm.experience_ratio"),
-        ("experience_ratio", "algorithm.experience_ratio"),
-        ("learning_rate", "optim.learning_rate"),
+        ("experience_ration", "algorithm.experience_ratio"),
+        ("learning_rat", "optim.learning_rate"),
         ("algorithm.lerning_rate", "optim.learning_rate"),
     ],
 )
 def test_unknown_key_is_answered_with_the_nearest_name(key, nearest):
     with pytest.raises(SpecError, match=rf"did you mean {nearest}\?"):
         apply_settings(TrainSpec(), [f"{key}=1"])
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("mu", "algorithm.bucket_center"),
+        ("\u03c1", "algorithm.experience_ratio"),
+        ("K", "algorithm.rollouts_per_question"),
+        ("Bucket center", "algorithm.bucket_center"),
+        ("Learning rate", "optim.learning_rate"),
+        ("Number of steps", "num_steps"),
+        ("bucket_spread", "algorithm.bucket_spread"),
+        ("seed", "seed"),
+        ("source", "source"),
+        ("x.mu", "x.mu"),
+    ],
+)
+def test_a_field_has_the_names_that_pages_show_where_only_one_has_them(name, path):
+    assert full_path(TrainSpec().model_dump(mode="json"), name) == path
 
 
 def test_word_without_equals_sign_is_refused():

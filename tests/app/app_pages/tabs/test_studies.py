@@ -200,10 +200,26 @@ def test_a_click_in_the_matrix_leads_to_a_seeds_run_or_to_the_cells_runs(open_pa
 def test_a_sweep_is_written_checked_and_launched_like_a_study(runs_root, open_page):
     recorded.record(runs_root, recorded.FINISHED)
     page = open_page("methods", view="Studies")
-    page.text_input(key="sweep-name").set_value("rates")
-    page.text_area(key="sweep-text").set_value("base: chains-exgrpo\nover: {optim.learning_rat: [1e-4]}")
+    page.session_state["new-sweep"] = True
+    page.run()
+    page.text_input(key="sweep-name").set_value("Mu sweep")
+    assert "Bucket center \N{MIDDLE DOT} \u03bc mu \N{MIDDLE DOT} algorithm.bucket_center" in (
+        page.multiselect(key="sweep-fields").options
+    )
+    page.multiselect(key="sweep-fields").set_value(["algorithm.bucket_center", "seed"]).run()
+    page.text_input(key="sweep-values-algorithm.bucket_center").set_value("0.25, 7")
+    page.text_input(key="sweep-values-seed").set_value("4").run()
     page.button(key="sweep-keep").click().run()
-    assert has_text(page, "optim.learning_rate")
+    assert has_text(page, "a correctness rate in [0, 1]")
+    page.text_input(key="sweep-values-algorithm.bucket_center").set_value("0.25, 0.75").run()
+    page.button(key="sweep-keep").click().run()
+    assert page.query_params["study"] == "mu-sweep"
+    assert page.button(key="launch").label == "Launch 2 missing runs"
+    page.text_input(key="sweep-name").set_value("rates")
+    page.toggle(key="sweep-is-text").set_value(True).run()
+    assert page.text_area(key="sweep-text").value == (
+        "base: chains-exgrpo\nover:\n  algorithm.bucket_center: [0.25, 0.75]\n  seed: [4]"
+    )
     text = "base: chains-exgrpo\nover: {optim.learning_rate: [1e-4, 2e-4], seed: [4]}"
     page.text_area(key="sweep-text").set_value(text)
     page.button(key="sweep-keep").click().run()

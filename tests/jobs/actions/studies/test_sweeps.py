@@ -33,6 +33,14 @@ def test_a_sweep_is_a_study_of_every_combination_with_the_listed_seeds(write):
     assert set(keys[-1].tags) == set(spec.tags)
 
 
+def test_names_are_made_plain_and_fields_have_the_names_that_pages_show(write):
+    over = {"mu": [0.25, 0.75], "Number of steps": [2]}
+    study = sweeps.sweep_of_file(write(name="Mu sweep!", over=over))
+    assert (study.name, study.title) == ("mu-sweep", "Sweep mu-sweep")
+    changes = [cell.own.changes for cell in study.cells]
+    assert [(fields["algorithm"]["bucket_center"], fields["num_steps"]) for fields in changes] == [(0.25, 2), (0.75, 2)]
+
+
 def test_a_base_is_a_preset_a_file_or_fields(write, tmp_path):
     (tmp_path / "mine.yaml").write_text("extends: chains-exgrpo\nnum_steps: 9\n", encoding="utf-8")
     over = {"seed": [1]}
@@ -46,6 +54,8 @@ def test_a_base_is_a_preset_a_file_or_fields(write, tmp_path):
     [
         ({"over": {"optim.learning_rat": [1e-4]}}, "optim.learning_rate"),
         ({"over": {"optim.learning_rate": [1e-4, -1]}}, "optim.learning_rate"),
+        ({"over": {"lr": [1e-4], "Learning rate": [2e-4]}}, "each field once"),
+        ({"name": "???"}, "small letters, digits, dots and hyphens"),
         ({"over": {"optim.learning_rate": []}}, "over.optim.learning_rate"),
         ({"over": {"seed": ["x"]}}, "seed"),
         ({"over": {"seed": list(range(sweeps.MAX_RUNS + 1))}}, "over"),
