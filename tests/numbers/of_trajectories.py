@@ -66,6 +66,7 @@ def detail_page(root: Root, run: Recorded, trajectory: int) -> Expected:
     num_right = int(group["is_correct"].sum()) + len(beside)
     expected.texts += [
         rf"Trajectory {trajectory}", rf"Question {row.question_index} · generated in step {row.step}",
+        r"Step \d+ of \d+ is .*, expected .*", r"The start is not \d+;",  # of reasoning that is not valid
         rf"Generated in step {row.step}; stored in bucket \d+; candidate in {len(scored)} steps?, replayed in "
         rf"{len(replays)}; .*entropy {nats(row.mean_entropy)} at rollout, {nats(last['mean_entropy'])} at its last .*",
         r"\*\*Entropy and bucket by step\*\* .*",
