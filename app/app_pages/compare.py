@@ -69,7 +69,7 @@ def _show(run_ids: Sequence[str], names: dict[str, str]) -> None:
     comparison.show(curves, view, shown, charts, folded=[key for key in keys if key not in shown])
     comparison_tables.show_results(curves, rows, is_by_group, keys if is_recorded else ())
     if not is_recorded:
-        comparison_tables.show_costs(list(rows.values()))
+        comparison_tables.show_costs(rows, names)
     _over_answers(list(rows), by)
     comparison_tables.show_differences(names, specs)
 

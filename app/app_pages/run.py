@@ -8,7 +8,7 @@ import streamlit as st
 from app import settings
 from app.app_pages.tabs import buffer, reasoning, step, trajectories
 from app.components.benchmarks import samples
-from app.components.benchmarks.score_table import line_name
+from app.components.benchmarks.score_table import line_name, scored_names
 from app.components.runs import comparison, job_results, run_controls, run_details, run_header
 from app.components.trajectories import audit_view, playground
 from app.components.widgets import (
@@ -146,7 +146,7 @@ def _results(row: RunRow) -> None:
 def _samples(row: RunRow) -> None:
     spec = ask(runs.run_spec, row.run_id)
     scored = ask(benchmarks.list_scores, run_id=row.run_id, limit=1)
-    name = line_name(scored[0]) if scored else row.name
+    name = line_name(scored[0], scored_names(scored)) if scored else row.name
     samples.show(row.run_id, name, [str(choice["name"]) for choice in spec["benchmarks"]])
 
 

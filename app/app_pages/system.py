@@ -17,6 +17,7 @@ from app.queries.runs import (
 from db.queries import runs
 from db.queries.run_filter import RunFilter
 from db.queries.runs import database_facts
+from db.rows.display_names import distinct_names
 from db.rows.runs import LIVE_STATES
 from jobs.machine.hardware import list_gpus
 from jobs.machine.machine_report import Finding, examine_machine, package_versions
@@ -57,10 +58,11 @@ def _queue() -> None:
     if not rows:
         st.caption("No run is running or queued.")
         return
+    names = distinct_names((row.run_id, row.name) for row in rows)
     frame = pd.DataFrame(
         {
             "State": [run_state.state_name(row.status) for row in rows],
-            "Job": [escape_control_characters(row.name) for row in rows],
+            "Job": [escape_control_characters(names[row.run_id]) for row in rows],
             "Kind": [row.kind for row in rows],
             "Engine": [escape_control_characters(row.engine) for row in rows],
             "Created": [exact(row.created_at) for row in rows],

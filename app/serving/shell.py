@@ -16,6 +16,7 @@ from app.page_list import FORMER_PATHS, PATHS, moved
 from app.queries.runs import names_for_keyboard
 from app.serving import downloads
 from app.serving.gate import script_hash
+from db.rows.display_names import distinct_names
 
 TITLE = "ExGRPO Workbench"
 TRAJECTORIES = "/run?view=Trajectories"
@@ -93,4 +94,7 @@ def _charts(request: Request) -> Response:  # noqa: ARG001 - Starlette passes it
 def _runs(request: Request) -> JSONResponse:
     """Answer with the newest runs whose name, model, data or tags have the words; a thread, since it reads."""
     found = names_for_keyboard(request.query_params.get("words", "").strip(), _MAX_RUNS)
-    return JSONResponse([{"id": run.run_id, "name": run.name} for run in found], headers={"Cache-Control": "no-store"})
+    names = distinct_names((run.run_id, run.name) for run in found)
+    return JSONResponse(
+        [{"id": run_id, "name": name} for run_id, name in names.items()], headers={"Cache-Control": "no-store"}
+    )

@@ -7,7 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from app import address
-from app.components.benchmarks.score_table import column_of, line_name
+from app.components.benchmarks.score_table import column_of, line_name, scored_names
 from app.components.widgets import address_choice, data_table, grid, notice, shown_text
 from app.formats import counted, escape_control_characters, share
 from app.queries.benchmarks import list_scores
@@ -99,8 +99,10 @@ def _opened() -> str | None:
 
 def _others(run_id: str, benchmark: str) -> dict[str, str]:
     """Return the other evaluations that answered the benchmark, newest first, by what they scored."""
-    rows = [row for row in list_scores("paper") if row.benchmark == benchmark and row.run_id != run_id]
-    return distinct_names((row.run_id, line_name(row)) for row in rows)
+    scores = list_scores("paper")
+    names = scored_names(scores)
+    rows = [row for row in scores if row.benchmark == benchmark and row.run_id != run_id]
+    return distinct_names((row.run_id, line_name(row, names)) for row in rows)
 
 
 def _rows(run_id: str, second: str | None, benchmark: str, scheme: str) -> list[_Row]:

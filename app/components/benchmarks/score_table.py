@@ -1,11 +1,12 @@
 """Scores in the layout of the paper's tables: measured and printed lines, ranked, marked where not comparable."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from app.formats import counted
-from db.rows.display_names import model_name
+from db.rows.display_names import distinct_names, model_name
 from db.rows.scores import BenchmarkScoreRow, ScoredRuns
 from jobs.actions.studies.definition import PaperTable, load_study, number_of, study_names
 from jobs.actions.studies.measures import AVERAGES, BENCHMARK_COLUMNS
@@ -77,7 +78,7 @@ class ScoreLine:
 
 
 def measured_lines(rows: Sequence[BenchmarkScoreRow]) -> list[ScoreLine]:
-    """Return one line per model and setting, newest first within its backbone.
+    """Return one line per model and setting, newest first within its backbone, each with a name and key of its own.
 
     For each benchmark the newest score by the paper's protocol counts, else the newest. A setting is a comparability
     key without the data and the number of samples, which differ between benchmarks.
@@ -90,13 +91,21 @@ def measured_lines(rows: Sequence[BenchmarkScoreRow]) -> list[ScoreLine]:
     newest: dict[str, BenchmarkScoreRow] = {}
     for row in sorted(rows, key=lambda row: bool(_off_protocol(row))):
         newest.setdefault(row.benchmark, row)
-    lines = [
-        _measured_line(members, newest, _setting_suffix(setting, settings))
-        for settings in by_target.values()
-        for setting, members in settings.items()
-    ]
-    order = list(dict.fromkeys(line.group for line in lines))
-    return sorted(lines, key=lambda line: order.index(line.group))
+    names = scored_names(rows)
+    lines: dict[str, ScoreLine] = {}
+    num_lines: Counter[str] = Counter()
+    for settings in by_target.values():
+        for setting, members in settings.items():
+            evaluation = members[0].run_id
+            # One evaluation may score its benchmarks by several settings.
+            key = f"{evaluation}:{num_lines[evaluation]}" if num_lines[evaluation] else evaluation
+            num_lines[evaluation] += 1
+            name = line_name(members[0], names) + _setting_suffix(setting, settings)
+            lines[key] = _measured_line(members, newest, key, name)
+    distinct = distinct_names((key, line.name) for key, line in lines.items())
+    order = list(dict.fromkeys(line.group for line in lines.values()))
+    named = (replace(line, name=distinct[key]) for key, line in lines.items())
+    return sorted(named, key=lambda line: order.index(line.group))
 
 
 def column_of(benchmark: str) -> str:
@@ -195,7 +204,7 @@ def _setting_suffix(setting: Setting, settings: Iterable[Setting]) -> str:
 
 
 def _measured_line(
-    rows: Sequence[BenchmarkScoreRow], newest: Mapping[str, BenchmarkScoreRow], setting: str
+    rows: Sequence[BenchmarkScoreRow], newest: Mapping[str, BenchmarkScoreRow], key: str, name: str
 ) -> ScoreLine:
     counted: dict[str, BenchmarkScoreRow] = {}
     for row in sorted(rows, key=lambda row: bool(_off_protocol(row))):
@@ -208,8 +217,7 @@ def _measured_line(
             scores[average] = _mean(whole)
     first = rows[0]
     return ScoreLine(
-        key=first.run_id, group=first.backbone if first.source_run_id else OTHER_MODELS,
-        name=line_name(first) + setting, scores=scores,
+        key=key, group=first.backbone if first.source_run_id else OTHER_MODELS, name=name, scores=scores,
         scored=tuple((name, row.run_id) for name, row in counted.items()),
         evaluations=tuple(dict.fromkeys(row.run_id for row in rows)), source_run_id=first.source_run_id,
     )  # fmt: skip
@@ -251,13 +259,24 @@ def _mean(scores: Sequence[Score]) -> Score:
     )
 
 
-def line_name(row: BenchmarkScoreRow) -> str:
-    """Return what was scored: a model, or the method, name and step of the run it is of."""
+def scored_names(rows: Iterable[BenchmarkScoreRow]) -> dict[str, str]:
+    """Return the name of each scored run by its id, and of each other model by its source.
+
+    Runs of one name have a part of their id too; folders of one name are named by their whole path.
+    """
+    trained = {row.source_run_id: row.source_name or row.source_run_id for row in rows if row.source_run_id}
+    others = {row.model: model_name(row.model) for row in rows if row.source_run_id is None}
+    counts = Counter(others.values())
+    return distinct_names(trained.items()) | {
+        model: name if counts[name] == 1 else model for model, name in others.items()
+    }
+
+
+def line_name(row: BenchmarkScoreRow, names: Mapping[str, str]) -> str:
+    """Return what was scored, of its `scored_names`: a model, or the method, name and step of the run it is of."""
     if row.source_run_id is None:
-        return model_name(row.model)
-    return f"{row.method}: {row.source_name or row.source_run_id}, step {row.source_step or 0:,}{row.choice}".lstrip(
-        ": "
-    )
+        return names[row.model]
+    return f"{row.method}: {names[row.source_run_id]}, step {row.source_step or 0:,}{row.choice}".lstrip(": ")
 
 
 def _columns_of(table: PaperTable) -> dict[str, str]:

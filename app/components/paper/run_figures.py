@@ -171,7 +171,7 @@ def settings_table(selection: RunSelection) -> pd.DataFrame:
 
 
 def _costs(_entry: Entry, selection: RunSelection) -> None:
-    comparison_tables.show_costs(list(selection.rows.values()), "paper-costs")
+    comparison_tables.show_costs(selection.rows, selection.names, "paper-costs")
 
 
 def _counts(entry: Entry, selection: RunSelection) -> None:

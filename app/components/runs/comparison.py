@@ -16,6 +16,7 @@ from app.components.widgets import curve_view, curves, figures, own_charts
 from app.components.widgets.curve_view import TITLES, CurveView, Line, paired
 from app.components.widgets.curves import Chart, Curve
 from app.components.widgets.own_charts import OwnChart
+from app.components.widgets.spec_text import option_text
 from app.formats import counted, escape_control_characters, known, literal
 from app.queries.answers import ask
 from app.queries.runs import axis_points, metric_series
@@ -33,6 +34,8 @@ _RECORDED_SEED = re.compile(r"config\.(?:.*[._])?seed", re.IGNORECASE)
 """The settings that runs recorded by loops have as seeds."""
 _NOT_SETTINGS = frozenset({"name", "tags", "preset", "kind", "is_unreadable"})
 _GRID_POINTS = 200
+_MAX_NAMED = 2
+"""Settings in the name of a group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +54,25 @@ def groups(names: Mapping[str, str], specs: Mapping[str, Mapping[str, object]]) 
         key = run_id if is_unreadable(specs[run_id]) else _settings(specs[run_id])
         by_settings.setdefault(key, []).append(run_id)
     members = list(by_settings.values())
-    names_of_groups = [_shared_name([names[run_id] for run_id in run_ids]) for run_ids in members]
-    return [
-        Group(name if names_of_groups.count(name) == 1 else f"{name} ({number})", tuple(run_ids))
-        for number, (name, run_ids) in enumerate(zip(names_of_groups, members, strict=True), start=1)
+    shared = [_shared_name([names[run_id] for run_id in run_ids]) for run_ids in members]
+    alike = {
+        name: [run_ids[0] for other, run_ids in zip(shared, members, strict=True) if other == name] for name in shared
+    }
+    found = [
+        _apart(name, run_ids[0], {key: specs[key] for key in alike[name]})
+        for name, run_ids in zip(shared, members, strict=True)
     ]
+    return [
+        Group(name if found.count(name) == 1 else f"{name} ({number})", tuple(run_ids))
+        for number, (name, run_ids) in enumerate(zip(found, members, strict=True), start=1)
+    ]
+
+
+def _apart(name: str, run_id: str, alike: Mapping[str, Mapping[str, object]]) -> str:
+    """Return a group's name, with the first settings in which groups of that name differ."""
+    values = {path: of_run[run_id] for path, of_run in differing(alike).items() if not _is_seed(path)}
+    texts = [f"{path.rpartition('.')[2]} {option_text(value)}" for path, value in list(values.items())[:_MAX_NAMED]]
+    return f"{name} ({', '.join(texts)})" if texts else name
 
 
 def differing(specs: Mapping[str, Mapping[str, object]]) -> dict[str, dict[str, object]]:
@@ -110,15 +127,21 @@ def mean_over(values: Sequence[float | None]) -> tuple[float | None, float | Non
 
 
 def _settings(spec: Mapping[str, object]) -> str:
-    fields = {path: value for path, value in flatten(spec).items() if path not in SEED_FIELDS | _NOT_SETTINGS}
-    return repr(sorted(item for item in fields.items() if not _RECORDED_SEED.fullmatch(item[0])))
+    fields = flatten(spec).items()
+    return repr(sorted(item for item in fields if item[0] not in _NOT_SETTINGS and not _is_seed(item[0])))
+
+
+def _is_seed(path: str) -> bool:
+    return path in SEED_FIELDS or _RECORDED_SEED.fullmatch(path) is not None
 
 
 def _shared_name(names: Sequence[str]) -> str:
     if len(names) == 1:
         return names[0]
     alike = takewhile(lambda characters: len(set(characters)) == 1, zip(*names, strict=False))
-    shared = re.sub(r"[\s,._+@(-]*(?:seed)?[\s,._+@(-]*$", "", "".join(characters[0] for characters in alike))
+    shared = re.sub(
+        r"(?:\s\([^()]*)?[\s,._+@(-]*(?:seed)?[\s,._+@(-]*$", "", "".join(characters[0] for characters in alike)
+    )
     return shared or names[0]
 
 

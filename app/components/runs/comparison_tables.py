@@ -133,9 +133,9 @@ _ALL_POINTS = 1_000_000
 _TIMES = ("Peak step, s", "Min. step, s", "Avg. step, s")
 
 
-def show_costs(drawn: Sequence[RunRow], key: str = "costs") -> None:
-    """Show one row per run, and the overhead over the first on-policy run of the same backbone."""
-    rows = overheads([cost for row in drawn if (cost := costs(row)) is not None])
+def show_costs(drawn: Mapping[str, RunRow], names: Mapping[str, str], key: str = "costs") -> None:
+    """Show one row per run by its name, and the overhead over the first on-policy run of the same backbone."""
+    rows = overheads([cost for run_id, row in drawn.items() if (cost := costs(row, names[run_id])) is not None])
     number, text = st.column_config.NumberColumn, st.column_config.TextColumn
     columns = {
         "Index, MB": number(format="%.2f", help="The replay buffer's index in memory; tokens lie in files"),
@@ -158,7 +158,7 @@ def show_costs(drawn: Sequence[RunRow], key: str = "costs") -> None:
         st.caption("No step has been recorded yet.")
 
 
-def costs(row: RunRow) -> dict[str, Any] | None:
+def costs(row: RunRow, name: str) -> dict[str, Any] | None:
     """Return what a run's steps cost, sizes in MB and times in seconds; None of another program's or without times."""
     if row.is_recorded:
         return None
@@ -172,7 +172,7 @@ def costs(row: RunRow) -> dict[str, Any] | None:
     num_on_policy = settings["batch_size"] * settings["rollouts_per_question"] * len(seconds)
     replays = may_replay(spec)
     return {
-        "Run": escape_control_characters(row.name),
+        "Run": escape_control_characters(name),
         "Backbone": escape_control_characters(row.model),
         "Method": escape_control_characters(row.method),
         **{name: last[key] / unit if replays and key in last else None for name, (key, unit) in _STORED.items()},

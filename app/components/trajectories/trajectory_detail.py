@@ -19,7 +19,7 @@ from app.formats import NONE_SHOWN, escape_control_characters, literal, nats, nu
 from app.queries.answers import ask
 from app.settings import runs_root
 from db.queries import lineage, trajectories
-from db.rows.display_names import shorten
+from db.rows.display_names import distinct_names, shorten
 from db.rows.spec_fields import UNKNOWN
 from db.rows.trajectories import LineageRow, MarkedRow, MarkedTrajectory, TrajectoryRow
 from jobs.actions import annotations
@@ -246,10 +246,11 @@ def _remove(mark: MarkedTrajectory) -> None:
 
 
 def _table(rows: Sequence[MarkedRow]) -> pd.DataFrame:
+    names = distinct_names({row.marked.run_id: row.run_name for row in rows}.items())
     return pd.DataFrame(
         {
             "Trajectory": [row.marked.trajectory_id for row in rows],
-            "Run": [escape_control_characters(row.run_name) for row in rows],
+            "Run": [escape_control_characters(names[row.marked.run_id]) for row in rows],
             "Step": [row.step for row in rows],
             "Comment": [escape_control_characters(row.marked.comment) for row in rows],
             "Reward": [row.reward for row in rows],

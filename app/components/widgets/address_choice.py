@@ -8,6 +8,7 @@ import streamlit as st
 
 from app import address
 from app.formats import escape_control_characters, literal
+from db.rows.display_names import distinct_names
 
 _SEPARATOR = ","
 _MAX_CHARS = 60
@@ -19,14 +20,16 @@ def select(
 ) -> str:  # fmt: skip
     """Show a choice of one of `names`, which map the value in the address to its label, and return it.
 
-    `drops` are parameters of the address that have a meaning only for the former choice.
+    Of equal labels the browser would choose the first, so these have a part of their value too. `drops` are parameters
+    of the address that have a meaning only for the former choice.
     """
     key = f"choose-{parameter}"
     wanted = st.query_params.get(parameter)
     chosen = wanted if wanted is not None and wanted in names else default
     st.session_state[key] = chosen
+    labels = distinct_names(names.items())
     st.selectbox(
-        label, list(names), format_func=lambda name: escape_control_characters(names[name]), key=key, on_change=_take,
+        label, list(names), format_func=lambda name: escape_control_characters(labels[name]), key=key, on_change=_take,
         args=(parameter, key, drops), width=width, help=explanation,
     )  # fmt: skip
     if wanted and wanted not in names:
@@ -43,8 +46,9 @@ def select_several(
     wanted = st.query_params.get_all(parameter)
     chosen = _SEPARATOR.join(wanted).split(_SEPARATOR) if wanted else default
     st.session_state[key] = [name for name in names if name in chosen]
+    labels = distinct_names(names.items())
     st.multiselect(
-        label, list(names), format_func=lambda name: escape_control_characters(names[name]), key=key, on_change=_take,
+        label, list(names), format_func=lambda name: escape_control_characters(labels[name]), key=key, on_change=_take,
         args=(parameter, key, drops), placeholder=placeholder, select_all=False, label_visibility=label_visibility,
     )  # fmt: skip
     return list(st.session_state[key])

@@ -1,18 +1,21 @@
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
 from app.formats import literal
+from db.connections.opening import open_database
 from jobs.actions.preflight.benchmark_look import keep_benchmark_file, look_at_benchmark
 from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
 from jobs.runs.directory import list_run_directories
 from jobs.runs.journal import Journal, JournalKind
 from jobs.training.data_rows import DataError
-from tests.app import scored
+from tests.app import recorded, scored
 from tests.app.charts import figures
 from tests.app.page_texts import has_text, tables, texts
 from tests.app.recorded import HOSTILE
+from tests.db.recorded_scores import record_scores
 from tests.jobs.evaluation.analysis import recorded_samples
 
 pytestmark = pytest.mark.slow
@@ -85,6 +88,22 @@ def test_item_of_the_address_shows_both_answers_until_it_or_another_model_closes
     assert "item" not in page.query_params
     assert has_text(page, "These scores were measured differently")
     assert has_text(page, "AIME24: questions, template")
+
+
+def test_of_two_models_of_one_name_each_is_chosen_and_compared(scored_runs, open_page):
+    recorded.record(scored_runs, replace(recorded.FINISHED, run_id="run-half"))
+    database = open_database(None, scored_runs)
+    record_scores(database, scored_runs, scored.whole("math500", 0.3, run="run-half"), run_id="eval-half")
+    database.close()
+    page = open_page("benchmarks", models="step 30")
+    names = ["ExGRPO: exgrpo whole (half), step 30", "ExGRPO: exgrpo whole (finished), step 30"]
+    assert all(name in table_html(page) for name in names)
+    choice = page.multiselect(key="choose-second")
+    assert [label.partition(", step")[0] for label in choice.options] == [name.partition(", step")[0] for name in names]
+    choice.set_value(["eval-late"]).run()
+    page.multiselect(key="choose-first").set_value(["eval-half"]).run()
+    [compared] = [element.value for element in tables(page) if "Won" in element.value]
+    assert [*compared["First"], *compared["Second"]] == pytest.approx([30.0, 60.0])
 
 
 def test_evaluations_under_way_show_progress_and_failed_ones_their_reason_until_dismissed(runs_root, open_page):

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from app import theme
@@ -31,6 +33,13 @@ def test_seeds_become_one_curve_with_mean_and_interval(runs_root, open_page):
     assert list(results["Seeds"]) == [2, 1]
     assert results["Steps"][0] == 15
     assert results["Fresh Pass@1 ± 95%"][0] > 0
+
+
+def test_every_table_tells_runs_of_one_name_apart(runs_root, open_page):
+    recorded.record(runs_root, *(replace(recorded.FINISHED, run_id=run_id) for run_id in ("run-a1", "run-b2")))
+    page = open_page("compare", runs="run-a1,run-b2")
+    wanted = ["exgrpo whole (a1)", "exgrpo whole (b2)"]
+    assert [list(element.value["Run"]) for element in tables(page) if "Run" in element.value] == [wanted, wanted]
 
 
 @pytest.mark.usefixtures("recorded_shared")

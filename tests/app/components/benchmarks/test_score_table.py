@@ -59,6 +59,28 @@ def test_other_settings_and_steps_are_lines_of_their_own():
     assert [line.name for line in measured_lines(rows)] == expected
 
 
+def test_models_of_one_name_are_lines_with_names_and_keys_of_their_own():
+    half = {"source_run_id": "20260101-000000-9f9f9f", "run_id": "eval-half"}
+    rows = [
+        row("amc", 1.0),
+        row("amc", 0.9, **half),
+        row("amc", 0.8, run_id="eval-3", source_run_id="r", source_name="b"),
+    ]
+    lines = measured_lines(rows)
+    assert [line.name for line in lines] == [f"ExGRPO: {name}, step 10" for name in ("mine (1)", "mine (9f9f9f)", "b")]
+    assert [line.scores["AMC"].value for line in lines] == [100.0, 90.0, 80.0]
+    folders = [row("amc", 0.5, run_id=f"eval{path}", source_run_id=None, model=path) for path in ("/a/last", "/b/last")]
+    assert [line.name for line in measured_lines([*folders, *rows])][:2] == ["/a/last", "/b/last"]
+
+
+def test_one_evaluation_by_two_settings_is_two_lines_with_keys_of_their_own():
+    plain = row("amc", 0.1).comparability | {"template": "none"}
+    lines = measured_lines([row("aime24", 0.5), row("amc", 0.2, comparability=plain)])
+    assert [(line.key, line.scored) for line in lines] == [
+        ("eval-1", (("aime24", "eval-1"),)), ("eval-1:1", (("amc", "eval-1"),)),
+    ]  # fmt: skip
+
+
 def half_interval(share, standard_error, num_questions):
     """Return, in points, how far the interval reaches to its farther end."""
     low, high = score_interval(share, standard_error, num_questions)

@@ -33,6 +33,14 @@ def test_only_settings_that_differ_are_listed_and_those_that_cannot_be_read_are_
     assert names == ["run (1)", "run (2)"]
 
 
+def test_groups_of_one_name_are_told_apart_by_their_settings_and_seeds_by_nothing():
+    names = {f"run-8{end}": f"chains (8{end})" for end in "abcd"}
+    specs = dict(zip(names, (spec(1e-4, 0), spec(1e-4, 1), spec(5e-5, 0), spec(5e-5, 1)), strict=True))
+    found = comparison.groups(names, specs)
+    assert [group.name for group in found] == ["chains (learning_rate 0.0001)", "chains (learning_rate 5e-05)"]
+    assert [len(group.run_ids) for group in found] == [2, 2]
+
+
 def test_curve_is_placed_by_what_the_axis_says_of_its_steps():
     line = aligned(points((1, 0.5), (2, 0.6), (4, 0.8)), points((2, 100.0), (4, 300.0)))
     assert line.x.tolist() == [50.0, 100.0, 300.0]
