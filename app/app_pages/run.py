@@ -95,12 +95,12 @@ def _audit(run_id: str) -> None:
 
 def _curves(row: RunRow) -> None:
     spec = ask(runs.run_spec, row.run_id)
-    evaluations = ask(metrics.list_evaluations, row.run_id)
+    evaluations = ask(metrics.list_evaluations, row.run_id, with_parents=True)
     charts = own_charts.of_address()
     of_own = [key for chart in charts for key in (*chart.keys, chart.over) if key]
     recorded = comparison.own_charts_of(row.run_id) if row.is_recorded else []
     of_own += [curve.key for chart in recorded[: comparison.MAX_OWN] for curve in chart.curves]
-    series = metric_series(row.run_id, list(dict.fromkeys([*curves.KEYS, *of_own])))
+    series = metric_series(row.run_id, list(dict.fromkeys([*curves.KEYS, *of_own])), with_parents=True)
     if not evaluations and not any(series.values()):
         if row.is_recorded:
             notice.show_empty("show_chart", "No curves", "These rollouts have no rewards; **Trajectories** shows them.")
@@ -116,7 +116,7 @@ def _curves(row: RunRow) -> None:
             lambda: whole_curves([row.run_id]), f"curves-{row.run_id}", formats=data_table.WHOLE_FORMATS,
             label="All steps",
         )  # fmt: skip
-    view = replace(view, axis_points=axis_points(row.run_id, view.axis))
+    view = replace(view, axis_points=axis_points(row.run_id, view.axis), branched_from=row.branched_from_step)
     run_details.show_own(charts, series, view)
     run_details.show_recorded(recorded, series, view)
     ratios = ask(metrics.replay_ratios, row.run_id) if may_replay(spec) else None

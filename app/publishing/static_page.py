@@ -113,7 +113,7 @@ def _provenance(row: RunRow) -> dict[str, str]:
         "Run": row.run_id, "Method": row.method, "Model": row.model, "Data": row.dataset, "Engine": row.engine,
         "State": row.status, "Steps": steps if row.num_steps else "", "Attempts": f"{row.attempt}",
         "Started": row.started_at and exact(row.started_at), "Ended": row.ended_at and exact(row.ended_at),
-        "Continued from": row.parent_run_id,
+        "Continued from": (step := row.branched_from_step) is not None and f"{row.parent_run_id}, step {step:,}",
     }  # fmt: skip
     return {name: escape_control_characters(str(publishable(value))) for name, value in facts.items() if value}
 

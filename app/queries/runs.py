@@ -65,9 +65,9 @@ def names_for_keyboard(words: str, num_runs: int) -> list[runs.RunName]:
     return []
 
 
-def metric_series(run_id: str, keys: Sequence[str]) -> dict[str, list[MetricPoint]]:
-    """Return at most `MAX_CHART_POINTS` points of each metric."""
-    return ask(metrics.metric_series, run_id, tuple(keys), MAX_CHART_POINTS)
+def metric_series(run_id: str, keys: Sequence[str], *, with_parents: bool = False) -> dict[str, list[MetricPoint]]:
+    """Return at most `MAX_CHART_POINTS` points of each metric, if asked with those of the steps before a branch."""
+    return ask(metrics.metric_series, run_id, tuple(keys), MAX_CHART_POINTS, with_parents=with_parents)
 
 
 def whole_curves(run_ids: Sequence[str]) -> list[dict[str, object]]:
@@ -107,7 +107,7 @@ def axis_points(run_id: str, axis: Axis) -> list[MetricPoint] | None:
         return ask(metrics.training_seconds, run_id, MAX_CHART_POINTS)
     if axis is Axis.CLOCK:
         return ask(metrics.clock_seconds, run_id, MAX_CHART_POINTS)
-    return metric_series(run_id, [_KEYS[axis]])[_KEYS[axis]]
+    return metric_series(run_id, [_KEYS[axis]], with_parents=True)[_KEYS[axis]]
 
 
 def clock_at_end(row: RunRow) -> float | None:

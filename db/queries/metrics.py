@@ -5,9 +5,10 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-from sqlalchemy import Double, Text, cast, func, or_, select, type_coerce
+from sqlalchemy import Connection, Double, RowMapping, Text, cast, func, or_, select, type_coerce
 
 from db.connections.session import Database
+from db.queries.buffer import FAR_STEP, ancestry
 from db.rows.runs import EvaluationRow, GainRow, MetricPoint, RewardCountRow, StepNotice
 from db.statistics import paired_difference
 from db.tables import models
@@ -20,18 +21,17 @@ MAX_REWARD_BINS = 30
 
 
 def metric_series(
-    database: Database, run_id: str, keys: Sequence[str], max_points: int | None = 1000
+    database: Database, run_id: str, keys: Sequence[str], max_points: int | None = 1000, *, with_parents: bool = False
 ) -> dict[str, list[MetricPoint]]:
     """Return at most `max_points` recorded values of each metric: of each stretch of steps the lowest and the highest.
 
     None returns all of them.
-    The first and the newest value are always included. A metric that was never recorded has no points.
+    The first and the newest value are always included. A metric that was never recorded has no points. With
+    `with_parents` a branch has the points of the steps before it, too.
     """
     with database.read() as connection:
-        run_key = find_run_key(connection, run_id)
-        if run_key is None:
-            return {key: [] for key in keys}
-        return {key: _thinned(curve, max_points) for key, curve in read_curves(connection, run_key, keys).items()}
+        curves = _curves(connection, run_id, keys, with_parents=with_parents)
+    return {key: _thinned(curve, max_points) for key, curve in curves.items()}
 
 
 def last_metrics(database: Database, run_id: str) -> dict[str, float]:
@@ -41,19 +41,12 @@ def last_metrics(database: Database, run_id: str) -> dict[str, float]:
         return {} if run_key is None else read_newest(connection, run_key)
 
 
-def list_evaluations(database: Database, run_id: str) -> list[EvaluationRow]:
-    """Return a run's evaluations in order of steps; of one that was done twice, the newer."""
-    evaluations, runs = models.evaluations, models.runs
-    query = (
-        select(evaluations)
-        .join(runs)
-        .where(runs.c.run_id == run_id)
-        .order_by(evaluations.c.step, evaluations.c.question_set, evaluations.c.attempt)
-    )
+def list_evaluations(database: Database, run_id: str, *, with_parents: bool = False) -> list[EvaluationRow]:
+    """Return a run's evaluations in order of steps, if asked with those before a branch; of repeated, the newer."""
     with database.read() as connection:
-        rows = connection.execute(query).mappings().all()
-    newest = {
-        (row["step"], row["question_set"]): EvaluationRow(
+        rows = _evaluations(connection, run_id, with_parents=with_parents)
+    return [
+        EvaluationRow(
             step=row["step"],
             question_set=row["question_set"],
             num_questions=len(row["num_correct"]),
@@ -63,8 +56,7 @@ def list_evaluations(database: Database, run_id: str) -> list[EvaluationRow]:
             pass_at_n=row["pass_at_n"],
         )
         for row in rows
-    }
-    return list(newest.values())
+    ]
 
 
 def step_notices(database: Database, run_id: str, limit: int = 3) -> list[StepNotice]:
@@ -105,13 +97,10 @@ def clock_seconds(database: Database, run_id: str, max_points: int = 1000) -> li
 def training_seconds(database: Database, run_id: str, max_points: int = 1000) -> list[MetricPoint]:
     """Return the seconds that a run's steps took together, up to about `max_points` of them and the last one.
 
-    Time between steps (evaluations, checkpoints, waiting for a resume) does not count.
+    The steps before a branch count. Time between steps (evaluations, checkpoints, waiting for a resume) does not.
     """
     with database.read() as connection:
-        run_key = find_run_key(connection, run_id)
-        if run_key is None:
-            return []
-        steps, values = read_curves(connection, run_key, [STEP_SECONDS])[STEP_SECONDS]
+        steps, values = _curves(connection, run_id, [STEP_SECONDS], with_parents=True)[STEP_SECONDS]
     if not len(steps):
         return []
     is_wanted = (steps % -(-steps[-1] // max_points) == 0) | (steps == steps[-1])
@@ -121,27 +110,28 @@ def training_seconds(database: Database, run_id: str, max_points: int = 1000) ->
 
 
 def held_out_gain(database: Database, run_id: str) -> GainRow | None:
-    """Return the gain on held-out questions since the first evaluation; None of fewer than two or no common ones."""
-    table, runs = models.evaluations, models.runs
-    query = (
-        select(table.c.step, table.c.question_ids, table.c.num_correct, table.c.samples_per_question)
-        .join(runs)
-        .where(runs.c.run_id == run_id, table.c.question_set == "held_out")
-        .order_by(table.c.step, table.c.attempt)
-    )
+    """Return the gain on held-out questions since the first evaluation, of a branch since that of its first parent.
+
+    None of fewer than two evaluations, or if they have no question in common.
+    """
     with database.read() as connection:
-        rates = {
-            step: {question: right / num for question, right in zip(questions, num_correct, strict=True)}
-            for step, questions, num_correct, num in connection.execute(query)
-        }
-    if len(rates) < 2:
+        rows = _evaluations(connection, run_id, with_parents=True)
+        run_key = find_run_key(connection, run_id)
+    held_out = [row for row in rows if row["question_set"] == "held_out"]
+    if len(held_out) < 2 or held_out[-1]["run_key"] != run_key:
         return None
-    first, *_, last = rates.values()
+    first, last = _rates(held_out[0]), _rates(held_out[-1])
     both = [question for question in first if question in last]
     if not both:
         return None
     gain = paired_difference([([first[question] for question in both], [last[question] for question in both])])
     return GainRow(len(both), gain.value, gain.low, gain.high)
+
+
+def _rates(row: RowMapping) -> dict[str, float]:
+    """Return the share of correct answers to each question of an evaluation."""
+    counts = zip(row["question_ids"], row["num_correct"], strict=True)
+    return {question: right / row["samples_per_question"] for question, right in counts}
 
 
 def mean_step_seconds(database: Database, run_id: str) -> float | None:
@@ -211,6 +201,39 @@ def _binned(part: str, rewards: npt.NDArray[np.float64]) -> list[RewardCountRow]
         RewardCountRow(step, part, float(least[place]), float(largest[place]), count)
         for (step, place), count in zip(cells.T.tolist(), counts.tolist(), strict=True)
     ]
+
+
+def _lineage(connection: Connection, run_id: str, *, with_parents: bool) -> list[tuple[int, int]]:
+    """Return (run, last step that counts), of a branch also those before it, first to last."""
+    if with_parents:
+        return ancestry(connection, run_id)[::-1]
+    run_key = find_run_key(connection, run_id)
+    return [] if run_key is None else [(run_key, FAR_STEP)]
+
+
+def _curves(connection: Connection, run_id: str, keys: Sequence[str], *, with_parents: bool) -> dict[str, Curve]:
+    step, lineage = models.metrics.c.step, _lineage(connection, run_id, with_parents=with_parents)
+    parts = [read_curves(connection, run_key, keys, step <= until) for run_key, until in lineage]
+    return {
+        key: Curve(
+            np.concatenate([np.empty(0, np.int64), *(part[key].steps for part in parts)]),
+            np.concatenate([np.empty(0, np.float64), *(part[key].values for part in parts)]),
+        )
+        for key in keys
+    }
+
+
+def _evaluations(connection: Connection, run_id: str, *, with_parents: bool) -> list[RowMapping]:
+    """Return the newest evaluation of each step and set of questions, in their order."""
+    table = models.evaluations
+    newest = {
+        (row["step"], row["question_set"]): row
+        for run_key, until in _lineage(connection, run_id, with_parents=with_parents)
+        for row in connection.execute(
+            select(table).where(table.c.run_key == run_key, table.c.step <= until).order_by(table.c.attempt)
+        ).mappings()
+    }
+    return [newest[key] for key in sorted(newest)]
 
 
 def _thinned(curve: Curve, max_points: int | None) -> list[MetricPoint]:

@@ -218,6 +218,7 @@ def _run_row(row: RowMapping, tags: tuple[str, ...]) -> RunRow:
         health=_health(row),
         tags=tags,
         parent_run_id=row["parent_run_id"],
+        branched_from_step=row["branched_from_step"],
         kind=_job_kind(spec),
         is_archived=row["is_archived"],
         is_synthetic=spec.get("is_synthetic", False),

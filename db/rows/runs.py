@@ -55,6 +55,8 @@ class RunRow:
     health: tuple[Badge, ...]
     tags: tuple[str, ...]
     parent_run_id: str | None
+    branched_from_step: int | None = None
+    """The step of the parent's checkpoint that a branch continues from; None of every other run."""
     kind: str = "train"
     """What kind of job: train, or eval and others, which have no steps and no method; unreadable if unknown."""
     is_archived: bool = False
@@ -143,7 +145,10 @@ class EvaluationRow:
 
 @dataclass(frozen=True, slots=True)
 class GainRow:
-    """Held-out score of a run's newest evaluation minus that of its first, on the questions that both have."""
+    """Held-out score of a run's newest evaluation minus that of its first, on the questions that both have.
+
+    The first evaluation of a branch is that of its first parent.
+    """
 
     num_questions: int
     value: float

@@ -77,7 +77,7 @@ def check_branch(runs_root: Path, run_id: str, step: int, spec: TrainSpec) -> Pr
     """
     changes = branch_changes(runs_root, run_id, spec)
     is_resolved = any(change.path not in _FREE for change in changes)
-    preflight = resolve(spec, runs_root) if is_resolved else Preflight(spec, spec)
+    preflight = resolve(spec, runs_root, step) if is_resolved else Preflight(spec, spec, first_step=step)
     mistakes = [*_fixed(changes), *_too_small(changes), *_too_few_steps(spec, step), *_of_gpus(spec, changes)]
     preflight.refusals[:0] = [Refusal(mistake, is_local=False) for mistake in mistakes]
     return preflight

@@ -22,17 +22,20 @@ HEALTH_SENTENCES: dict[Badge, str] = {
     "damaged": "files of the run are damaged; `exgrpo verify` says what can be recovered",
     "stalled": "nothing was recorded for much longer than a step takes",
 }
-_MAX_POINTS = 1_000_000
+REPLAYED = "replay/num_replayed"
 
 
 def report_run(database: Database, run_id: str) -> dict[str, Any]:
     """Return a run's end, scores before and after with half intervals, buckets, retired questions and replays.
 
+    The steps before a branch count.
+
     Raises:
         UnknownRunError: The database does not know it, since its folder cannot be read.
     """
     row = _run_row(database, run_id)
-    series = metrics.metric_series(database, run_id, ["seconds/step", "replay/num_replayed"], _MAX_POINTS)
+    replays = metrics.metric_series(database, run_id, [REPLAYED], None, with_parents=True)[REPLAYED]
+    spent = metrics.training_seconds(database, run_id, max_points=1)
     last = metrics.last_metrics(database, run_id)
     buckets = Counter(buffer.state_at(database, run_id, row.step).buckets.values())
     return {
@@ -42,12 +45,12 @@ def report_run(database: Database, run_id: str) -> dict[str, Any]:
         "status": row.status,
         "reason": row.status_reason,
         "steps": row.step,
-        "seconds": round(sum(point.value for point in series["seconds/step"]), 2),
-        "evaluations": _before_and_after(metrics.list_evaluations(database, run_id)),
+        "seconds": round(spent[-1].value if spent else 0.0, 2),
+        "evaluations": _before_and_after(metrics.list_evaluations(database, run_id, with_parents=True)),
         "buckets": {str(bucket): buckets[bucket] for bucket in sorted(buckets)},
         "buffered": sum(buckets.values()),
         "retired": int(last.get("buffer/num_retired", 0)),
-        "replays": int(sum(point.value for point in series["replay/num_replayed"])),
+        "replays": int(sum(point.value for point in replays)),
         "health": [HEALTH_SENTENCES.get(badge, badge) for badge in row.health],
         "notices": _notices(database, run_id),
     }

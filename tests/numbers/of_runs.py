@@ -267,7 +267,7 @@ def _final(run: Recorded) -> dict[str, object]:
         "Entropy": last["policy/entropy"],
         "Mean tokens": last["response/mean_tokens"], "Buffer": last["buffer/num_questions"],
         "Retired": last["buffer/num_retired"], "Fresh rollouts": len(run.fresh),
-        "Generated tokens": run.fresh["num_tokens"].sum(), "Minutes": run.metrics["seconds/step"].sum() / 60,
+        "Generated tokens": run.fresh["num_tokens"].sum(), "Minutes of steps": run.metrics["seconds/step"].sum() / 60,
     }  # fmt: skip
 
 

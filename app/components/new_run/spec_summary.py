@@ -47,8 +47,9 @@ def show(check: FormCheck, state: FormState, start: StartingPoint) -> tuple[bool
         form_state.show_save_draft(state)
         if spec is not None and preflight is not None:
             needs = preflight.needs
-            st.caption(estimate(spec))
-            st.caption(resources(spec, needs))
+            left = preflight.steps_left(spec)
+            st.caption(estimate(left))
+            st.caption(resources(left, needs))
             if needs.gpu_memory is not None:
                 _memory_parts(needs.gpu_memory.parts)
     if spec is None:

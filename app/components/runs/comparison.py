@@ -19,8 +19,8 @@ from app.components.widgets.own_charts import OwnChart
 from app.components.widgets.spec_text import option_text
 from app.formats import counted, escape_control_characters, known, literal
 from app.queries.answers import ask
-from app.queries.runs import axis_points, metric_series
-from db.queries import metrics
+from app.queries.runs import Axis, axis_points, metric_series
+from db.queries import metrics, runs
 from db.rows.display_names import FRESH_PASS_RATE, held_out_score
 from db.rows.runs import EvaluationRow, MetricPoint
 from db.rows.sort_order import natural_order
@@ -90,10 +90,11 @@ def differing(specs: Mapping[str, Mapping[str, object]]) -> dict[str, dict[str, 
 def mean_line(lines: Sequence[Line]) -> Line | None:
     """Return the mean of several curves with their least and largest value, over the range that all of them cover."""
     lines = [line for line in lines if line.x.size]
-    if not lines:
+    if len(lines) < 2:
+        return lines[0] if lines else None
+    lines = [Line(line.x[line.num_before :], line.y[line.num_before :]) for line in lines]
+    if not all(line.x.size for line in lines):
         return None
-    if len(lines) == 1:
-        return lines[0]
     start, end = max(line.x[0] for line in lines), min(line.x[-1] for line in lines)
     positions = np.unique(np.concatenate([line.x for line in lines]))
     grid = positions[(positions >= start) & (positions <= end)]
@@ -209,7 +210,13 @@ def show(
     """
     hidden = legend(drawn)
     run_ids = [run_id for group in drawn for run_id in group.run_ids]
-    views = {run_id: replace(view, axis_points=axis_points(run_id, view.axis)) for run_id in run_ids}
+    views = {
+        run_id: replace(
+            view, axis_points=axis_points(run_id, view.axis),
+            branched_from=row.branched_from_step if (row := ask(runs.get_run, run_id)) else None,
+        )
+        for run_id in run_ids
+    }  # fmt: skip
     of_own = [key for chart in own for key in (*chart.keys, chart.over) if key]
     series = {run_id: series_of(run_id, [*keys, *folded, *of_own]) for run_id in run_ids}
 
@@ -218,9 +225,10 @@ def show(
         if group.name in hidden:
             return None
         if over is not None:
-            return mean_line([paired(series[run_id][key], series[run_id][over]) for run_id in group.run_ids[:1]])
+            run_id = group.run_ids[0]
+            return mean_line([paired(views[run_id].own(series[run_id][key]), series[run_id][over])])
         if key == HELD_OUT and len(group.run_ids) == 1:
-            return with_intervals(views[group.run_ids[0]], held_out_rows(group.run_ids[0]))
+            return with_intervals(views[group.run_ids[0]], held_out_rows(group.run_ids[0], with_parents=True))
         return mean_line([views[run_id].line(series[run_id][key]) for run_id in group.run_ids])
 
     names = [group.name for group in drawn]
@@ -248,6 +256,7 @@ def show(
 
 def with_intervals(view: CurveView, rows: Sequence[EvaluationRow]) -> Line:
     """Return one run's held-out score within its 95% interval."""
+    rows = view.own(rows) if view.axis is Axis.CLOCK else rows
     line = view.line([MetricPoint(row.step, row.avg_at_n) for row in rows])
     low, high = np.array([row.interval for row in rows], dtype=np.float64).reshape(-1, 2).T
     return replace(line, low=low, high=high)
@@ -298,13 +307,14 @@ def figure_of(
 
 
 def series_of(run_id: str, keys: Sequence[str]) -> Mapping[str, list[MetricPoint]]:
-    """Return metrics of a run, and its held-out score."""
+    """Return metrics of a run, and its held-out score; of a branch also before it."""
     recorded = [key for key in dict.fromkeys(keys) if key != HELD_OUT]
-    return metric_series(run_id, recorded) | {
-        HELD_OUT: [MetricPoint(row.step, row.avg_at_n) for row in held_out_rows(run_id)]
+    return metric_series(run_id, recorded, with_parents=True) | {
+        HELD_OUT: [MetricPoint(row.step, row.avg_at_n) for row in held_out_rows(run_id, with_parents=True)]
     }
 
 
-def held_out_rows(run_id: str) -> list[EvaluationRow]:
-    """Return the evaluations of a run on held-out questions, oldest first."""
-    return [row for row in ask(metrics.list_evaluations, run_id) if row.question_set == HELD_OUT]
+def held_out_rows(run_id: str, *, with_parents: bool = False) -> list[EvaluationRow]:
+    """Return the evaluations of a run on held-out questions, oldest first, if asked with those before a branch."""
+    rows = ask(metrics.list_evaluations, run_id, with_parents=with_parents)
+    return [row for row in rows if row.question_set == HELD_OUT]

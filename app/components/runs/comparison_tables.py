@@ -71,7 +71,7 @@ def show_results(
         "Buffer": number(format="%.4g", help="Questions in the replay buffer"),
         "Fresh rollouts": number(format="localized"),
         "Generated tokens": number(format="localized"),
-        "Minutes": number(format="%.1f", help="Time of the training steps together"),
+        "Minutes of steps": number(format="%.1f", help="From start to end is longer: a run's tile Time taken"),
     }
     data_table.show_titled("Final metrics", rows, "comparison", "Newest scores and figures of every run", columns)
 
@@ -91,7 +91,7 @@ def _result(row: RunRow, recorded: Sequence[str]) -> dict[str, object]:
         _GAIN: in_percent(gain.value) if gain else None,
         _GAIN_HALF: in_percent(gain.half_interval) if gain else None,
         **{name: last.get(key) for name, key in _LAST.items()},
-        "Minutes": spent[-1].value / 60 if spent else None,
+        "Minutes of steps": spent[-1].value / 60 if spent else None,
     }
     titles = {key: escape_control_characters(chart_of(key).title) for key in recorded}
     given = [*result, *titles.values()]
@@ -143,7 +143,9 @@ def show_costs(drawn: Mapping[str, RunRow], names: Mapping[str, str], key: str =
         "Trajectories": number(format="localized", help="Stored trajectories of buffered questions"),
         **{name: number(format="%.2f") for name in _TIMES},
         "Fresh questions": number(format="%.1f", help="Questions of a step that are not replayed, mean over steps"),
-        "Fresh rollouts": number(format="localized", help="Rollouts generated in all steps together"),
+        "Fresh rollouts": number(
+            format="localized", help="Rollouts generated in all steps together; of a branch in its own steps"
+        ),
         "Per step": number(format="%.1f", help="Fresh rollouts per step"),
         OVERHEAD: text(
             help="Largest, smallest and mean step time, relative to the first on-policy run with the same model"
@@ -168,7 +170,7 @@ def costs(row: RunRow, name: str) -> dict[str, Any] | None:
         return None
     last, spec = ask(metrics.last_metrics, row.run_id), ask(runs.run_spec, row.run_id)
     settings = algorithm_settings(spec)
-    num_fresh = last.get("rollouts/fresh_total")
+    num_fresh = _num_fresh(row)
     num_on_policy = settings["batch_size"] * settings["rollouts_per_question"] * len(seconds)
     replays = may_replay(spec)
     return {
@@ -184,6 +186,16 @@ def costs(row: RunRow, name: str) -> dict[str, Any] | None:
         "Per step": None if num_fresh is None else num_fresh / len(seconds),
         "Of on-policy": 100.0 * num_fresh / num_on_policy if num_fresh is not None and row.has_settings else None,
     }
+
+
+def _num_fresh(row: RunRow) -> float | None:
+    """Return the rollouts that a run's own steps generated; None where they, or those before a branch, are unknown."""
+    key = "rollouts/fresh_total"
+    points = ask(metrics.metric_series, row.run_id, (key,), _ALL_POINTS, with_parents=True)[key]
+    before = [point.value for point in points if point.step <= (row.branched_from_step or 0)]
+    if not points or (row.branched_from_step and not before):
+        return None
+    return points[-1].value - (before[-1] if before else 0.0)
 
 
 def overheads(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

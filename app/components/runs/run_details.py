@@ -69,7 +69,7 @@ def show_own(charts: Sequence[OwnChart], series: Series, view: CurveView) -> Non
     """Show the charts that the reader put together, before all others."""
 
     def line_of(_index: int, key: str, over: str | None) -> Line:
-        return paired(series[key], series[over]) if over else view.line(series[key])
+        return paired(view.own(series[key]), series[over]) if over else view.line(series[key])
 
     cards = [partial(own_charts.show, chart, [""], line_of, view, f"own-{index}") for index, chart in enumerate(charts)]
     if cards:
@@ -100,7 +100,9 @@ def show_attempts(
 ) -> None:
     """Show a job's attempts, newest first, and of a training run the checkpoints that are kept in its `folder`."""
     newest_first = list(attempts)[::-1]
-    starts = [row.resumed_from_step for row in newest_first]
+    starts = [
+        row.branched_from_step if item.resumed_from_step is None else item.resumed_from_step for item in newest_first
+    ]
     frame = pd.DataFrame(
         {
             "Attempt": [row.attempt for row in newest_first],

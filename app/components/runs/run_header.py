@@ -22,7 +22,7 @@ from app.formats import (
 from app.queries.answers import ask
 from app.queries.runs import clock_at_end
 from app.settings import runs_root
-from db.queries import metrics
+from db.queries import metrics, runs
 from db.rows.display_names import BATCH_PASS_RATE, held_out_score, model_name
 from db.rows.runs import EvaluationRow, RunRow, StepNotice
 from jobs.actions.progress import describe_stop
@@ -57,6 +57,19 @@ def show_identity(row: RunRow) -> None:
                 help=f"Attempt {row.attempt}, created {exact(row.created_at)}",
             )  # fmt: skip
             copied_text.show(row.run_id, "Copy the run's ID", "copied-run-id")
+            _show_parent(row)
+
+
+def _show_parent(row: RunRow) -> None:
+    """Show which run a branch continues, as a link to it while it is there."""
+    if row.parent_run_id is None or row.branched_from_step is None:
+        return
+    parent = ask(runs.get_run, row.parent_run_id)
+    st.page_link(
+        "app_pages/run.py", label=f"continues {literal(parent.name if parent else row.parent_run_id)} from step "
+        f"{row.branched_from_step:,}", icon=":material/call_split:", query_params={"run": row.parent_run_id},
+        disabled=parent is None, help=row.parent_run_id if parent else "The run was deleted",
+    )  # fmt: skip
 
 
 def show_notices(notices: Sequence[StepNotice]) -> None:
@@ -180,7 +193,7 @@ def _seconds_taken(row: RunRow) -> float | None:
 def _held_out_tile(tile: st.delta_generator.DeltaGenerator, row: RunRow, evaluations: Sequence[EvaluationRow]) -> None:
     held_out = [evaluation for evaluation in evaluations if evaluation.question_set == "held_out"]
     below = []
-    gain = ask(metrics.held_out_gain, row.run_id) if len(held_out) > 1 else None
+    gain = ask(metrics.held_out_gain, row.run_id) if held_out else None
     if gain is not None:
         reach = "" if math.isnan(gain.half_interval) else f" ± {100 * gain.half_interval:.1f}"
         below.append(f"{100 * gain.value:+z.1f}{reach}")
@@ -194,7 +207,7 @@ def _held_out_tile(tile: st.delta_generator.DeltaGenerator, row: RunRow, evaluat
         " · ".join(below) or None, border=True, height="stretch", delta_color="normal" if len(below) > 1 else "off",
         delta_arrow="auto" if len(below) > 1 else "off",
         help="Mean correctness on questions that are not trained on; below, the gain of the same questions since the "
-        "first evaluation in points, the score's 95% interval and the number of questions",
+        "first evaluation (a branch's is its parent's) in points, the score's 95% interval and the number of questions",
     )  # fmt: skip
 
 
@@ -207,7 +220,8 @@ def _of_step(row: RunRow, last: Mapping[str, float]) -> str | None:
 
 
 def _progress_text(row: RunRow) -> str:
-    text = f"Step {row.step:,} of {row.num_steps:,} · {100 * run_state.fraction(row):.0f}%"
+    done, total = run_state.pieces(row)
+    text = f"Step {done:,} of {total:,} · {100 * run_state.fraction(row):.0f}%"
     return f"{text} · last data {ago(row.last_event_at)}" if row.last_event_at else text
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 import plotly.graph_objects as go
@@ -9,13 +10,16 @@ import streamlit as st
 
 from app import address
 from app.queries.runs import Axis
-from db.rows.runs import MetricPoint
+from db.rows.runs import EvaluationRow, MetricPoint
 from exgrpo_core.types import Float64Array
 
 MAX_SMOOTHING = 0.99
 SMOOTHINGS = (0.0, 0.6, 0.9)
 """Weights of the past in an exponential moving average that pages offer; an address may have any up to the greatest."""
 LOG_AXIS = "Log"
+
+
+AtStep = TypeVar("AtStep", MetricPoint, EvaluationRow)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,8 @@ class Line:
     y: Float64Array
     low: Float64Array | None = None
     high: Float64Array | None = None
+    num_before: int = 0
+    """Of the points those before the run branched from its parent."""
 
 
 def aligned(points: Sequence[MetricPoint], axis: Sequence[MetricPoint] | None) -> Line:
@@ -65,7 +71,7 @@ def cut(line: Line, window: tuple[float, float] | None) -> Line:
     is_kept[1:] |= is_inside[:-1]
     is_kept[:-1] |= is_inside[1:]
     low, high = (None if bound is None else bound[is_kept] for bound in (line.low, line.high))
-    return Line(line.x[is_kept], line.y[is_kept], low, high)
+    return Line(line.x[is_kept], line.y[is_kept], low, high, int(is_kept[: line.num_before].sum()))
 
 
 def _average(values: Float64Array, weight: float) -> Float64Array:
@@ -114,11 +120,20 @@ class CurveView:
     """The axis's value after each step of the run; None for steps themselves."""
     span: tuple[float, float] | None = None
     """Where charts next to each other begin and end."""
+    branched_from: int | None = None
+    """The last step of the parent that the run continues; None of a run that is no branch."""
+
+    def own(self, points: Sequence[AtStep]) -> Sequence[AtStep]:
+        """Return the points without those before the run branched."""
+        branched_from = self.branched_from
+        return points if branched_from is None else [point for point in points if point.step > branched_from]
 
     def line(self, points: Sequence[MetricPoint]) -> Line:
-        """Return a metric against what the view asks for, in the unit that it shows."""
-        line = aligned(points, self.axis_points)
-        return replace(line, x=line.x / _SECONDS_A_MINUTE) if self.axis in _IN_MINUTES else line
+        """Return a metric against what the view asks for, in the unit that it shows; a clock begins with the branch."""
+        own = self.own(points)
+        line = aligned(own if self.axis is Axis.CLOCK else points, self.axis_points)
+        x = line.x / _SECONDS_A_MINUTE if self.axis in _IN_MINUTES else line.x
+        return replace(line, x=x, num_before=max(0, len(x) - len(own)))
 
     def spanning(self, lines: Iterable[Line | None]) -> "CurveView":
         """Return this view with the span that holds all of these curves."""

@@ -219,6 +219,8 @@ KEYS = tuple(curve.key for chart in (PASS_RATES, *CHARTS) for curve in chart.cur
 
 def figure_of(chart: Chart, series: Series, view: CurveView = WHOLE) -> go.Figure | None:
     """Return the chart with the series that have values, or None if none has."""
+    if chart.is_stacked:
+        series = {key: [*view.own(points)] for key, points in series.items()}
     drawn = [curve for curve in chart.curves if series.get(curve.key)]
     if not drawn:
         return None
@@ -258,16 +260,20 @@ def pass_rates(
         is_held_out = name == "held_out"
         score = held_out_score(rows[-1].samples_per_question)
         colour = colours.held_out if is_held_out else next(palette)
-        figure.add_trace(
-            go.Scatter(
-                x=view.line([MetricPoint(row.step, row.avg_at_n) for row in rows]).x,
-                y=[row.avg_at_n for row in rows],
-                error_y=figures.reaches([(row.avg_at_n, *row.interval) for row in rows], thickness=1, width=3),
-                name=score if is_held_out else f"{titles.get(name, name)} Avg@{rows[-1].samples_per_question}",
-                mode="lines+markers", line={"color": colour, "width": 1.5},
-                marker={"color": colour, "size": 7, "symbol": "diamond"}, hovertemplate="%{y:.1%} at %{x}",
-            )
-        )  # fmt: skip
+        title = score if is_held_out else f"{titles.get(name, name)} Avg@{rows[-1].samples_per_question}"
+        own = view.own(rows)
+        of_parent = {"name": f"{title}, {figures.OF_PARENT}", "opacity": figures.FAINT, "showlegend": False}
+        for part, named in ((rows[: len(rows) - len(own)], of_parent), (own, {"name": title})):
+            x = view.line([MetricPoint(row.step, row.avg_at_n) for row in part]).x
+            if len(x):
+                figure.add_trace(
+                    go.Scatter(
+                        x=x, y=[row.avg_at_n for row in part], **named,
+                        error_y=figures.reaches([(row.avg_at_n, *row.interval) for row in part], thickness=1, width=3),
+                        mode="lines+markers", line={"color": colour, "width": 1.5},
+                        marker={"color": colour, "size": 7, "symbol": "diamond"}, hovertemplate="%{y:.1%} at %{x}",
+                    )
+                )  # fmt: skip
     return figure
 
 

@@ -21,6 +21,7 @@ NUM_OPEN = 6
 MAX_TICKED_STEPS = 12
 _SMALL = 1e-3
 _DOT = 6
+FAINT, OF_PARENT = 0.3, "of the parent"
 _AS_DRAWN = "The points as drawn, not all steps; Run and Compare export all metrics."
 _IN_ORDER = {"traceorder": "normal"}
 
@@ -62,7 +63,8 @@ def add_line(
 ) -> None:  # fmt: skip
     """Add one curve, in a view smoothed and over its values as recorded, which are faint then.
 
-    Shares are in percent under the pointer; `bounds` says what the ends of a curve's band are, where it has one.
+    Shares are in percent under the pointer; `bounds` says what the ends of a curve's band are, where it has one. What a
+    branch has of its parent is faint, too.
 
     It is SVG, since at most a few hundred points are drawn, and travels as binary numbers, a third of their text.
     """
@@ -79,16 +81,20 @@ def add_line(
         raw = cut(line, view.zoom)
         figure.add_trace(
             go.Scatter(
-                x=raw.x, y=raw.y, name=f"{name}, as recorded", line={**style, "width": 1}, opacity=0.3,
+                x=raw.x, y=raw.y, name=f"{name}, as recorded", line={**style, "width": 1}, opacity=FAINT,
                 hoverinfo="skip", showlegend=False, legendgroup=name, **visible(raw.y, look.colour),
             )
         )  # fmt: skip
-    figure.add_trace(
-        go.Scatter(
-            x=drawn.x, y=drawn.y, name=label, line={**style, "width": 2}, legendgroup=name,
-            hovertemplate="%{y:.3~%}" if is_share else "%{y:.4~g}", **visible(drawn.y, look.colour),
-        )
-    )  # fmt: skip
+    of_parent = {"name": f"{name}, {OF_PARENT}", "opacity": FAINT, "showlegend": False}
+    num_before = drawn.num_before
+    for part, named in ((slice(num_before), of_parent), (slice(num_before, None), {"name": label})):
+        if num_before or named is not of_parent:
+            figure.add_trace(
+                go.Scatter(
+                    x=drawn.x[part], y=drawn.y[part], line={**style, "width": 2}, legendgroup=name, **named,
+                    hovertemplate="%{y:.3~%}" if is_share else "%{y:.4~g}", **visible(drawn.y[part], look.colour),
+                )
+            )  # fmt: skip
     if left_out:
         figure.data[-1].showlegend = True
 

@@ -121,7 +121,7 @@ def fraction(row: RunRow) -> float:
 def pieces(row: RunRow) -> tuple[int, int]:
     """Return how many steps, questions or votes are done, and of how many; 0 of 0 before they are counted."""
     if row.kind == "train":
-        return row.step, row.num_steps
+        return max(row.step, row.branched_from_step or 0), row.num_steps
     return job_progress(runs_root(), row.run_id) or (0, 0)
 
 

@@ -72,6 +72,8 @@ class Preflight:
     notices: list[str] = field(default_factory=list)
     disk_shortage: str = ""
     """Why the disk may become full, "" where it has enough space; such a run is queued all the same."""
+    first_step: int = 0
+    """The step of the checkpoint that a branch continues from."""
     command: list[str] = field(default_factory=list)
     """What a dry run says that starts the run."""
     prompt: str | None = None
@@ -87,7 +89,11 @@ class Preflight:
     @cached_property
     def needs(self) -> ResourceEstimate:
         """The memory and disk that the run needs."""
-        return estimate_resources(self.spec, self.look.model.shape)
+        return estimate_resources(self.steps_left(self.spec), self.look.model.shape)
+
+    def steps_left(self, spec: TrainSpec) -> TrainSpec:
+        """Return a specification with as many steps as are left to do."""
+        return spec.model_copy(update={"num_steps": max(0, spec.num_steps - self.first_step)})
 
     def raise_refusals(self, *, ignores_local: bool = False) -> None:
         """Do nothing if the run can be queued; reasons of this machine alone can be ignored.
@@ -171,12 +177,13 @@ CHECKS: tuple[Callable[[Look], Iterable[str] | None], ...] = (
 
 
 @needs(Role.OPERATOR)
-def resolve(spec: TrainSpec, runs_root: Path) -> Preflight:
+def resolve(spec: TrainSpec, runs_root: Path, first_step: int = 0) -> Preflight:
     """Return the resolved specification and every reason against it, without writing anything.
 
+    A branch needs what its steps after `first_step` need.
     What takes seconds is left to `complete`.
     """
-    preflight = Preflight(requested=spec, spec=spec)
+    preflight = Preflight(requested=spec, spec=spec, first_step=first_step)
     with preflight.collecting():
         if spec.waits_for is not None:
             check_awaited_job(runs_root, spec.waits_for)

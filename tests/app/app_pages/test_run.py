@@ -10,6 +10,7 @@ import streamlit as st
 from app.queries import runs as run_queries
 from db.connections.opening import open_database
 from db.ingest import events
+from jobs.actions import branching
 from jobs.actions.queueing import queue_job
 from jobs.execution.supervisor.open_index import ingest_all
 from jobs.runs.attempts import Heartbeat, write_heartbeat, write_outcome
@@ -127,6 +128,17 @@ def test_what_a_branch_cannot_change_is_marked_in_the_form(open_page):
     field(page, "data.num_questions").set_value("70").run()
     assert page.button(key="launch").disabled
     assert any(":red[:material/error: " in element.value for element in page.markdown)
+
+
+def test_a_branch_leads_to_its_parent_whose_curves_come_before_its_own(recorded_runs, open_page):
+    run_id = branching.branch(recorded_runs, "run-finished", 20)
+    assert ingest_all(recorded_runs, None)
+    page = open_page("run", run=run_id)
+    [link] = [item.proto for item in page.get("page_link") if "run-finished" in item.proto.query_string]
+    assert link.label == "continues exgrpo whole from step 20"
+    assert page.get("progress")[0].proto.text.startswith("Step 20 of 30")
+    scores = [trace["name"] for figure in figures(page) for trace in figure["data"] if trace.get("opacity") == 0.3]
+    assert {"Held-out Avg@8, of the parent", "Fresh Pass@1, of the parent"} <= {*scores}
 
 
 def test_refused_commands_are_one_sentence(recorded_runs, open_page):

@@ -8,6 +8,7 @@ from sqlalchemy import update
 from db.queries import metrics, runs
 from db.rows.runs import RewardCountRow
 from db.tables import models
+from jobs.runs.report import report_run
 from tests.db.recorded_runs import ingest_changed_run, ingest_run, new_run, record_attempt
 
 pytestmark = pytest.mark.slow
@@ -131,6 +132,43 @@ def test_seconds_add_up_over_steps_and_what_was_not_measured_takes_none(database
     run_id = recorded(database, tmp_path, lambda _, step: {"seconds/step": seconds[step - 1]}, [range(1, 6)])
     assert metrics.training_seconds(database, run_id) == [(1, 0.0), (2, 1.0), (3, 3.0), (4, 3.0), (5, 7.0)]
     assert metrics.training_seconds(database, run_id, max_points=2) == [(3, 3.0), (5, 7.0)]
+
+
+def test_a_branch_of_a_branch_counts_from_the_first_parent_without_what_they_did_later(database, tmp_path):
+    def set_seconds(report):
+        report.metrics |= {"seconds/step": float(report.step)}
+
+    parent = None
+    for name, first, last in (("first", 1, 9), ("second", 5, 12), ("third", 9, 16)):
+        origin = {} if parent is None else {"parent_run_id": parent.run_id, "branched_from_step": first - 1}
+        parent = new_run(tmp_path, run_id=name, **origin)
+        record_attempt(parent, range(first, last + 1), change=set_seconds)
+        ingest_run(database, parent)
+    assert runs.get_run(database, "third").branched_from_step == 8
+    points = {
+        is_whole: metrics.metric_series(database, "third", ["seconds/step"], with_parents=is_whole)["seconds/step"]
+        for is_whole in (False, True)
+    }
+    assert points == {False: [(step, step) for step in range(9, 17)], True: [(step, step) for step in range(1, 17)]}
+    # 1 + 2 + ... + 16
+    assert metrics.training_seconds(database, "third")[-1] == (16, 136.0)
+    assert [row.step for row in metrics.list_evaluations(database, "third")] == [12, 16]
+    assert [row.step for row in metrics.list_evaluations(database, "third", with_parents=True)] == [4, 8, 12, 16]
+    # The third question of three goes from 4 of 8 to 1 of 8; since the own first evaluation it would be from 2.
+    assert metrics.held_out_gain(database, "third").value == pytest.approx((1 - 4) / 8 / 3)
+    assert metrics.held_out_gain(database, "first").value == pytest.approx((3 - 4) / 8 / 3)
+    report = report_run(database, "third")
+    assert (report["seconds"], report["evaluations"]["held_out"]["before"]["step"]) == (136.0, 4)
+
+
+def test_a_branch_without_an_evaluation_of_its_own_has_no_gain(database, tmp_path):
+    parent = new_run(tmp_path, run_id="parent")
+    record_attempt(parent, range(1, 9))
+    child = new_run(tmp_path, run_id="child", parent_run_id="parent", branched_from_step=8)
+    record_attempt(child, [9])
+    for run in (parent, child):
+        ingest_run(database, run)
+    assert metrics.held_out_gain(database, "child") is None
 
 
 def rewarded(database, tmp_path, reward_of, steps=range(1, 4)):

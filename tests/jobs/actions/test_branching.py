@@ -3,8 +3,10 @@
 import pytest
 from typer.testing import CliRunner
 
+from app.components.new_run import spec_summary
 from exgrpo_core.experience_management.replay_buffer import ReplayBuffer
 from jobs.actions import branching
+from jobs.actions.preflight.disk_estimate import estimate_disk
 from jobs.actions.preflight.resolution import RunRefusedError
 from jobs.cli.main import app
 from jobs.runs.checkpoints import save_checkpoint
@@ -47,6 +49,18 @@ def test_branch_has_the_settings_that_were_changed_and_says_which(tmp_path):
     assert {change.path for change in changes} == {"optim.learning_rate", "algorithm.shaping_beta", "num_steps"}
     printed = [line.partition(":")[0] for line in result.stderr.splitlines()]
     assert printed[:3] == [change.path for change in changes]
+
+
+@pytest.mark.parametrize(("settings", "num_left"), [([], 10), (["num_steps=5"], 0), (["optim.learning_rate=2e-5"], 10)])
+def test_a_branch_needs_what_its_own_steps_need(tmp_path, settings, num_left):
+    parent = parent_of(tmp_path, load_preset("chains-exgrpo").model_copy(update={"num_steps": 15}))
+    spec = apply_settings(branching.branch_spec(tmp_path, parent, 5), settings)
+    preflight = branching.check_branch(tmp_path, parent, 5, spec)
+    left = preflight.steps_left(spec)
+    assert (preflight.requested.num_steps, left.num_steps) == (spec.num_steps, num_left)
+    assert preflight.needs.recordings == estimate_disk(left).total
+    per_step = spec.algorithm.batch_size * spec.algorithm.rollouts_per_question
+    assert f"at most {num_left * per_step:,} rollouts" in spec_summary.estimate(left)
 
 
 @pytest.mark.parametrize(

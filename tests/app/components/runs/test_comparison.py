@@ -1,10 +1,17 @@
 import numpy as np
 import pytest
 
-from app.components.runs import comparison
+from app import theme
+from app.components.runs import comparison, comparison_tables
 from app.components.runs.comparison import Group
-from app.components.widgets.curve_view import Line, aligned, cut, paired, smoothed
+from app.components.widgets import figures
+from app.components.widgets.curve_view import CurveView, Line, aligned, cut, paired, smoothed
+from app.queries.runs import Axis
+from db.connections.opening import open_database
+from db.queries.runs import get_run
 from db.rows.runs import MetricPoint
+from jobs.specs.train import TrainSpec
+from tests.db.recorded_runs import ingest_run, new_run, record_attempt
 
 pytestmark = pytest.mark.slow
 
@@ -59,6 +66,51 @@ def test_mean_goes_as_far_as_all_runs_do_and_holds_their_range():
     assert (mean.low.tolist(), mean.high.tolist()) == ([0, 2, 4], [2, 4, 6])
     assert comparison.mean_line([]) is None
     assert comparison.mean_line([one]) is one
+
+
+@pytest.mark.parametrize(("branched_from", "axis", "num_before"), [(2, "steps", 2), (9, "steps", 4), (2, "clock", 0)])
+def test_what_a_branch_has_of_its_parent_is_drawn_faint_before_its_own_steps(branched_from, axis, num_before):
+    after = points((1, 60.0), (2, 120.0), (3, 180.0), (5, 300.0))
+    view = CurveView(Axis(axis), axis_points=after if axis == "clock" else None, branched_from=branched_from)
+    line = view.line(points((1, 0.1), (2, 0.2), (3, 0.3), (5, 0.5)))
+    assert line.num_before == num_before
+    figure = figures.new_figure()
+    figures.add_line(figure, "score", line, theme.look_of_run(0), view)
+    drawn = [(trace.opacity, trace.x.tolist()) for trace in figure.data]
+    x = [1, 2, 3, 5]
+    assert drawn == ([(0.3, x[:num_before]), (None, x[num_before:])] if num_before else [(None, [3, 5])])
+    assert cut(line, (1.5, 2.0)).num_before == min(num_before, 3)
+
+
+def test_a_mean_over_branches_is_of_their_own_steps():
+    views = [CurveView(branched_from=step) for step in (1, 2)]
+    values = points((1, 0.0), (2, 2.0), (3, 4.0))
+    mean = comparison.mean_line([view.line(values) for view in views])
+    assert (mean.x.tolist(), mean.y.tolist()) == ([3], [4])
+    assert comparison.mean_line([CurveView(branched_from=3).line(values), views[0].line(values)]) is None
+
+
+def test_the_costs_of_a_branch_are_of_its_own_steps(tmp_path, monkeypatch):
+    database = open_database(None, tmp_path)
+    monkeypatch.setattr(comparison_tables, "ask", lambda query, *given, **named: query(database, *given, **named))
+
+    def change(report):
+        report.metrics |= {"seconds/step": 2.0, "rollouts/fresh_total": 30.0 * report.step}
+
+    parent = new_run(tmp_path, run_id="parent")
+    record_attempt(parent, range(1, 7), change=change)
+    child = new_run(tmp_path, run_id="child", parent_run_id="parent", branched_from_step=4)
+    record_attempt(child, range(5, 10), change=change)
+    orphan = new_run(tmp_path, run_id="orphan", parent_run_id="deleted", branched_from_step=4)
+    record_attempt(orphan, range(5, 10), change=change)
+    for run in (parent, child, orphan):
+        ingest_run(database, run)
+    costs = {name: comparison_tables.costs(get_run(database, name)) for name in ("parent", "child", "orphan")}
+    database.close()
+    # 30 a step: 6 steps, and steps 5 to 9; of the parent that is not there nothing is known.
+    assert {name: row["Fresh rollouts"] for name, row in costs.items()} == {"parent": 180, "child": 150, "orphan": None}
+    assert costs["child"]["Per step"] == 30.0
+    assert costs["child"]["Of on-policy"] == pytest.approx(100 * 30 / (TrainSpec().algorithm.batch_size * 8))
 
 
 def test_a_mean_over_runs_has_an_interval_and_leaves_out_what_is_not_there():
