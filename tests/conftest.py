@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import signal
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -17,6 +18,9 @@ for _name, _value in VARIABLES.items():
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 os.environ.setdefault("STREAMLIT_BROWSER_GATHER_USAGE_STATS", "false")
+
+# A shell that starts tests in the background lets them ignore Ctrl-C, and with them the programs that they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 if importlib.util.find_spec("hypothesis") is not None:  # the verl engine's environment has none
     from hypothesis import settings

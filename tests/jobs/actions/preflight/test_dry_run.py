@@ -87,6 +87,7 @@ def test_dry_run_names_a_missing_file_and_goes_on(tmp_path):
     assert plan.prompt is None
 
 
+@pytest.mark.usefixtures("looks")
 @pytest.mark.parametrize(
     ("settings", "is_noticed"),
     [
