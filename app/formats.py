@@ -2,7 +2,9 @@
 
 import math
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime
+from decimal import ROUND_HALF_UP, Decimal
 
 from db.rows.display_names import escape_control_characters as escape_control_characters
 from db.rows.display_names import utc_time
@@ -12,7 +14,12 @@ NONE_SHOWN = "\N{EN DASH}"
 VALIDITY = {True: "valid", False: "not valid", None: NONE_SHOWN}
 """A verdict on a chain of thought, in words."""
 _SECONDS_PER_MINUTE, _SECONDS_PER_HOUR, _SECONDS_PER_DAY = 60, 3600, 86400
-_THOUSAND = 1000
+_THOUSAND, _HUNDRED = 1000, 100
+_ROUNDS_TO_THOUSAND, _TINY = 999.5, 1e-3
+_MAX_DECIMALS = 3
+"""Of a column of numbers; more are needed where these differ by powers of ten."""
+SHARE_HOVER, NATS_HOVER = ".1%", ".3f"
+"""Plotly's formats in which the browser writes values as `share` and `nats` do."""
 _LINK_STARTS = re.compile(r"https?(?=://)|www(?=\.)|@(?=[\w-]+\.\w)", re.IGNORECASE)
 _SYMBOLS = re.compile(r"(?:(?<=\s)|^)([-<>~])(?=(?:>|-|=|->)(?:\s|$))", re.MULTILINE)
 """Where Streamlit would put an arrow, a dash or another sign instead of two characters."""
@@ -20,8 +27,10 @@ _LIST_STARTS = re.compile(r"^([^\S\n]*\d*)([-+.)])", re.MULTILINE)
 
 
 def share(value: float | None) -> str:
-    """Return a share in [0, 1] as a percentage: 0.3125 is `31.3%`."""
-    return NONE_SHOWN if value is None or not math.isfinite(value) else f"{100 * value:.1f}%"
+    """Return a share in [0, 1] as a percentage: 0.3125 is `31.3%`; a half is rounded up, as browsers do."""
+    if value is None or not math.isfinite(value):
+        return NONE_SHOWN
+    return f"{Decimal(100 * value).quantize(Decimal('0.1'), ROUND_HALF_UP):z.1f}%"
 
 
 def in_percent(value: float | None) -> float | None:
@@ -38,9 +47,35 @@ def number(value: float | None) -> str:
     """Return a number with three significant digits, or as an integer with separators."""
     if value is None or not math.isfinite(value):
         return NONE_SHOWN
-    if value == int(value) or abs(value) >= _THOUSAND:
+    if value == int(value) or abs(value) >= _ROUNDS_TO_THOUSAND:
         return f"{value:z,.0f}"
     return f"{value:z.3g}"
+
+
+def hover(values: Iterable[float]) -> str:
+    """Return plotly's format in which the browser writes the values of a curve as `number` does.
+
+    A curve has one format: if it needs decimals and goes beyond a thousand, all of its values have the digits of the
+    largest.
+    """
+    known = [abs(value) for value in values if math.isfinite(value)]
+    if not known or all(value == int(value) for value in known) or min(known) >= _HUNDRED:
+        return ",.0f"
+    digits = max(3, len(f"{max(known):.0f}"))
+    return ".3~g" if max(known) < _TINY else f",.{digits}~r"
+
+
+def column_format(values: Iterable[object]) -> str | None:
+    """Return the format of a table's column of numbers with as many decimals as `number` gives any; None for its own.
+
+    So 0.25 next to 0.242 is 0.250. None where numbers are whole, large or tiny: each is written as by `number`.
+    """
+    known = [abs(value) for value in values if isinstance(value, int | float) and math.isfinite(value)]
+    parts = [value for value in known if value != int(value)]
+    if not parts or max(known) >= _ROUNDS_TO_THOUSAND or min(parts) < _TINY:
+        return None
+    decimals = max(len(number(value).partition(".")[2]) for value in parts)
+    return f"%.{decimals}f" if decimals <= _MAX_DECIMALS else None
 
 
 def token_count(num_tokens: int) -> str:

@@ -10,9 +10,14 @@
     if (format === "localized") return value.toLocaleString("en");
     if (format === "percent") return `${(100 * value).toFixed(0)}%`;
     const [, plus, digits, kind, percent] = /^%(\+?)(?:\.(\d+))?([dfg])(%%)?$/.exec(format ?? "") ?? [];
-    let text = String(Math.abs(value) < 1e-3 ? Number(value.toPrecision(3)) : Number(value.toFixed(4)));
-    if (kind === "g") text = String(Number(value.toPrecision(Number(digits))));
-    else if (kind) text = value.toFixed(kind === "d" ? 0 : Number(digits ?? 6));
+    // Without a format as `number` of app/formats.py writes it.
+    const isWhole = Number.isInteger(value) || Math.abs(value) >= 999.5;
+    let text = isWhole ? value.toLocaleString("en", {maximumFractionDigits: 0}) : String(Number(value.toPrecision(3)));
+    if (kind === "d") text = value.toFixed(0);
+    if (kind === "f") {
+      const [whole, part] = value.toFixed(Number(digits ?? 6)).split(".");
+      text = Number(whole).toLocaleString("en") + (part ? `.${part}` : "");
+    }
     return `${plus && !text.startsWith("-") ? "+" : ""}${text}${percent ? "%" : ""}`;
   };
   const number = (value, format) => written(value, format).replace(/^-(?=[0.]*%?$)/, format?.includes("+") ? "+" : "");

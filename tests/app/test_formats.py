@@ -36,10 +36,12 @@ NOON = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)
         (formats.duration, -1, NONE_SHOWN), (formats.duration, None, NONE_SHOWN),
         (formats.seconds, 0.24, "240 ms"), (formats.seconds, 3.42, "3.4 s"), (formats.seconds, 125, "2 min 05 s"),
         (formats.seconds, None, NONE_SHOWN),
-        (formats.share, 0.3125, "31.2%"), (formats.share, 1.0, "100.0%"), (formats.share, None, NONE_SHOWN),
+        (formats.share, 0.3125, "31.3%"), (formats.share, -0.00125, "-0.1%"),
+        (formats.share, 1.0, "100.0%"), (formats.share, None, NONE_SHOWN),
         (formats.share, float("nan"), NONE_SHOWN),
         (formats.number, 12345, "12,345"), (formats.number, 0.000123456, "0.000123"), (formats.number, 74.83, "74.8"),
         (formats.number, float("inf"), NONE_SHOWN), (formats.number, 3.0, "3"),
+        (formats.number, 999.6, "1,000"), (formats.number, 1016, "1,016"),
         (formats.number, -0.0, "0"), (formats.nats, -0.0004, "0.000"), (formats.nats, -0.0006, "-0.001"),
         (formats.byte_size, 999, "999 B"), (formats.byte_size, 1_420_000, "1.4 MB"),
         (formats.byte_size, 2e15, "2000.0 TB"),
@@ -52,6 +54,28 @@ NOON = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)
 )  # fmt: skip
 def test_values_are_written_for_readers(write, value, expected):
     assert write(value) == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "written"),
+    [
+        ([0.04357, 0.25], ",.3~r"), ([1016.0, 7.0], ",.0f"), ([345.2, 1016.4], ",.0f"), ([0.5, 12_345.6], ",.5~r"),
+        ([2e-5, float("nan")], ".3~g"), ([-0.5, 999.6], ",.4~r"), ([], ",.0f"), ([float("inf")], ",.0f"),
+    ],
+)  # fmt: skip
+def test_values_under_the_pointer_have_the_digits_of_tiles(values, written):
+    assert formats.hover(values) == written
+
+
+@pytest.mark.parametrize(
+    ("values", "written"),
+    [
+        ([0.25, 0.242], "%.3f"), ([74.8, 3], "%.1f"), ([1, 2], None), ([0.5, 1016], None), ([0.5, None], "%.1f"),
+        ([0.00005, 0.5], None), ([12.5, 0.00123], None), (["a"], None), ([], None),
+    ],
+)  # fmt: skip
+def test_a_columns_numbers_have_as_many_decimals_as_any_of_them_needs(values, written):
+    assert formats.column_format(values) == written
 
 
 def test_no_signed_difference_that_rounds_to_zero_has_a_minus():

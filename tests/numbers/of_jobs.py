@@ -67,7 +67,7 @@ def samples_page(job: Recorded, beside: Recorded | None = None, opened: int | No
             said = ", ".join(f"{scheme} {grade}" for scheme, grade in grades)
             cut = ", truncated" if first["is_truncated"] else ""
             texts += [rf"{said} · {first['num_tokens']} tokens{cut}", quoted(first["text"])]
-            texts.append(rf"(A: |B: )?ExGRPO: .*: {rate[row.name]:.1f}% correct")
+            texts.append(rf"(A: |B: )?ExGRPO: .*: {share(rate[row.name] / 100)} correct")
     return Expected({}, {"Questions of the benchmark with their grades": table}, {}, [*texts, *header(job)])
 
 

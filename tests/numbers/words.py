@@ -1,16 +1,18 @@
 """Numbers as people read them, written again from what pages say of themselves."""
 
 import math
+from fractions import Fraction
 
 NONE = "\N{EN DASH}"
 
 
 def share(value: float) -> str:
-    return f"{100 * value:.1f}%"
+    tenths, rest = divmod(Fraction(abs(100 * value)) * 10, 1)
+    return f"{math.copysign((tenths + (2 * rest >= 1)) / 10, value):z.1f}%"
 
 
 def number(value: float) -> str:
-    if value == int(value) or abs(value) >= 1000:
+    if value == int(value) or abs(value) >= 999.5:
         return f"{value:z,.0f}"
     return f"{value:z.3g}"
 

@@ -172,8 +172,8 @@ def _columns() -> dict[str, ColumnConfig]:
     points = number(format="%+.1f")
     return {
         "Questions": number(format="localized"),
-        "First": number(format="%.1f"),
-        "Second": number(format="%.1f"),
+        "First": number(format="%.1f%%"),
+        "Second": number(format="%.1f%%"),
         "Difference": points,
         "From": number("95% from", format="%+.1f"),
         "To": number("to", format="%+.1f"),

@@ -10,6 +10,7 @@ import streamlit as st
 from app import theme
 from app.components.widgets import figures
 from app.components.widgets.curve_view import WHOLE, Line
+from app.formats import NATS_HOVER
 from app.theme import Look, Palette
 from db.rows.chains_of_thought import Difficulty, EntropyPoint, EntropyPoints, ShareLine
 from db.rows.runs import MetricPoint
@@ -88,7 +89,7 @@ def densities_of(points: Sequence[EntropyPoint], groups: Sequence[Group], signal
             figures.add_line(figure, f"{group.name} ({len(sample):,})", line, Look(group.colour(colours), group.dash))
     # Room for a second row of the legend, which plotly leaves to the curves.
     figure.update_layout(showlegend=True, margin={"t": 44 if len(figure.data) > _NARROW_LEGEND else 8})
-    figure.update_xaxes(title={"text": _SIGNALS[signal]}, hoverformat=".4~g")
+    figure.update_xaxes(title={"text": _SIGNALS[signal]}, hoverformat=NATS_HOVER)
     figure.update_yaxes(showticklabels=False)
     return figure
 
@@ -100,7 +101,7 @@ def signal_strength(lines: Sequence[ValidityLine]) -> go.Figure | None:
         return None
     colours = theme.palette()
     figure = _pairs(known, {"entropy": ("entropy_auc", colours.fresh), "perplexity": ("perplexity_auc", colours.muted)})
-    figure.update_traces(hovertemplate="%{y:.3f}")
+    figure.update_traces(hovertemplate=f"%{{y:{NATS_HOVER}}}")
     figure.add_hline(y=0.5, line={"color": colours.text, "width": 1, "dash": "dot"})
     figure.update_yaxes(range=[0, 1.12], tickvals=[0, 0.25, 0.5, 0.75, 1.0])
     return figure
@@ -130,7 +131,7 @@ def _pairs(lines: Sequence[ValidityLine], pairs: Mapping[str, tuple[str, str]]) 
     figure = figures.new_figure()
     for (name, (field, colour)), pattern in zip(pairs.items(), ("", "/"), strict=True):
         values = np.array([getattr(line, field) for line in lines], np.float32)
-        trace = figures.bars([line.group for line in lines], values, name, colour, "%{y:.4~g}")
+        trace = figures.bars([line.group for line in lines], values, name, colour, f"%{{y:{NATS_HOVER}}}")
         figure.add_trace(trace.update(marker={"pattern": {"shape": pattern, "size": 5}}))
     figure.update_layout(hovermode="closest", bargap=0.35, showlegend=True)
     figure.update_xaxes(title={"text": "questions"}, type="category")

@@ -12,7 +12,7 @@ from app import theme
 from app.components.widgets import chart, curve_view, data_table, figures
 from app.components.widgets.curve_view import WHOLE, CurveView
 from app.components.widgets.curves import Series
-from app.formats import counted
+from app.formats import counted, hover
 from app.queries.answers import ask
 from app.theme import Look
 from db.queries import buffer
@@ -83,7 +83,7 @@ def bands(ratios: Mapping[int, Sequence[float]], view: CurveView) -> go.Figure |
     figure.add_trace(
         go.Scatter(
             x=x, y=(median := _quantile(ratios, steps, 50)), name="median", line={"color": colour, "width": 2},
-            hovertemplate="%{y:.4~g}", **figures.visible(median, colour),
+            hovertemplate=f"%{{y:{hover(median.tolist())}}}", **figures.visible(median, colour),
         )
     )  # fmt: skip
     curve_view.dress(figure, replace(view, has_log_axis=True))

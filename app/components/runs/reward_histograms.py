@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from app import theme
 from app.components.widgets import curve_view, figures
 from app.components.widgets.curve_view import CurveView
-from app.formats import escape_control_characters
+from app.formats import escape_control_characters, hover
 from db.queries.metrics import WHOLE_REWARD
 from db.rows.runs import MetricPoint, RewardCountRow
 
@@ -38,7 +38,8 @@ def histogram(counts: Sequence[RewardCountRow], view: CurveView) -> go.Figure | 
         figure.add_trace(
             go.Scatter(
                 x=x[[place_of[row.step] for row in each]], y=[row.least for row in each], mode="markers",
-                marker={"color": colours.fresh, "size": 7, "opacity": 0.5}, hovertemplate="%{y:.4~g}<extra></extra>",
+                marker={"color": colours.fresh, "size": 7, "opacity": 0.5},
+                hovertemplate=f"%{{y:{hover(row.least for row in each)}}}<extra></extra>",
             )
         )  # fmt: skip
     else:

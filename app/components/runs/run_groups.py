@@ -57,8 +57,6 @@ def show(
     columns = {name: number for name in map(str, frame) if name.endswith("%")}
     columns["Averaged"] = st.column_config.NumberColumn(help="Finished runs: means are over these")
     columns["Steps"] = st.column_config.TextColumn(alignment="right", help="Of the averaged runs")
-    of_measures = [column for measure in measures for column in (measure, f"{measure} {_HALF}")]
-    columns |= {column: st.column_config.NumberColumn(format="%.4g") for column in of_measures}
     values = [str(value) for value in frame.get(name, [])]
     grid.draw(
         frame, "run-groups-table", f"Runs grouped by {name}, with the mean of their scores", columns, _MAX_ROWS_SHOWN,

@@ -232,7 +232,7 @@ def _has_content(cell: object) -> bool:
 def _columns(chosen: Sequence[str]) -> dict[str, ColumnConfig]:
     config = st.column_config
     measures: dict[str, ColumnConfig] = {
-        name: config.NumberColumn(METRIC_LABELS.get(name), width=110, format="%.4g", help=METRICS.get(name))
+        name: config.NumberColumn(METRIC_LABELS.get(name), width=110, help=METRICS.get(name))
         for name in chosen
         if is_measure(name)
     }

@@ -9,7 +9,7 @@ import streamlit as st
 
 from app import address, theme
 from app.components.widgets import data_table, figures, grid, notice
-from app.formats import counted
+from app.formats import NATS_HOVER, counted
 from app.queries.answers import ask
 from app.queries.runs import current_runs_root
 from app.settings import runs_root
@@ -170,7 +170,7 @@ def chart(candidates: Sequence[CandidateRow]) -> go.Figure | None:
     for is_chosen, name, colour in ((True, "chosen", colours.replay), (False, "not chosen", colours.muted)):
         bars = [row for row in candidates if row.is_chosen is is_chosen]
         names, entropies = [f"{row.trajectory_id}" for row in bars], [row.entropy for row in bars]
-        trace = figures.bars(names, entropies, name, colour, "trajectory %{x}: %{y:.4~g}")
+        trace = figures.bars(names, entropies, name, colour, f"trajectory %{{x}}: %{{y:{NATS_HOVER}}}")
         figure.add_trace(trace.update(width=0.5 if len(candidates) > 3 else 0.2))
     order = [f"{row.trajectory_id}" for row in candidates]
     figure.update_layout(hovermode="closest", bargap=0.4, showlegend=True)

@@ -10,7 +10,7 @@ import streamlit as st
 
 from app import theme
 from app.components.widgets import data_table, figures
-from app.formats import NONE_SHOWN, counted, nats, number
+from app.formats import NATS_HOVER, NONE_SHOWN, counted, nats, number
 from db.rows.display_names import LINEAGE_EVENTS
 from db.rows.trajectories import LineageRow, TrajectoryRow
 
@@ -87,7 +87,7 @@ def chart(row: TrajectoryRow, rows: Sequence[LineageRow]) -> go.Figure:
                     x=np.array([step for step, _ in points], dtype=np.int32),
                     y=np.array([value for _, value in points], dtype=np.float32), name=name, mode="markers",
                     marker={"color": colour, "size": 10, "symbol": symbol, "line": {"width": 2, "color": colour}},
-                    hovertemplate="%{y:.4~g} nats",
+                    hovertemplate=f"%{{y:{NATS_HOVER}}} nats",
                 )
             )  # fmt: skip
     retired_line = {"color": colours.retired, "dash": "dash", "width": 1.5}

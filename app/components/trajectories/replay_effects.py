@@ -140,5 +140,5 @@ def show_weights(weights: TrajectoryWeights) -> None:
     data_table.show_card(
         "Weights by age and entropy", frame, "trajectory-weights",
         "Mean, shaped mean, mean square and largest weight of trajectories by age and entropy",
-        dict.fromkeys(weights_of, number(format="%.3g")) | {"Effective": number(format="%.1f%%")}, WEIGHTS + part,
+        dict.fromkeys(weights_of, number()) | {"Effective": number(format="%.1f%%")}, WEIGHTS + part,
     )  # fmt: skip

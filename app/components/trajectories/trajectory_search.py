@@ -273,18 +273,18 @@ def _columns() -> dict[str, ColumnConfig]:
     config = st.column_config
     colours = ["#0072B2", "#C0503A", "#8A6D10", "#7C4FB0", "#64748B"]
     return {
-        "Id": config.NumberColumn(width=64, format="%d", help="Click a row to open the trajectory"),
-        "Step": config.NumberColumn(width=56, format="%d"),
-        "Question": config.NumberColumn(width=76, format="%d"),
+        "Id": config.NumberColumn(width=64, help="Click a row to open the trajectory"),
+        "Step": config.NumberColumn(width=56),
+        "Question": config.NumberColumn(width=76),
         "Verdict": config.MultiselectColumn(width=92, options=VERDICTS, color=colours),
-        "Reward": config.NumberColumn(width=76, format="%.4g"),
-        "Tokens": config.NumberColumn(width=64, format="%d"),
+        "Reward": config.NumberColumn(width=76),
+        "Tokens": config.NumberColumn(width=64),
         "Entropy": config.NumberColumn(width=70, format="%.3f", help="Mean token entropy at rollout, nats"),
-        "Replays": config.NumberColumn("Times replayed", format="%d", help="How often, its question retired or not"),
+        "Replays": config.NumberColumn("Times replayed", help="How often, its question retired or not"),
         "Valid": config.TextColumn(width=56, help="Whether the chain of thought is valid, by the task's oracle"),
         "Code": config.TextColumn(width=56),
-        "Turns": config.NumberColumn(width=56, format="%d", help="How often the model began to write"),
-        "Calls": config.NumberColumn(width=52, format="%d", help="Tool calls"),
-        "Failed": config.NumberColumn(width=58, format="%d", help="Tool calls that failed"),
+        "Turns": config.NumberColumn(width=56, help="How often the model began to write"),
+        "Calls": config.NumberColumn(width=52, help="Tool calls"),
+        "Failed": config.NumberColumn(width=58, help="Tool calls that failed"),
         "Text": config.TextColumn(width="large"),
     }

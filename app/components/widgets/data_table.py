@@ -16,7 +16,7 @@ import streamlit as st
 
 from app.components.widgets import grid
 from app.components.widgets.grid import Columns
-from app.formats import NONE_SHOWN, as_utc, escape_control_characters
+from app.formats import NONE_SHOWN, as_utc, escape_control_characters, number
 
 _MAX_NUMBER_ROWS = 30
 Rows = Sequence[Mapping[str, object]] | pd.DataFrame
@@ -49,7 +49,7 @@ def csv_lines(rows: Iterable[Iterable[object]]) -> str:
 
 
 def as_markdown(rows: Rows) -> str:
-    """Return a pipe table in which no character is markup, numbers with four digits."""
+    """Return a pipe table in which no character is markup, numbers as `formats.number` writes them."""
     return pipe_table(_plain(rows).map(_short).map(markdown).rename(columns=markdown))
 
 
@@ -63,7 +63,7 @@ def as_json(rows: Rows) -> str:
 
 
 def as_latex(rows: Rows) -> str:
-    """Return a `tabular` with the rules of booktabs, numbers with four digits, at the right."""
+    """Return a `tabular` with the rules of booktabs, numbers as in `as_markdown`, at the right."""
     plain = _plain(rows)
     are_numbers = [all(value is None or _is_number(value) for value in plain[name]) for name in plain]
     sides = "".join("r" if is_number else "l" for is_number in are_numbers)
@@ -212,7 +212,7 @@ def _short(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if _is_number(value):
-        return f"{value:z.0f}" if float(value).is_integer() else f"{float(value):z.4g}"
+        return str(value) if math.isinf(value) else number(float(value))
     return " ".join(str(value).split())
 
 

@@ -12,7 +12,7 @@ from streamlit.delta_generator import DeltaGenerator
 from app import theme
 from app.components.widgets import chart, data_table
 from app.components.widgets.curve_view import HUGE, WHOLE, CurveView, Line, cut, smoothed
-from app.formats import literal
+from app.formats import SHARE_HOVER, hover, literal
 from app.theme import Look
 
 HEIGHT = 250
@@ -85,6 +85,7 @@ def add_line(
                 hoverinfo="skip", showlegend=False, legendgroup=name, **visible(raw.y, look.colour),
             )
         )  # fmt: skip
+    written = SHARE_HOVER if is_share else hover(drawn.y.tolist())
     of_parent = {"name": f"{name}, {OF_PARENT}", "opacity": FAINT, "showlegend": False}
     num_before = drawn.num_before
     for part, named in ((slice(num_before), of_parent), (slice(num_before, None), {"name": label})):
@@ -92,7 +93,7 @@ def add_line(
             figure.add_trace(
                 go.Scatter(
                     x=drawn.x[part], y=drawn.y[part], line={**style, "width": 2}, legendgroup=name, **named,
-                    hovertemplate="%{y:.3~%}" if is_share else "%{y:.4~g}", **visible(drawn.y[part], look.colour),
+                    hovertemplate=f"%{{y:{written}}}", **visible(drawn.y[part], look.colour),
                 )
             )  # fmt: skip
     if left_out:

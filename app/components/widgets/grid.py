@@ -13,11 +13,13 @@ import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
 from app import theme
-from app.formats import as_utc
+from app.formats import as_utc, column_format
 
 Columns = Mapping[str, ColumnConfig]
 _SCROLLBAR = 12
 """Pixels below the rows for the bar of a table that is wider than the page."""
+_IDS = {"Id", "Trajectory", "Question", "Seed"}
+"""Columns of whole numbers that count nothing."""
 _KINDS = {"progress": "progress", "area_chart": "curve"}
 # A module of few characters, since it comes with every table: the browser has table.js already.
 _component = st.components.v2.component(
@@ -148,6 +150,7 @@ def _column(name: str, config: ColumnConfig, values: Sequence[object], sorting: 
     is_number = details.get("type") == "number" or (
         bool(present) and all(isinstance(value, Real) and not isinstance(value, bool) for value in present)
     )
+    usual = "%d" if name in _IDS else column_format(present) if is_number else None
     kind = _KINDS.get(details.get("type", ""), "number" if is_number else "text")
     width = config.get("width")
     return {
@@ -160,7 +163,7 @@ def _column(name: str, config: ColumnConfig, values: Sequence[object], sorting: 
         "help": config.get("help"),
         "width": {"small": 75, "medium": 200}.get(width) if isinstance(width, str) else width,
         "fills": width == "large",
-        "format": details.get("format"),
+        "format": details.get("format") or usual,
         "most": details.get("max_value") or details.get("y_max"),
         "colours": {option["value"]: option.get("color") for option in details.get("options") or ()},
     }

@@ -32,12 +32,12 @@ def test_each_format_escapes_its_marks_and_only_csv_holds_numbers_in_full():
     assert as_markdown(rows).splitlines() == [
         "| Run | Avg@8 | Steps | Tags |",
         "| --- | --- | --- | --- |",
-        r"| a\_b \& 50% | 0.1235 | 150 | x, y |",
+        r"| a\_b \& 50% | 0.123 | 150 | x, y |",
         "| =SUM(A1)\\|\\<b\\> \\~\\~ e | \N{EN DASH} | -3 | \N{EN DASH} |",
     ]
     lines = as_latex(rows).splitlines()
     assert lines[1] == r"\begin{tabular}{lrrl}"
-    assert lines[4:6] == [r"\midrule", r"a\_b \& 50\% & 0.1235 & 150 & x, y \\"]
+    assert lines[4:6] == [r"\midrule", r"a\_b \& 50\% & 0.123 & 150 & x, y \\"]
     assert lines[6].endswith("e & \N{EN DASH} & -3 & \N{EN DASH} \\\\")
 
 
