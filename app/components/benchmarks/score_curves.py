@@ -140,8 +140,8 @@ def figure(
         return None
     drawn = figures.new_figure()
     for name, curve in recorded.items():
-        values = [np.array(shares, dtype=np.float64) for shares in (curve.values, curve.low, curve.high)]
-        line = Line(np.arange(1, len(curve.values) + 1, dtype=np.float64), *values)
+        y, low, high = (np.array(shares, dtype=np.float64) for shares in (curve.values, curve.low, curve.high))
+        line = Line(np.arange(1, len(curve.values) + 1, dtype=np.float64), y, low, high)
         label = escape(escape_control_characters(name))
         figures.add_line(drawn, label, line, Look(colour_of[name]), is_share=True, bounds=("95% from", "to"))
     figures.show_shares(drawn)

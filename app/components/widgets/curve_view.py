@@ -58,8 +58,8 @@ def smoothed(line: Line, weight: float) -> Line:
     """Return the exponential moving average with this weight on the past, without the pull of its start to zero."""
     if not weight:
         return line
-    bounds = {name: _average(bound, weight) for name in ("low", "high") if (bound := getattr(line, name)) is not None}
-    return replace(line, y=_average(line.y, weight), **bounds)
+    low, high = (None if bound is None else _average(bound, weight) for bound in (line.low, line.high))
+    return replace(line, y=_average(line.y, weight), low=low, high=high)
 
 
 def cut(line: Line, window: tuple[float, float] | None) -> Line:
