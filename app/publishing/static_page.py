@@ -26,6 +26,7 @@ from db.queries.trajectory_list import list_snippets
 from db.rows.runs import BucketRow, RunRow, UnknownRunError
 from db.rows.spec_fields import UNKNOWN, algorithm_settings, benchmark_titles, may_replay
 from db.rows.trajectories import TrajectoryFacets, TrajectoryRow
+from db.statistics import interval_text
 from exgrpo_core.durable_files import write_whole
 from jobs.actions.token_texts import token_data
 
@@ -83,7 +84,7 @@ def _facts(run_id: str) -> dict[str, Any]:
         "sections": [section for section in _sections(row, spec) if section.charts],
         "scores": [
             (score.title, score.scheme, "" if score.source_step is None else f"{score.source_step:,}",
-             f"{share(score.score)} ± {share(score.half_interval)}", score.num_questions, score.samples_per_question)
+             share(score.score), interval_text(score.interval), score.num_questions, score.samples_per_question)
             for score in (
                 *ask(benchmarks.list_scores, run_id=run_id),
                 *ask(benchmarks.list_scores, source_run_id=run_id),

@@ -71,7 +71,7 @@ def metric_series(run_id: str, keys: Sequence[str], *, with_parents: bool = Fals
 
 
 def whole_curves(run_ids: Sequence[str]) -> list[dict[str, object]]:
-    """Return one row a run and step with every metric and evaluation as recorded, none left out."""
+    """Return one row a run and step with every metric and evaluation as recorded, these with their intervals."""
     rows = []
     for run_id in run_ids:
         by_step: dict[int, dict[str, object]] = {}
@@ -81,7 +81,9 @@ def whole_curves(run_ids: Sequence[str]) -> list[dict[str, object]]:
                 # A file's empty cell says that nothing was recorded.
                 by_step.setdefault(step, {})[key] = "NaN" if math.isnan(value) else value
         for row in ask(metrics.list_evaluations, run_id):
-            by_step.setdefault(row.step, {})[f"{row.question_set} Avg@{row.samples_per_question}"] = row.avg_at_n
+            name, (low, high) = f"{row.question_set} Avg@{row.samples_per_question}", row.interval
+            scores = {name: row.avg_at_n, f"{name} 95% from": low, f"{name} 95% to": high}
+            by_step.setdefault(row.step, {}).update(scores)
         rows += [{"run": run_id, "step": step, **by_step[step]} for step in sorted(by_step)]
     return rows
 

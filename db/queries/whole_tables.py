@@ -5,14 +5,19 @@ from typing import Any
 from sqlalchemy import select
 
 from db.connections.session import Database
+from db.statistics import score_interval
 from db.tables import models
 from db.tables.shared_reads import require_run_key
 
 _LEFT_OUT = ("run_key", "trajectory_key")
+_SCORES = {"evaluations": "avg_at_n", "benchmark_scores": "score"}
+"""Of each table of scores the column with the score."""
 
 
 def whole_table(database: Database, run_id: str, name: str) -> list[dict[str, Any]]:
     """Return every row of a table that a run has and no later attempt repeated; trajectories with texts and messages.
+
+    Scores have the ends of their 95% interval over questions, `interval_low` and `interval_high`.
 
     Raises:
         UnknownRunError: There is no such run.
@@ -27,4 +32,8 @@ def whole_table(database: Database, run_id: str, name: str) -> list[dict[str, An
         )
     with database.read() as connection:
         query = query.where(table.c.run_key == require_run_key(connection, run_id)).order_by(*table.primary_key)
-        return [dict(row) for row in connection.execute(query).mappings()]
+        rows = [dict(row) for row in connection.execute(query).mappings()]
+    for row in rows if name in _SCORES else ():
+        ends = score_interval(row[_SCORES[name]], row["standard_error"], len(row["question_ids"]))
+        row["interval_low"], row["interval_high"] = ends
+    return rows

@@ -1,6 +1,6 @@
 """Plain rows that queries return and pages show. Times are UTC, lengths tokens, entropies nats."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, NamedTuple
 
@@ -130,17 +130,12 @@ class EvaluationRow:
     avg_at_n: float
     standard_error: float
     pass_at_n: float
+    interval: tuple[float, float] = field(init=False)
+    """Ends of its 95% interval over questions, NaN of fewer than two."""
 
-    @property
-    def interval(self) -> tuple[float, float]:
-        """Ends of its 95% interval."""
-        return score_interval(self.avg_at_n, self.standard_error, self.num_questions)
-
-    @property
-    def half_interval(self) -> float:
-        """The distance of the farther end."""
-        low, high = self.interval
-        return max(high - self.avg_at_n, self.avg_at_n - low)
+    def __post_init__(self) -> None:
+        ends = score_interval(self.avg_at_n, self.standard_error, self.num_questions)
+        object.__setattr__(self, "interval", ends)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,12 +149,7 @@ class GainRow:
     value: float
     low: float
     high: float
-    """Ends of its 95% interval."""
-
-    @property
-    def half_interval(self) -> float:
-        """The distance of the farther end."""
-        return max(self.high - self.value, self.value - self.low)
+    """Ends of its 95% interval over questions."""
 
 
 @dataclass(frozen=True, slots=True)

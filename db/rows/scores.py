@@ -48,16 +48,12 @@ class BenchmarkScoreRow:
     chosen_as: str = ""
     """`last` or `best` where the checkpoint was asked for so before it was scored; empty for one by its step."""
 
-    @property
-    def interval(self) -> tuple[float, float]:
-        """Ends of its 95% interval."""
-        return score_interval(self.score, self.standard_error, self.num_questions)
+    interval: tuple[float, float] = field(init=False)
+    """Ends of the score's 95% interval over questions, NaN of fewer than two."""
 
-    @property
-    def half_interval(self) -> float:
-        """The distance of the farther end."""
-        low, high = self.interval
-        return max(high - self.score, self.score - low)
+    def __post_init__(self) -> None:
+        ends = score_interval(self.score, self.standard_error, self.num_questions)
+        object.__setattr__(self, "interval", ends)
 
     @property
     def choice(self) -> str:

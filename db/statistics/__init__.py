@@ -46,6 +46,11 @@ class MeanInterval(NamedTuple):
     half: float
     values: tuple[float, ...]
 
+    def ends(self, least: float = -math.inf, most: float = math.inf) -> tuple[float, float]:
+        """Both ends, as far as such a value can be: a mean of percentages ends at 100."""
+        low, high = self.mean - self.half, self.mean + self.half
+        return (low, high) if math.isnan(self.half) else (max(least, low), min(most, high))
+
     @property
     def p_value(self) -> float:
         """Two-sided, of the hypothesis that the mean is 0, by Student's t; 1 without an interval."""
@@ -69,13 +74,21 @@ def standard_error(rates: Sequence[float]) -> float:
 
 
 def score_interval(score: float, standard_error: float, num_questions: int) -> tuple[float, float]:
-    """Return a normal interval over questions with two all-right and two all-wrong ones (Agresti, Coull)."""
-    if num_questions < 2:
+    """Return a normal interval over questions with two all-right and two all-wrong ones (Agresti, Coull).
+
+    NaN of fewer than two questions, and of what is no share.
+    """
+    if num_questions < 2 or not 0.0 <= score <= 1.0:
         return math.nan, math.nan
     mean = (score * num_questions + 2) / (total := num_questions + 4)
-    of_questions = num_questions * ((num_questions - 1) * standard_error**2 + (score - mean) ** 2)
+    of_questions = num_questions * ((num_questions - 1) * standard_error * standard_error + (score - mean) ** 2)
     reach = Z_95 * math.sqrt(of_questions + 2 * mean**2 + 2 * (1 - mean) ** 2) / total
     return max(0.0, mean - reach), min(1.0, mean + reach)
+
+
+def interval_text(ends: tuple[float, float], decimals: int = 1, scale: float = 100.0) -> str:
+    """Return the ends of an interval in words, those of shares in percent: `80.6 to 100.0`; "" without one."""
+    return "" if math.isnan(ends[0]) else " to ".join(f"{scale * end:z.{decimals}f}" for end in ends)
 
 
 def mean_interval(values: Sequence[float]) -> MeanInterval:

@@ -1,6 +1,5 @@
 """The commands that score models on benchmarks and judge chains of thought."""
 
-import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +16,7 @@ from jobs.evaluation.analysis.report import summarize_judge
 from jobs.execution.supervisor.open_index import open_fresh_index
 from jobs.runs.lookup import find_run_id, open_run
 from jobs.runs.recording.event_reader import iterate_events
+from jobs.runs.report import interval_words
 from jobs.specs.judging import parse_judge_spec
 from jobs.specs.settings import apply_settings
 
@@ -93,10 +93,7 @@ def _print_scores(runs_root: Path, database_url: str | None, run_id: str, as_jso
         print_json({"run_id": run_id, "scores": scores, "reward_parts": means})
         return
     for row in rows:
-        half = "" if math.isnan(row.half_interval) else f" ± {row.half_interval:.4f}"
-        print_result(
-            f"{row.title:<14} {row.metric:<7} {row.scheme:<9} {row.score:.4f}{half}  ({row.num_questions} questions)"
-        )
+        print_result(f"{row.title:<14} {row.metric:<7} {row.scheme:<9} {row.score:.4f}{interval_words(asdict(row), 4)}")
     for benchmark, parts in means.items():
         for part, mean in parts.items():
             print_result(f"{benchmark:<14} reward {part} {mean:.4f}")

@@ -38,7 +38,7 @@ from jobs.execution.supervisor.open_index import open_fresh_index
 from jobs.runs import lookup
 from jobs.runs.control import RESUMABLE, RunStatus
 from jobs.runs.lookup import CommandError, find_run_id, open_run
-from jobs.runs.report import summarize_run
+from jobs.runs.report import interval_words, summarize_run
 from jobs.runs.state import read_state
 from jobs.runs.supervisor_file import read_supervisor
 from jobs.specs.any_job import JobSpec
@@ -260,14 +260,10 @@ def _print_summary(summary: dict[str, Any]) -> None:
         question_set = evaluation["question_set"].replace("_", "-").capitalize()
         print_result(
             f"step {evaluation['step']:>5} {question_set:<8} Avg@{evaluation['samples_per_question']} "
-            f"{evaluation['avg_at_n']:.3f} ± {evaluation['interval']:.3f}"
+            f"{evaluation['avg_at_n']:.3f}{interval_words(evaluation, 3)}"
         )
     for score in summary["benchmarks"]:
-        print_result(
-            f"{score['title']:<14} {score['scheme']:<9} "
-            f"{score['score']:.4f} ± {score['interval']:.4f}, "
-            f"{score['num_questions']} questions x {score['samples_per_question']}"
-        )
+        print_result(f"{score['title']:<14} {score['scheme']:<9} {score['score']:.4f}{interval_words(score, 4)}")
     for key, value in sorted(summary["metrics"].items()):
         print_result(f"{key:<32} {plain_number(value)}")
     for attempt in summary["attempts"]:

@@ -2,12 +2,14 @@
 
 import dataclasses
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 from db.connections.session import Database
 from db.queries import benchmarks, buffer, metrics, runs
 from db.rows.display_names import escape_control_characters
 from db.rows.runs import Badge, EvaluationRow, RunRow, UnknownRunError
+from db.statistics import interval_text
 from exgrpo_core.step_report import NUM_RECENT_STEPS
 
 HEALTH_SENTENCES: dict[Badge, str] = {
@@ -26,7 +28,7 @@ REPLAYED = "replay/num_replayed"
 
 
 def report_run(database: Database, run_id: str) -> dict[str, Any]:
-    """Return a run's end, scores before and after with half intervals, buckets, retired questions and replays.
+    """Return a run's end, scores before and after with intervals, buckets, retired questions and replays.
 
     The steps before a branch count.
 
@@ -63,8 +65,8 @@ def describe_report(report: dict[str, Any]) -> str:
     parts = [f"{report['run_id']} {state}: {report['steps']} steps in {report['seconds']:.0f} s"]
     for question_set, scores in report["evaluations"].items():
         name = f"{question_set.replace('_', '-')} Avg@{scores['samples_per_question']}"
-        after = f" to {_score(scores['after'])}" if scores["after"] else ""
-        parts.append(f"{name} {_score(scores['before'])}{after}")
+        found = [scores[when] for when in ("before", "after") if scores[when]]
+        parts.append(f"{name} " + ", then ".join(f"{item['avg']:.3f}{interval_words(scores | item)}" for item in found))
     parts.append(f"buffer {report['buffered']} questions, retired {report['retired']}, replays {report['replays']}")
     if report["health"]:
         parts.append(f"health: {', '.join(report['health'])}")
@@ -80,7 +82,7 @@ def _notices(database: Database, run_id: str) -> list[str]:
 
 
 def summarize_run(database: Database, run_id: str) -> dict[str, Any]:
-    """Return one run with its newest metrics, all evaluations with half intervals, attempts and checkpoints.
+    """Return one run with its newest metrics, all evaluations with intervals, attempts and checkpoints.
 
     Raises:
         UnknownRunError: The database does not know it, since its folder cannot be read.
@@ -92,11 +94,8 @@ def summarize_run(database: Database, run_id: str) -> dict[str, Any]:
         "run": run,
         "metrics": metrics.last_metrics(database, run_id),
         "notices": _notices(database, run_id),
-        "evaluations": [dataclasses.asdict(item) | {"interval": item.half_interval} for item in evaluations],
-        "benchmarks": [
-            dataclasses.asdict(item) | {"interval": item.half_interval}
-            for item in benchmarks.list_scores(database, run_id=run_id)
-        ],
+        "evaluations": [dataclasses.asdict(item) for item in evaluations],
+        "benchmarks": [dataclasses.asdict(item) for item in benchmarks.list_scores(database, run_id=run_id)],
         "attempts": [dataclasses.asdict(item) for item in runs.list_attempts(database, run_id)],
         "checkpoints": [dataclasses.asdict(item) for item in runs.list_checkpoints(database, run_id)],
     }
@@ -112,7 +111,7 @@ def _run_row(database: Database, run_id: str) -> RunRow:
 def _before_and_after(evaluations: list[EvaluationRow]) -> dict[str, dict[str, Any]]:
     scores_of_set: dict[str, dict[str, Any]] = {}
     for row in evaluations:
-        scores = {"step": row.step, "avg": row.avg_at_n, "interval": row.half_interval}
+        scores = {"step": row.step, "avg": row.avg_at_n, "interval": row.interval}
         entry = scores_of_set.setdefault(
             row.question_set,
             {
@@ -127,5 +126,8 @@ def _before_and_after(evaluations: list[EvaluationRow]) -> dict[str, dict[str, A
     return scores_of_set
 
 
-def _score(scores: dict[str, float]) -> str:
-    return f"{scores['avg']:.3f} ± {scores['interval']:.3f}"
+def interval_words(scores: Mapping[str, Any], decimals: int = 3) -> str:
+    """Return the interval of a score and what it is over: ` (95%: 0.217 to 0.783, 8 questions x 32)`."""
+    ends = interval_text(scores["interval"], decimals, scale=1)
+    of = f"{scores['num_questions']} questions x {scores['samples_per_question']}"
+    return f" (95%: {ends}, {of})" if ends else f" ({of})"

@@ -9,6 +9,7 @@ from scipy.stats import t, ttest_1samp
 from db.statistics import (
     MeanInterval,
     holm,
+    interval_text,
     mean_interval,
     mean_of_sums,
     paired_difference,
@@ -92,6 +93,18 @@ def test_the_interval_of_a_score_by_hand():
     # 39 of 40, with four added 41 of 44: sqrt(41 / 44 * 3 / 44 / 44) = 0.038002.
     assert score_interval(0.975, 0.025, 40) == pytest.approx((41 / 44 - 1.959964 * 0.038002, 1.0), abs=1e-5)
     assert score_interval(0.5, 0.01, 2500) == pytest.approx((0.4804, 0.5196), abs=1e-4)
+
+
+@pytest.mark.parametrize(("score", "error"), [(math.nan, 0.1), (1.5, 0.1), (-1e300, 0.1), (math.inf, math.nan)])
+def test_what_is_no_share_has_no_interval_and_an_endless_error_has_that_of_all(score, error):
+    assert all(map(math.isnan, score_interval(score, error, 8)))
+    assert score_interval(0.5, 1e300, 8) == (0.0, 1.0)
+
+
+def test_an_interval_in_words_is_that_of_a_share_in_percent_or_of_a_number():
+    assert interval_text((0.80614, 1.0)) == "80.6 to 100.0"
+    assert interval_text((-0.0004, 0.125), 3, scale=1) == "0.000 to 0.125"
+    assert interval_text((math.nan, math.nan)) == ""
 
 
 @pytest.mark.parametrize("num_questions", [0, 1])

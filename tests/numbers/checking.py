@@ -24,7 +24,7 @@ FIXED = (
     r"\*\*Gradient weight of replayed tokens\*\* &nbsp; .*",
     r"\*\*Fresh Pass@1\*\* &nbsp; :gray\[:small\[share of rollouts]]",
     r"\*\*(Entropy by bucket|Different answers|Drawn against undrawn|Signal strength)\*\* &nbsp; .*",
-    r"Percent correct; ± to the farther end of the 95% interval, .*",
+    r"Percent correct; below it the 95% interval over questions\..*",
     r"Second minus first, in points; 95% intervals .*",
     r"Previous Zero RLVR Methods, GPG-Zero, .*",
     r"exgrpo eval RUN@last -b math500 .*",
@@ -34,7 +34,7 @@ FIXED = (
     r"Correct answers with a verdict; all of them, .*",
     r"ExGRPO: Learning to Reason from Experience \(ICLR 2026\), .*",
     r"You are an expert in mathematics .*",
-    r"\*\*Held-out Avg@n\*\* &nbsp; :gray\[:small\[share, with 95% interval of a single run]]",
+    r"\*\*Held-out Avg@n\*\* &nbsp; :gray\[:small\[share; band of one run: 95% interval over questions]]",
 )
 """Words of pages with digits that are of no run."""
 

@@ -44,10 +44,6 @@ class Score:
         reach = Z * added.std() / np.sqrt(len(added))
         self.low, self.high = max(0.0, added.mean() - reach), min(1.0, added.mean() + reach)
 
-    @property
-    def half(self) -> float:
-        return max(self.high - self.mean, self.mean - self.low)
-
 
 def gain_ends(first: Score, last: Score) -> tuple[float, float, float, float]:
     """Return the mean change of the same questions, both ends of 95% of its means over questions drawn anew, and p."""

@@ -131,7 +131,7 @@ def run_page(run: Recorded) -> Expected:
     if of_last is not None and first is not None:
         interval = f"{100 * of_last.low:.0f} to {100 * of_last.high:.0f}% of {of_last.num_questions}"
         gain, low, high, _ = gain_ends(first, of_last)
-        reach = "" if math.isnan(low) else f" ± {100 * max(high - gain, gain - low):.1f}"
+        reach = "" if math.isnan(low) else f" ({100 * low:.1f} to {100 * high:.1f})"
         below = f"{100 * gain:+z.1f}{reach} · {interval}"
         tiles[f"Held-out Avg@{of_last.num_samples}"] = share(of_last.mean), below
     figures = curves_of(run)
@@ -246,7 +246,7 @@ def compare_page(runs: list[Recorded]) -> Expected:
     figures["Held-out Avg@n"] = {}
     for run in runs:
         scores = run.scores()
-        for end, name in (("mean", run.name), ("low", f"{run.name}, least"), ("high", f"{run.name}, largest")):
+        for end, name in (("mean", run.name), ("low", f"{run.name}, 95% from"), ("high", f"{run.name}, 95% to")):
             ends = [getattr(score, end) for score in scores.values()]
             figures["Held-out Avg@n"][name] = {"x": list(scores), "y": ends}
     return Expected({}, {
@@ -261,9 +261,10 @@ def _final(run: Recorded) -> dict[str, object]:
     gain, low, high, _ = gain_ends(scores[0], scores[-1])
     return {
         "Steps": run.last_step, "Fresh Pass@1": 100 * last["reward/pass_at_1_fresh"],
-        "Held-out Avg@n": 100 * scores[-1].mean, "± 95%": 100 * scores[-1].half,
+        "Held-out Avg@n": 100 * scores[-1].mean,
+        "95% interval": f"{100 * scores[-1].low:.1f} to {100 * scores[-1].high:.1f}",
         "Questions": scores[-1].num_questions,
-        "Gain": 100 * gain, "Gain ± 95%": 100 * max(high - gain, gain - low),
+        "Gain": 100 * gain, "Gain's 95% interval": None if math.isnan(low) else f"{100 * low:.1f} to {100 * high:.1f}",
         "Entropy": last["policy/entropy"],
         "Mean tokens": last["response/mean_tokens"], "Buffer": last["buffer/num_questions"],
         "Retired": last["buffer/num_retired"], "Fresh rollouts": len(run.fresh),

@@ -29,11 +29,11 @@ VARIANTS = {"Base or Instruct": ("Qwen-Base", "Base", "Instruct"), "On-Policy": 
 
 @dataclass
 class Line:
-    """One line of scores in percent: what was scored, and its interval's half where it is measured."""
+    """One line of scores in percent: what was scored, and its interval where it is measured."""
 
     name: str
     scores: dict[str, float]
-    half: dict[str, float] = field(default_factory=dict)
+    ends: dict[str, str] = field(default_factory=dict)
 
 
 @cache
@@ -81,7 +81,7 @@ def measured_line(job: Recorded, source: Recorded) -> Line:
     return Line(
         f"ExGRPO: {source.name}, step {model['step']}{last}",
         {benchmark: 100 * score.mean},
-        {benchmark: 100 * score.half},
+        {benchmark: f"{100 * score.low:.1f} to {100 * score.high:.1f}"},
     )
 
 
@@ -99,8 +99,8 @@ def table(lines: Sequence[Line], columns: Iterable[str]) -> pd.DataFrame:
             place = best.index(float(text)) if text != NONE and float(text) in best else None
             mark = {None: "{}", 0: "<b>{}</b>", 1: "<u>{}</u>"}[place].format(text)
             star = "*" if _is_off(line, column) else ""
-            half = f" ±{line.half[column]:.1f}" if column in line.half else ""
-            cells.append(f"{mark}{star}{half}")
+            ends = f" {line.ends[column]}" if column in line.ends else ""
+            cells.append(f"{mark}{star}{ends}")
         frame[column] = cells
     return frame
 

@@ -14,7 +14,7 @@ import streamlit as st
 from app import settings, theme
 from app.components.benchmarks.score_table import ScoreLine, column_of
 from app.components.widgets import address_choice, figures, notice
-from app.components.widgets.curve_view import Line
+from app.components.widgets.curve_view import INTERVAL, Line
 from app.formats import escape_control_characters, literal
 from app.theme import Look
 from db.rows.chains_of_thought import ALL, EASY_ABOVE, HARD_UP_TO, Difficulty
@@ -141,9 +141,9 @@ def figure(
     drawn = figures.new_figure()
     for name, curve in recorded.items():
         y, low, high = (np.array(shares, dtype=np.float64) for shares in (curve.values, curve.low, curve.high))
-        line = Line(np.arange(1, len(curve.values) + 1, dtype=np.float64), y, low, high)
+        line = Line(np.arange(1, len(curve.values) + 1, dtype=np.float64), y, low, high, INTERVAL)
         label = escape(escape_control_characters(name))
-        figures.add_line(drawn, label, line, Look(colour_of[name]), is_share=True, bounds=("95% from", "to"))
+        figures.add_line(drawn, label, line, Look(colour_of[name]), is_share=True)
     figures.show_shares(drawn)
     drawn.update_layout(showlegend=False)
     drawn.update_yaxes(range=axis_range)

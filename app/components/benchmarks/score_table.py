@@ -42,8 +42,8 @@ class Score:
     """One cell, in percent; `rank` is 1 for the best of its column, 2 for the second best."""
 
     value: float
-    half_interval: float | None = None
-    """Half of the 95% interval, clustered over questions; the paper prints none."""
+    interval: tuple[float, float] | None = None
+    """Ends of the 95% interval over questions; the paper prints none."""
     rank: int = 0
     protocol: str = ""
     """How its measurement differs from the paper's protocol, in words; such a score gets no rank."""
@@ -226,8 +226,9 @@ def _measured_line(
 def _score(row: BenchmarkScoreRow, newest: BenchmarkScoreRow) -> Score:
     parts = sorted({*row.comparability, *newest.comparability})
     differing = [part for part in parts if row.comparability.get(part) != newest.comparability.get(part)]
-    half = 100.0 * row.half_interval if math.isfinite(row.half_interval) else None
-    return Score(100.0 * row.score, half, protocol=_off_protocol(row), differing=part_names(differing))
+    low, high = row.interval
+    interval = None if math.isnan(low) else (100.0 * low, 100.0 * high)
+    return Score(100.0 * row.score, interval, protocol=_off_protocol(row), differing=part_names(differing))
 
 
 def _off_protocol(row: BenchmarkScoreRow) -> str:
@@ -248,12 +249,12 @@ def _off_protocol(row: BenchmarkScoreRow) -> str:
 
 def _mean(scores: Sequence[Score]) -> Score:
     """Return the mean of benchmarks, whose errors are independent of each other."""
-    halves = [score.half_interval for score in scores]
-    known = [half for half in halves if half is not None]
-    whole = math.sqrt(sum(half * half for half in known)) / len(scores) if len(known) == len(halves) else None
+    mean = sum(score.value for score in scores) / len(scores)
+    ends = [(score.value - score.interval[0], score.interval[1] - score.value) for score in scores if score.interval]
+    below, above = (math.hypot(*reaches) / len(scores) for reaches in zip(*ends or [(0.0, 0.0)], strict=True))
     return Score(
-        sum(score.value for score in scores) / len(scores),
-        whole,
+        mean,
+        (mean - below, mean + above) if len(ends) == len(scores) else None,
         protocol="of scores that are off the protocol" if any(score.protocol for score in scores) else "",
         differing="of scores that differ" if any(score.differing for score in scores) else "",
     )

@@ -17,7 +17,7 @@ from app.components.widgets.data_table import markdown, pipe_table
 from app.formats import NONE_SHOWN, escape_control_characters
 
 OFF_PROTOCOL, DIFFERING, DISAGREEING = "†", "‡", "*"
-_CAPTION = "Percent correct; ± to the farther end of the 95% interval, clustered over questions."
+_CAPTION = "Percent correct; below it the 95% interval over questions."
 _BLOCKS = dict(zip(("In-distribution", "Out-of-distribution"), BLOCKS.values(), strict=True))
 
 
@@ -45,14 +45,15 @@ def show_user_benchmarks(lines: Sequence[ScoreLine], titles: Mapping[str, str]) 
 
 
 def as_rows(lines: Sequence[ScoreLine], columns: Iterable[str] = COLUMNS) -> list[dict[str, object]]:
-    """Return one row per line: its source, and scores in percent with how far their 95% intervals reach."""
+    """Return one row per line: its source, and scores in percent with the ends of their 95% intervals."""
     rows = []
     for line in lines:
         row: dict[str, object] = {"Group": line.group, "Line": line.name, "From": "paper" if line.is_printed else "own"}
         for column in columns:
             score = line.scores.get(column)
             row[column] = None if score is None else round(score.value, 3)
-            row[f"{column}, ± 95%"] = None if score is None else score.half_interval
+            ends = (None, None) if score is None or score.interval is None else score.interval
+            row[f"{column}, 95% from"], row[f"{column}, 95% to"] = ends
         rows.append(row | {"Trained run": line.source_run_id, "Evaluations": ", ".join(line.evaluations)})
     return rows
 
@@ -61,13 +62,13 @@ def as_markdown(lines: Sequence[ScoreLine]) -> str:
     """Return a pipe table with the best of each column bold and the second best underlined."""
     marks = {1: "**{}**", 2: "<u>{}</u>"}
     names = pd.DataFrame([(markdown(line.group), markdown(line.name)) for line in lines], columns=["", " "])
-    return pipe_table(names.join(_cells(lines, marks, " ± {:.1f}")))
+    return pipe_table(names.join(_cells(lines, marks, " ({:.1f} to {:.1f})")))
 
 
 def as_latex(lines: Sequence[ScoreLine]) -> str:
     """Return a `tabular` with the blocks of the paper, the best bold, the second best underlined."""
     marks = {1: "\\textbf{{{}}}", 2: "\\underline{{{}}}"}
-    frame = _cells(lines, marks, "$_{{\\pm {:.1f}}}$")
+    frame = _cells(lines, marks, " {{\\scriptsize ({:.1f} to {:.1f})}}")
     frame.columns = pd.MultiIndex.from_tuples([(title, name) for title, block in _BLOCKS.items() for name in block])
     frame.index = pd.MultiIndex.from_tuples([(line.group, line.name) for line in lines])
     styled = frame.style.format_index(escape="latex").format_index(escape="latex", axis="columns")
@@ -80,8 +81,8 @@ def _cells(lines: Sequence[ScoreLine], marks: Mapping[int, str], error: str) -> 
     def cell(score: Score | None) -> str:
         if score is None:
             return "--"
-        half = score.half_interval
-        return marks.get(score.rank, "{}").format(score.text) + ("" if half is None else error.format(half))
+        interval = "" if score.interval is None else error.format(*score.interval)
+        return marks.get(score.rank, "{}").format(score.text) + interval
 
     return pd.DataFrame([[cell(line.scores.get(column)) for column in COLUMNS] for line in lines], columns=COLUMNS)
 

@@ -13,11 +13,11 @@ import streamlit as st
 
 from app import address, theme
 from app.components.widgets import curve_view, curves, figures, own_charts
-from app.components.widgets.curve_view import TITLES, CurveView, Line, paired
+from app.components.widgets.curve_view import INTERVAL, SEEDS, TITLES, CurveView, Line, paired
 from app.components.widgets.curves import Chart, Curve
 from app.components.widgets.own_charts import OwnChart
 from app.components.widgets.spec_text import option_text
-from app.formats import counted, escape_control_characters, known, literal
+from app.formats import counted, escape_control_characters, literal
 from app.queries.answers import ask
 from app.queries.runs import Axis, axis_points, metric_series
 from db.queries import metrics, runs
@@ -26,7 +26,7 @@ from db.rows.runs import EvaluationRow, MetricPoint
 from db.rows.sort_order import natural_order
 from db.rows.spec_differences import flatten
 from db.rows.spec_fields import is_unreadable
-from db.statistics import mean_interval
+from db.statistics import MeanInterval, mean_interval
 from exgrpo_core.step_report import METRIC_LABELS, METRICS, SHARES
 
 SEED_FIELDS = frozenset({"seed", "algorithm.seed"})
@@ -120,11 +120,10 @@ def describe_ends(groups: Sequence[Group], last_steps: Mapping[str, int]) -> lis
     return sentences
 
 
-def mean_over(values: Sequence[float | None]) -> tuple[float | None, float | None]:
-    """Return the mean of the known values of several runs and half of its 95% interval; None of too few."""
+def mean_over(values: Sequence[float | None]) -> MeanInterval | None:
+    """Return the mean of the known values of several runs with its 95% interval; None without any."""
     finite = [value for value in values if value is not None and math.isfinite(value)]
-    interval = mean_interval(finite) if finite else None
-    return (interval.mean, known(interval.half)) if interval else (None, None)
+    return mean_interval(finite) if finite else None
 
 
 def _settings(spec: Mapping[str, object]) -> str:
@@ -158,7 +157,7 @@ HIDDEN = "hide"
 
 QUANTITIES = (
     Chart(FRESH_PASS_RATE, "share of rollouts", (Curve("reward/pass_at_1_fresh"),), is_share=True),
-    Chart(held_out_score(), "share, with 95% interval of a single run", (Curve(HELD_OUT),), is_share=True),
+    Chart(held_out_score(), "share", (Curve(HELD_OUT),), is_share=True),
     Chart("Entropy", "nats per token, fresh rollouts", (Curve("policy/entropy"),)),
     Chart("Response length", "tokens, fresh rollouts", (Curve("response/mean_tokens"),)),
     Chart("Replay buffer", "questions", (Curve("buffer/num_questions"),)),
@@ -238,7 +237,7 @@ def show(
     def card(key: str) -> None:
         chart = chart_of(key)
         figures.show_card(
-            chart.title, chart.unit, figure_of(names, lines[key], view, is_share=chart.is_share),
+            chart.title, chart.unit + bands(lines[key]), figure_of(names, lines[key], view, is_share=chart.is_share),
             f"compare-{key}-{view.axis}",
             f"{chart.title} of every run against {TITLES[view.axis]}",
         )  # fmt: skip
@@ -254,12 +253,19 @@ def show(
                 card(key)
 
 
+def bands(lines: Sequence[Line | None]) -> str:
+    """Return in words what the bands of some curves are, after their unit."""
+    found = {line.band for line in lines if line is not None and line.low is not None}
+    words = {INTERVAL: "one run: 95% interval over questions", SEEDS: "several: from the least to the largest seed"}
+    return f"; band of {' and of '.join(words[band] for band in words if band in found)}" if found else ""
+
+
 def with_intervals(view: CurveView, rows: Sequence[EvaluationRow]) -> Line:
     """Return one run's held-out score within its 95% interval."""
     rows = view.own(rows) if view.axis is Axis.CLOCK else rows
     line = view.line([MetricPoint(row.step, row.avg_at_n) for row in rows])
     low, high = np.array([row.interval for row in rows], dtype=np.float64).reshape(-1, 2).T
-    return replace(line, low=low, high=high)
+    return replace(line, low=low, high=high, band=INTERVAL)
 
 
 def legend(drawn: Sequence[Group]) -> set[str]:

@@ -17,6 +17,7 @@ from db.queries import metrics, runs
 from db.rows.display_names import FRESH_PASS_RATE, held_out_score
 from db.rows.runs import RunRow
 from db.rows.spec_fields import algorithm_settings, may_replay
+from db.statistics import interval_text
 
 _LAST = {
     "Entropy": "policy/entropy",
@@ -26,9 +27,10 @@ _LAST = {
     "Fresh rollouts": "rollouts/fresh_total",
     "Generated tokens": "tokens/generated_total",
 }
-_SCORE, _GAIN, _HALF = held_out_score(), "Gain", "± 95%"
-_GAIN_HALF = f"{_GAIN} {_HALF}"
-_PERCENTS = (FRESH_PASS_RATE, _SCORE, _HALF)
+_SCORE, _GAIN = held_out_score(), "Gain"
+_ENDS, _GAIN_ENDS, _OVER_SEEDS = "95% interval", "Gain's 95% interval", "95% over seeds"
+_LEAST = {FRESH_PASS_RATE: 0.0, _SCORE: 0.0, _GAIN: -100.0}
+"""The least that these can be; the most is 100."""
 
 
 def show_differences(names: Mapping[str, str], specs: Mapping[str, Mapping[str, object]]) -> None:
@@ -62,10 +64,11 @@ def show_results(
             for group in drawn
         ]
     ).dropna(axis="columns", how="all")
-    number = st.column_config.NumberColumn
-    columns = {name: number(format="%.1f%%") for name in map(str, rows) if name.startswith(_PERCENTS)} | {
+    number, text = st.column_config.NumberColumn, st.column_config.TextColumn
+    columns = {name: number(format="%.1f%%") for name in map(str, rows) if name in {FRESH_PASS_RATE, _SCORE}} | {
         _GAIN: number(format="%+.1f", help="In points, since the first evaluation, on the same questions"),
-        _GAIN_HALF: number(format="%.1f", help="Half of the gain's 95% interval, in points"),
+        _ENDS: text(help="Of the held-out score, over questions, in percent"),
+        _GAIN_ENDS: text(help="Over questions, in points"),
         "Entropy": number(format="%.3f", help="Nats per token"),
         "Mean tokens": number(format="%.1f"),
         "Buffer": number(format="%.4g", help="Questions in the replay buffer"),
@@ -86,10 +89,10 @@ def _result(row: RunRow, recorded: Sequence[str]) -> dict[str, object]:
         "Steps": row.step,
         FRESH_PASS_RATE: in_percent(last.get("reward/pass_at_1_fresh")),
         _SCORE: in_percent(held_out[-1].avg_at_n if held_out else row.last_avg_at_n),
-        _HALF: in_percent(held_out[-1].half_interval) if held_out else None,
+        _ENDS: (interval_text(held_out[-1].interval) if held_out else "") or None,
         "Questions": held_out[-1].num_questions if held_out else None,
         _GAIN: in_percent(gain.value) if gain else None,
-        _GAIN_HALF: in_percent(gain.half_interval) if gain else None,
+        _GAIN_ENDS: (interval_text((gain.low, gain.high)) if gain else "") or None,
         **{name: last.get(key) for name, key in _LAST.items()},
         "Minutes of steps": spent[-1].value / 60 if spent else None,
     }
@@ -109,11 +112,14 @@ def group_result(group: Group, single: Mapping[str, Mapping[str, object]]) -> di
         "Method": rows[0]["Method"],
     }
     for name in rows[0]:
-        if name in {"Method", "State", _HALF, _GAIN_HALF}:
+        if name in {"Method", "State", _ENDS, _GAIN_ENDS}:
             continue
-        means[name], half = mean_over([_number(values[name]) for values in rows])
-        if name in {FRESH_PASS_RATE, _SCORE, _GAIN}:
-            means[f"{name} {_HALF}"] = half
+        interval = mean_over([_number(values[name]) for values in rows])
+        means[name] = interval and interval.mean
+        if name in _LEAST:
+            means[f"{name}, {_OVER_SEEDS}"] = (
+                interval and interval_text(interval.ends(_LEAST[name], 100.0), scale=1)
+            ) or None
     return means
 
 

@@ -12,11 +12,12 @@ from app.formats import escape_control_characters, in_percent, literal
 from db.rows.display_names import BATCH_PASS_RATE, held_out_score
 from db.rows.runs import RunRow
 from db.rows.spec_fields import UNKNOWN
+from db.statistics import interval_text
 
 MAX_RUNS = 1000
 ADDRESS, OPENED = "group", "of"
 _KEY = "run-group"
-_HALF = "± 95%"
+_HALF, _ENDS = "± 95%", "95% over runs"
 _MAX_ROWS_SHOWN = 20
 _OF_ROWS: dict[str, Callable[[RunRow], str]] = {
     "Method": lambda row: row.method,
@@ -65,7 +66,7 @@ def show(
 
 
 def table(rows: Sequence[RunRow], name: str, measures: Sequence[str] = ()) -> pd.DataFrame:
-    """Return a row a group, the largest first: runs, how many are averaged, each measure's mean and half interval.
+    """Return a row a group, the largest first: runs, how many are averaged, each measure's mean and interval.
 
     Only finished runs are averaged, and none whose value is unknown: these have nothing in common.
     """
@@ -77,12 +78,12 @@ def table(rows: Sequence[RunRow], name: str, measures: Sequence[str] = ()) -> pd
         averaged = [row for row in members if row.status == "finished" and is_known]
         line: dict[str, object] = {name: value, "Runs": len(members), "Averaged": len(averaged)}
         for score, of in ((BATCH_PASS_RATE, "last_pass_at_1"), (held_out_score(), "last_avg_at_n")):
-            mean, half = mean_over([in_percent(getattr(row, of)) for row in averaged])
-            # As that of a score, it reaches at most to the farther end of 0 to 100.
-            reach = None if half is None or mean is None else min(half, max(mean, 100.0 - mean))
-            line[f"{score}, %"], line[f"{score} {_HALF}"] = mean, reach
+            interval = mean_over([in_percent(getattr(row, of)) for row in averaged])
+            line[f"{score}, %"] = interval and interval.mean
+            line[f"{score}, {_ENDS}"] = (interval and interval_text(interval.ends(0.0, 100.0), scale=1.0)) or None
         for measure in measures:
-            line[measure], line[f"{measure} {_HALF}"] = mean_over([of_run[row.run_id][measure] for row in averaged])
+            interval = mean_over([of_run[row.run_id][measure] for row in averaged])
+            line[measure], line[f"{measure} {_HALF}"] = (interval.mean, interval.half) if interval else (None, None)
         steps = sorted({row.step for row in averaged})
         lines.append(line | {"Steps": " to ".join(f"{step:,}" for step in dict.fromkeys([*steps[:1], *steps[-1:]]))})
     return pd.DataFrame(lines)

@@ -25,6 +25,7 @@ from app.settings import runs_root
 from db.queries import metrics, runs
 from db.rows.display_names import BATCH_PASS_RATE, held_out_score, model_name
 from db.rows.runs import EvaluationRow, RunRow, StepNotice
+from db.statistics import interval_text
 from jobs.actions.progress import describe_stop
 
 
@@ -195,19 +196,18 @@ def _held_out_tile(tile: st.delta_generator.DeltaGenerator, row: RunRow, evaluat
     below = []
     gain = ask(metrics.held_out_gain, row.run_id) if held_out else None
     if gain is not None:
-        reach = "" if math.isnan(gain.half_interval) else f" ± {100 * gain.half_interval:.1f}"
-        below.append(f"{100 * gain.value:+z.1f}{reach}")
+        ends = interval_text((gain.low, gain.high))
+        below.append(f"{100 * gain.value:+z.1f}" + (f" ({ends})" if ends else ""))
     if held_out:
-        low, high = held_out[-1].interval
-        interval = "" if math.isnan(low) else f"{100 * low:.0f} to {100 * high:.0f}% "
-        below.append(f"{interval}of {held_out[-1].num_questions:,}")
+        ends = interval_text(held_out[-1].interval, 0)
+        below.append((f"{ends}% " if ends else "") + f"of {held_out[-1].num_questions:,}")
     tile.metric(
         held_out_score(held_out[-1].samples_per_question if held_out else None),
         share(held_out[-1].avg_at_n if held_out else row.last_avg_at_n),
         " · ".join(below) or None, border=True, height="stretch", delta_color="normal" if len(below) > 1 else "off",
         delta_arrow="auto" if len(below) > 1 else "off",
         help="Mean correctness on questions that are not trained on; below, the gain of the same questions since the "
-        "first evaluation (a branch's is its parent's) in points, the score's 95% interval and the number of questions",
+        "first evaluation (a branch's is its parent's) in points, and the score's interval; both 95% over questions",
     )  # fmt: skip
 
 

@@ -1,6 +1,5 @@
 """The list of runs as a table, whose columns the user chooses; a click opens a run, several can be ticked."""
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -19,6 +18,7 @@ from db.queries.run_values import list_values
 from db.rows.display_names import BATCH_PASS_RATE, distinct_names, held_out_score, model_name
 from db.rows.runs import RunRow
 from db.rows.spec_differences import flatten
+from db.statistics import interval_text
 from exgrpo_core.step_report import METRIC_LABELS, METRICS
 from jobs.evaluation.protocols import load_protocols
 from jobs.specs.train import TrainSpec
@@ -110,8 +110,8 @@ def _scores(rows: Sequence[RunRow]) -> list[str]:
     texts: dict[str, list[str]] = {}
     if any(row.kind == "eval" for row in rows):
         for score in list_scores("paper"):
-            half = "" if math.isnan(score.half_interval) else f" ± {in_percent(score.half_interval):.1f}"
-            text = f"{score.title} {in_percent(score.score):.1f}{half}"
+            ends = interval_text(score.interval)
+            text = f"{score.title} {in_percent(score.score):.1f}" + (f" ({ends})" if ends else "")
             texts.setdefault(score.run_id, []).append(text)
     return [escape_control_characters(" · ".join(texts.get(row.run_id, ()))) for row in rows]
 
@@ -255,7 +255,9 @@ def _columns(chosen: Sequence[str]) -> dict[str, ColumnConfig]:
         "Created": config.TextColumn(width=88),
         "Started": config.TextColumn(width=88),
         "Model": config.TextColumn(width=96),
-        "Scores": config.TextColumn(width=320, help="Of each benchmark by the paper's grading, in percent, ± 95%"),
+        "Scores": config.TextColumn(
+            width=320, help="Of each benchmark by the paper's grading, in percent, with its 95% interval"
+        ),
         "Engine": config.TextColumn(width=86),
         "Step": config.NumberColumn(width=64, format="localized"),
     }

@@ -19,17 +19,21 @@ SMOOTHINGS = (0.0, 0.6, 0.9)
 LOG_AXIS = "Log"
 
 
+SEEDS, INTERVAL = ("least seed", "largest seed"), ("95% from", "95% to")
+"""Of a mean over runs the least and the largest, of a score the interval over questions."""
 AtStep = TypeVar("AtStep", MetricPoint, EvaluationRow)
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One curve: `low` and `high` are the least and largest of its runs where it is the mean of several."""
+    """One curve, and of some curves the ends of a band."""
 
     x: Float64Array
     y: Float64Array
     low: Float64Array | None = None
     high: Float64Array | None = None
+    band: tuple[str, str] = SEEDS
+    """What the ends of the band are, as a noun for each: they are in exports."""
     num_before: int = 0
     """Of the points those before the run branched from its parent."""
 
@@ -71,7 +75,7 @@ def cut(line: Line, window: tuple[float, float] | None) -> Line:
     is_kept[1:] |= is_inside[:-1]
     is_kept[:-1] |= is_inside[1:]
     low, high = (None if bound is None else bound[is_kept] for bound in (line.low, line.high))
-    return Line(line.x[is_kept], line.y[is_kept], low, high, int(is_kept[: line.num_before].sum()))
+    return Line(line.x[is_kept], line.y[is_kept], low, high, line.band, int(is_kept[: line.num_before].sum()))
 
 
 def _average(values: Float64Array, weight: float) -> Float64Array:

@@ -11,7 +11,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from app import theme
 from app.components.widgets import chart, data_table
-from app.components.widgets.curve_view import HUGE, WHOLE, CurveView, Line, cut, smoothed
+from app.components.widgets.curve_view import HUGE, INTERVAL, WHOLE, CurveView, Line, cut, smoothed
 from app.formats import SHARE_HOVER, hover, literal
 from app.theme import Look
 
@@ -59,12 +59,10 @@ def _under_pointer(colours: theme.Palette) -> dict[str, object]:
 
 def add_line(
     figure: go.Figure, name: str, line: Line, look: Look, view: CurveView = WHOLE, *, is_share: bool = False,
-    bounds: tuple[str, str] = ("least", "largest"),
 ) -> None:  # fmt: skip
     """Add one curve, in a view smoothed and over its values as recorded, which are faint then.
 
-    Shares are in percent under the pointer; `bounds` says what the ends of a curve's band are, where it has one. What a
-    branch has of its parent is faint, too.
+    Shares are in percent under the pointer. What a branch has of its parent is faint, too.
 
     It is SVG, since at most a few hundred points are drawn, and travels as binary numbers, a third of their text.
     """
@@ -74,9 +72,9 @@ def add_line(
     label = f"{name} ({left_out}, not drawn)".strip() if left_out else name
     if drawn.low is not None and drawn.high is not None:
         edge = {"mode": "lines", "line": {"width": 0}, "hoverinfo": "skip", "showlegend": False}
-        figure.add_trace(go.Scatter(x=drawn.x, y=drawn.low, name=f"{name}, {bounds[0]}", **edge))
+        figure.add_trace(go.Scatter(x=drawn.x, y=drawn.low, name=f"{name}, {line.band[0]}", **edge))
         filled = {"fill": "tonexty", "fillcolor": faded(look.colour, 0.16)}
-        figure.add_trace(go.Scatter(x=drawn.x, y=drawn.high, name=f"{name}, {bounds[1]}", **edge, **filled))
+        figure.add_trace(go.Scatter(x=drawn.x, y=drawn.high, name=f"{name}, {line.band[1]}", **edge, **filled))
     elif view.smoothing:
         raw = cut(line, view.zoom)
         figure.add_trace(
@@ -262,8 +260,8 @@ def _columns(trace: Any, has_names: bool) -> tuple[list[Any], Columns]:  # noqa:
     if above and below:
         least = [value - reach for value, reach in zip(values, below, strict=True)]
         largest = [value + reach for value, reach in zip(values, above, strict=True)]
-        return positions, {"value": values, "least": least, "largest": largest}
-    return positions, {"value": values} | ({"half interval": above} if above else {})
+        return positions, {"value": values, INTERVAL[0]: least, INTERVAL[1]: largest}
+    return positions, {"value": values} | ({"± 95%": above} if above else {})
 
 
 def _cells(trace: Any, title: str) -> list[Row]:  # noqa: ANN401 - plotly's traces share no type

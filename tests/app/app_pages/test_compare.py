@@ -1,3 +1,4 @@
+import re
 from dataclasses import replace
 
 import pytest
@@ -32,7 +33,8 @@ def test_seeds_become_one_curve_with_mean_and_interval(runs_root, open_page):
     assert list(results["Runs of"]) == ["exgrpo", "on-policy whole"]
     assert list(results["Seeds"]) == [2, 1]
     assert results["Steps"][0] == 15
-    assert results["Fresh Pass@1 ± 95%"][0] > 0
+    assert re.fullmatch(r"[\d.]+ to [\d.]+", results["Fresh Pass@1, 95% over seeds"][0])
+    assert list(results["Fresh Pass@1, 95% over seeds"].isna()) == [False, True]
 
 
 def test_every_table_tells_runs_of_one_name_apart(runs_root, open_page):

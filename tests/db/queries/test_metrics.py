@@ -6,6 +6,7 @@ import pytest
 from sqlalchemy import update
 
 from db.queries import metrics, runs
+from db.queries.whole_tables import whole_table
 from db.rows.runs import RewardCountRow
 from db.tables import models
 from jobs.runs.report import report_run
@@ -154,6 +155,9 @@ def test_a_branch_of_a_branch_counts_from_the_first_parent_without_what_they_did
     assert metrics.training_seconds(database, "third")[-1] == (16, 136.0)
     assert [row.step for row in metrics.list_evaluations(database, "third")] == [12, 16]
     assert [row.step for row in metrics.list_evaluations(database, "third", with_parents=True)] == [4, 8, 12, 16]
+    rows = whole_table(database, "third", "evaluations")
+    ends = [(row["interval_low"], row["interval_high"]) for row in rows]
+    assert ends == [row.interval for row in metrics.list_evaluations(database, "third")]
     # The third question of three goes from 4 of 8 to 1 of 8; since the own first evaluation it would be from 2.
     assert metrics.held_out_gain(database, "third").value == pytest.approx((1 - 4) / 8 / 3)
     assert metrics.held_out_gain(database, "first").value == pytest.approx((3 - 4) / 8 / 3)

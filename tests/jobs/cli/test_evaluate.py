@@ -107,7 +107,7 @@ def test_scores_are_printed_and_shown_again_also_where_the_workbench_ingests_the
     # By the published rules a last box that never closes hides the one before it.
     scores = {row["scheme"]: row["score"] for row in report["scores"]}
     assert scores == {"paper": 0.5, "training": 1.0}
-    assert "0.5000 ± 0.2829, 8 questions x 32" in exgrpo(tmp_path / "runs", "show", report["run_id"])
+    assert "0.5000 (95%: 0.2171 to 0.7829, 8 questions x 32)" in exgrpo(tmp_path / "runs", "show", report["run_id"])
 
 
 def summary_of(runs_root, *words):

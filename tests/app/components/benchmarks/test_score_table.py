@@ -81,20 +81,26 @@ def test_one_evaluation_by_two_settings_is_two_lines_with_keys_of_their_own():
     ]  # fmt: skip
 
 
-def half_interval(share, standard_error, num_questions):
-    """Return, in points, how far the interval reaches to its farther end."""
-    low, high = score_interval(share, standard_error, num_questions)
-    return 100 * max(high - share, share - low)
-
-
 def test_average_needs_all_of_its_benchmarks_and_carries_their_error():
     rows = [row(name, 0.3, standard_error=0.06) for name in ("arc_c", "gpqa_diamond", "mmlu_pro")]
     assert "OOD Avg." not in measured_lines(rows[:2])[0].scores
     average = measured_lines(rows)[0].scores["OOD Avg."]
     assert average.value == pytest.approx(30.0)
-    assert average.half_interval == pytest.approx(
-        sum(half_interval(0.3, 0.06, item.num_questions) ** 2 for item in rows) ** 0.5 / 3
-    )
+    ends = [score_interval(0.3, 0.06, item.num_questions) for item in rows]
+    reaches = [sum((end[side] - 0.3) ** 2 for end in ends) ** 0.5 / 3 for side in (0, 1)]
+    assert average.interval == pytest.approx((30 - 100 * reaches[0], 30 + 100 * reaches[1]))
+
+
+def test_no_score_nor_average_reaches_below_0_or_above_100_and_one_question_has_no_interval():
+    names = ("arc_c", "gpqa_diamond", "mmlu_pro")
+    for share in (0.0, 1.0):
+        [line] = measured_lines([row(name, share, standard_error=0.0, num_questions=20) for name in names])
+        # By hand: (20 + 2) / 24 less 1.96 sqrt(22 / 24 * 2 / 24 / 24) is 80.6 of 100, of three alike 19.4 / sqrt(3).
+        far = {name: abs(100 * share - near) for name, near in (("ARC-c", 19.4), ("OOD Avg.", 11.2))}
+        for name, end in far.items():
+            assert sorted(line.scores[name].interval) == pytest.approx(sorted([100 * share, end]), abs=0.05)
+    [line] = measured_lines([row(name, 1.0, standard_error=float("nan"), num_questions=1) for name in names])
+    assert {score.interval for score in line.scores.values()} == {None}
 
 
 def test_score_off_the_protocol_says_how_and_takes_no_rank():
@@ -112,13 +118,13 @@ def test_best_and_second_best_are_marked_and_equal_prints_share_a_mark():
 def test_exports_have_the_papers_columns_best_bold_second_underlined_and_obey_no_name():
     assert load_study("main-table").tables[0].columns == COLUMNS
     (first, *rest) = rank([line("a_b & c|", AMC=3.0), line("d", AMC=2.0), line("e", AMC=1.0)])
-    with_error = replace(first, scores={"AMC": replace(first.scores["AMC"], half_interval=0.44)})
+    with_error = replace(first, scores={"AMC": replace(first.scores["AMC"], interval=(2.56, 3.44))})
     text = as_latex([with_error, *rest])
     assert "\\multicolumn{7}{c}{In-distribution} & \\multicolumn{4}{c}{Out-of-distribution}" in text
     assert " & ".join(["AIME24", "AIME25", "AMC", "MATH-500", "Minerva", "Olympiad", "ID Avg."]) in text
-    assert "a\\_b \\& c| & -- & -- & \\textbf{3.0}$_{\\pm 0.4}$ & --" in text
+    assert "a\\_b \\& c| & -- & -- & \\textbf{3.0} {\\scriptsize (2.6 to 3.4)} & --" in text
     assert "d & -- & -- & \\underline{2.0} & --" in text
-    assert "| a\\_b \\& c\\| | -- | -- | **3.0** ± 0.4 | --" in as_markdown([with_error, *rest])
+    assert "| a\\_b \\& c\\| | -- | -- | **3.0** (2.6 to 3.4) | --" in as_markdown([with_error, *rest])
     assert "| <u>2.0</u> |" in as_markdown(rest)
     written = as_rows([with_error])[0]
     assert (written["AMC"], written["AIME24"], written["From"]) == (3.0, None, "own")

@@ -105,7 +105,7 @@ def test_the_costs_of_a_branch_are_of_its_own_steps(tmp_path, monkeypatch):
     record_attempt(orphan, range(5, 10), change=change)
     for run in (parent, child, orphan):
         ingest_run(database, run)
-    costs = {name: comparison_tables.costs(get_run(database, name)) for name in ("parent", "child", "orphan")}
+    costs = {name: comparison_tables.costs(get_run(database, name), name) for name in ("parent", "child", "orphan")}
     database.close()
     # 30 a step: 6 steps, and steps 5 to 9; of the parent that is not there nothing is known.
     assert {name: row["Fresh rollouts"] for name, row in costs.items()} == {"parent": 180, "child": 150, "orphan": None}
@@ -114,9 +114,12 @@ def test_the_costs_of_a_branch_are_of_its_own_steps(tmp_path, monkeypatch):
 
 
 def test_a_mean_over_runs_has_an_interval_and_leaves_out_what_is_not_there():
-    assert comparison.mean_over([1.0, 3.0, None]) == (2.0, pytest.approx(12.706205))
-    assert comparison.mean_over([1.0]) == (1.0, None)
-    assert comparison.mean_over([None, float("nan")]) == (None, None)
+    interval = comparison.mean_over([1.0, 3.0, None])
+    assert interval[:2] == (2.0, pytest.approx(12.706205))
+    assert interval.ends() == pytest.approx((-10.706205, 14.706205))
+    assert interval.ends(0.0, 10.0) == (0.0, 10.0)
+    assert np.isnan(comparison.mean_over([1.0]).ends(0.0, 100.0)).all()
+    assert comparison.mean_over([None, float("nan")]) is None
 
 
 def test_smoothing_starts_at_the_first_value_and_leaves_out_what_is_not_finite():

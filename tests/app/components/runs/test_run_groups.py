@@ -15,16 +15,16 @@ def row(score, step=150, **changes):
 
 
 def groups(*rows, name="Method"):
-    columns = [name, "Runs", "Averaged", "Held-out Avg@n, %", "Held-out Avg@n \N{PLUS-MINUS SIGN} 95%", "Steps"]
+    columns = [name, "Runs", "Averaged", "Held-out Avg@n, %", "Held-out Avg@n, 95% over runs", "Steps"]
     lines = run_groups.table(rows, name)[columns].astype(object)
     return [tuple(None if value != value else value for value in line) for line in lines.to_numpy().tolist()]
 
 
 def test_groups_average_finished_runs_only_and_say_how_many():
     rows = row(0.8), row(0.9, 300), row(0.1, 10, status="failed"), row(0.2, 40, status="running"), row(None, 150)
-    # By hand: t(1) = 12.706 times 0.0707 / sqrt(2) is 63.5 points, but no end is farther than 85 from the mean.
+    # By hand: t(1) = 12.706 times 7.07 / sqrt(2) is 63.5 points: 85 less that, and no score is above 100.
     [line] = groups(*rows)
-    assert line == ("ExGRPO", 5, 3, pytest.approx(85.0), pytest.approx(63.531, abs=1e-3), "150 to 300")
+    assert line == ("ExGRPO", 5, 3, pytest.approx(85.0), "21.5 to 100.0", "150 to 300")
     assert groups(row(0.1, status="lost")) == [("ExGRPO", 1, 0, None, None, "")]
 
 
@@ -40,5 +40,5 @@ def test_runs_with_other_data_are_groups_of_their_own():
 
 def test_runs_of_an_unknown_method_have_no_mean_and_no_interval_leaves_zero_to_a_hundred():
     assert groups(row(0.5, method="unknown"), row(1.0, method="unknown")) == [("unknown", 2, 0, None, None, "")]
-    assert groups(row(0.5), row(1.0)) == [("ExGRPO", 2, 2, 75.0, 75.0, "150")]
+    assert groups(row(0.5), row(1.0)) == [("ExGRPO", 2, 2, 75.0, "0.0 to 100.0", "150")]
     assert groups(row(0.5, model="unknown-7b"), row(0.7, model="unknown-7b"), name="Model")[0][2] == 2

@@ -83,7 +83,7 @@ def scatter(x, y, **options):
         ),
         (
             [scatter([1], [0.5], name="score", error_y={"array": [0.1]})],
-            [{"x": 1, "score": 0.5, "score, half interval": 0.1}],
+            [{"x": 1, "score": 0.5, "score, ± 95%": 0.1}],
         ),
         (
             [go.Box(x=[1, 1], y=[0.5, 0.6], name="chosen")],
@@ -91,11 +91,11 @@ def scatter(x, y, **options):
         ),
         (
             [scatter([1.5], ["AIME"], error_x={"array": [1.0], "arrayminus": [2.0]})],
-            [{"name": "AIME", "x": 1.5, "x, least": -0.5, "x, largest": 2.5}],
+            [{"name": "AIME", "x": 1.5, "x, 95% from": -0.5, "x, 95% to": 2.5}],
         ),
         (
             [scatter([2], ["a"], name="mean", error_x={"array": [0.5]}), scatter([1], ["a"], name="seed")],
-            [{"name": "a", "mean": 2, "mean, half interval": 0.5, "seed": 1}],
+            [{"name": "a", "mean": 2, "mean, ± 95%": 0.5, "seed": 1}],
         ),
         (
             [go.Heatmap(x=[1, 3], y=["0/2", "1/2"], z=np.array([[5, 6], [7, 8]]))],
