@@ -111,8 +111,9 @@ def set_status(
     *,
     attempt: int | None = None,
     at: datetime | None = None,
+    is_whole: bool = True,
 ) -> None:
-    """Set a run's status, whatever its events say; with `attempt`, that attempt's status too.
+    """Set a run's status, whatever its events say; with `attempt`, that attempt's status too, if it is there whole.
 
     Raises:
         UnknownRunError: There is no such run.
@@ -126,10 +127,11 @@ def set_status(
         connection.execute(update(runs).where(runs.c.run_key == run_key).values(values | {"ended_at": ended_at}))
         if attempt is None:
             return
-        insert_new(connection, attempts, [{"run_key": run_key, "attempt": attempt}])
-        is_it = (attempts.c.run_key == run_key) & (attempts.c.attempt == attempt)
-        ended_at = _end(attempts, status, at)
-        connection.execute(update(attempts).where(is_it).values(values | {"ended_at": ended_at}))
+        if is_whole:
+            insert_new(connection, attempts, [{"run_key": run_key, "attempt": attempt}])
+            is_it = (attempts.c.run_key == run_key) & (attempts.c.attempt == attempt)
+            ended_at = _end(attempts, status, at)
+            connection.execute(update(attempts).where(is_it).values(values | {"ended_at": ended_at}))
         is_older = (runs.c.run_key == run_key) & (runs.c.attempt < attempt)
         connection.execute(update(runs).where(is_older).values(attempt=attempt))
 

@@ -334,7 +334,8 @@ def check_port(port: int, runs_root: Path) -> Check:
         except OSError:
             advice = "Another program has it; choose another: `exgrpo up --port N`."
             return Check("port", CheckResult.WARNING, f"{port} is in use", advice)
-    return Check("port", CheckResult.OK, f"{port} on 127.0.0.1, free for `exgrpo up`")
+    there = f"; this runs root's workbench has {urlsplit(workbench.address).port}" if workbench else ""
+    return Check("port", CheckResult.OK, f"{port} on 127.0.0.1, free for `exgrpo up`{there}")
 
 
 def check_supervisor(runs_root: Path) -> Check:

@@ -136,7 +136,8 @@ def seconds_left(row: RunRow) -> float | None:
     done, total = pieces(row)
     if not done or row.started_at is None:
         return None
-    return (datetime.now(UTC) - as_utc(row.started_at)).total_seconds() / done * (total - done)
+    taken = (datetime.now(UTC) - as_utc(row.started_at)).total_seconds()
+    return taken / done * (total - done) if taken >= 0.0 else None  # the clock was set back
 
 
 _KEY = "asked-of-run"

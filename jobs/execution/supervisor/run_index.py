@@ -91,6 +91,8 @@ class RunIndexing:
             self._register(database)
         if not self._is_state_shown and not self.is_over:
             self._show(database)
+        elif not self._is_state_shown and self._position is None:
+            self._show_state(database, is_whole=False)  # a run that was restored or imported is not running
         while self._take_batch(database):
             if time.monotonic() >= give_up_at:
                 self.is_caught_up = False
@@ -132,11 +134,12 @@ class RunIndexing:
         self._show_earlier_ends(database, self.state.attempt)
         self._show_state(database)
 
-    def _show_state(self, database: Database) -> None:
+    def _show_state(self, database: Database, *, is_whole: bool = True) -> None:
         state, run_id = self.state, self.directory.run_id
         attempt = None if state.status is RunStatus.QUEUED else state.attempt or None
-        events.set_status(database, run_id, state.status.value, state.reason, attempt=attempt, at=state.ended_at)
-        self._is_state_shown = True
+        status, at = state.status.value, state.ended_at
+        events.set_status(database, run_id, status, state.reason, attempt=attempt, at=at, is_whole=is_whole)
+        self._is_state_shown = is_whole
 
     def _record_damaged_ends(self, database: Database) -> None:
         for attempt in self.directory.attempts():

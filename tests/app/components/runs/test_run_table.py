@@ -1,6 +1,10 @@
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from app.components.runs import run_table
+from app.components.widgets import run_state
+from tests.app.components.runs.test_run_groups import row
 
 pytestmark = pytest.mark.slow
 
@@ -10,3 +14,11 @@ def test_every_column_that_is_no_field_of_the_specification_has_cells(monkeypatc
     monkeypatch.setattr(run_table, "field_values", lambda _rows, names: without_cells.extend(names) or {})
     run_table.table([], (*run_table.DEFAULT_COLUMNS, *run_table.FURTHER_COLUMNS))
     assert without_cells == [], "app/components/runs/run_table.py: give it cells in `table`."
+
+
+@pytest.mark.parametrize(("seconds_ago", "least", "most"), [(30.0, 90.0, 95.0), (-3600.0, None, None)])
+def test_the_time_left_of_a_job_whose_clock_was_set_back_is_unknown(monkeypatch, seconds_ago, least, most):
+    monkeypatch.setattr(run_state, "pieces", lambda _row: (5, 20))
+    job = row(None, kind="eval", status="running", started_at=datetime.now(UTC) - timedelta(seconds=seconds_ago))
+    left = run_state.seconds_left(job)
+    assert left is None if least is None else least <= left <= most

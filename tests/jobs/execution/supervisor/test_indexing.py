@@ -63,6 +63,28 @@ def record(runs_root: Path, *steps: int, run: RunDirectory | None = None, ends: 
     return run
 
 
+@pytest.mark.parametrize("status", [RunStatus.FINISHED, RunStatus.FAILED, None])
+def test_a_run_that_has_ended_is_never_shown_as_running_while_it_is_read_and_is_read_to_its_end(tmp_path, status):
+    run = record(tmp_path, *range(1, 40), ends=False)
+    if status is not None:
+        write_outcome(run.attempt_path(1), status, "why")
+    else:
+        os.utime(run.attempt_path(1), (0, 0))  # as of a copy without a last state: its process is long gone
+    expected = status or RunStatus.LOST
+    index = run_index.RunIndexing(run)
+    with closing(open_database(None, tmp_path)) as database:
+        index.look()
+        index.try_to_advance(database, give_up_at=0.0)
+        assert 0 < runs.get_run(database, run.run_id).step < 39
+        assert runs.get_run(database, run.run_id).status == expected
+        assert runs.list_ends(database) == {}  # a new supervisor goes on here
+        again = run_index.RunIndexing(run)
+        again.look()
+        again.try_to_advance(database, give_up_at=time.monotonic() + 60)
+        assert (runs.get_run(database, run.run_id).step, runs.get_run(database, run.run_id).status) == (39, expected)
+        assert run.run_id in runs.list_ends(database)
+
+
 def shown_steps(runs_root: Path, database_url: str | None, run: RunDirectory) -> tuple[str, list[int]]:
     with closing(open_database(database_url, runs_root)) as database:
         series = metrics.metric_series(database, run.run_id, ["reward/mean"])["reward/mean"]
