@@ -10,7 +10,6 @@ import streamlit as st
 
 from app import theme
 from app.components.widgets import data_table, figures, notice
-from app.formats import known
 from db.statistics import MeanInterval
 from jobs.actions.studies.comparison import (
     ComparedRow,
@@ -24,8 +23,8 @@ from jobs.actions.studies.comparison import (
 from jobs.actions.studies.definition import PaperTable, Study
 from jobs.actions.studies.matrix import RunKey
 from jobs.actions.studies.numbers import disagreements, number_rows, printed, setting_gains
-from jobs.actions.studies.study_report import render_report
-from jobs.actions.studies.study_results import StudyResults
+from jobs.actions.studies.study_report import BARS, interval_bars, render_report
+from jobs.actions.studies.study_results import CellResult, StudyResults
 
 _PER_CELL = 34
 _WORDS = ("Paper's row", "Cell", "Column", "Figure")
@@ -54,7 +53,7 @@ def show(results: StudyResults) -> None:
     if figure is not None and results.main_figure is not None:
         dotted = "; dotted: the baseline's mean" if results.common_baseline else ""
         figures.show_card(
-            results.main_figure, f"orange: each seed; blue: mean and 95% interval{dotted}", figure, "study-cells",
+            results.main_figure, f"orange: each seed; blue: mean and {BARS}{dotted}", figure, "study-cells",
             "Means and intervals of each cell",
         )  # fmt: skip
     frame = figures_table(results)
@@ -97,14 +96,14 @@ def chart(results: StudyResults) -> go.Figure | None:
     name = results.main_figure
     if name is None:
         return None
-    rows = [(result.cell.name, result.figures[name]) for result in results.cells if name in result.figures]
+    rows = [result for result in results.cells if name in result.figures]
     colours, drawn = theme.palette(), rows[::-1]
     figure = figures.new_figure(height=_PER_CELL * len(rows) + 70)
     baseline = results.common_baseline
     if baseline is not None:
         figure.add_vline(x=baseline.figures[name].mean, line={"color": colours.muted, "width": 1, "dash": "dot"})
-    figure.add_trace(_means(drawn, colours.fresh))
-    seeds = [(value, cell) for cell, interval in drawn for value in interval.values]
+    figure.add_trace(_means(drawn, name, colours.fresh))
+    seeds = [(value, row.cell.name) for row in drawn for value in row.figures[name].values]
     figure.add_trace(
         go.Scatter(
             x=[value for value, _ in seeds], y=[cell for _, cell in seeds], mode="markers", name="seed",
@@ -152,11 +151,11 @@ def _without_empty_differences(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.drop(columns=[name for name in frame if name in names and frame[name].isna().all()])
 
 
-def _means(rows: Sequence[tuple[str, MeanInterval]], colour: str) -> go.Scatter:
+def _means(rows: Sequence[CellResult], name: str, colour: str) -> go.Scatter:
     return go.Scatter(
-        x=[interval.mean for _, interval in rows], y=[cell for cell, _ in rows], mode="markers", name="mean",
+        x=[row.figures[name].mean for row in rows], y=[row.cell.name for row in rows], mode="markers", name="mean",
         marker={"color": colour, "size": 9, "symbol": "diamond"},
-        error_x={"type": "data", "array": [known(interval.half) for _, interval in rows], "color": colour},
+        error_x=interval_bars(rows, name) | {"color": colour},
         hovertemplate="%{y}: %{x:.1f}<extra>mean</extra>",
     )  # fmt: skip
 

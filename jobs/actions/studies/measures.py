@@ -11,6 +11,7 @@ from db.queries.benchmarks import list_scores
 from db.queries.code_analysis import code_lines, entropy_points, group_rates
 from db.queries.judging import list_judges
 from db.queries.metrics import last_metrics, list_evaluations, metric_series
+from db.rows.runs import EvaluationRow
 from db.rows.scores import BenchmarkScoreRow
 from exgrpo_core.config import CorrectnessRange
 from exgrpo_core.policy_optimization.mixed_batch import is_in_range
@@ -37,6 +38,8 @@ AVERAGES = {
     "ID Avg.": ("aime24", "aime25", "amc", "math500", "minerva", "olympiad_bench"),
     "OOD Avg.": ("arc_c", "gpqa_diamond", "mmlu_pro"),
 }
+HELD_OUT = "Held-out Avg@"
+"""How the name of a held-out score begins."""
 SCHEME = "paper"
 """The scheme of scoring that the paper used."""
 BYTES_A_MEGABYTE = 1e6
@@ -61,10 +64,14 @@ def measure_run(database: Database, study: Study, scale: Scale, run: MeasuredRun
     return {name: value for name, value in figures.items() if not math.isnan(value)}
 
 
-def held_out_curve(database: Database, run_id: str) -> dict[int, float]:
-    """Return Avg@n on held-out questions by step, in percent."""
-    rows = list_evaluations(database, run_id)
-    return {row.step: 100.0 * row.avg_at_n for row in rows if row.question_set == "held_out"}
+def held_out_rows(database: Database, run_id: str) -> list[EvaluationRow]:
+    """Return the evaluations on held-out questions in order of steps."""
+    return [row for row in list_evaluations(database, run_id) if row.question_set == "held_out"]
+
+
+def is_score(figure: str) -> bool:
+    """Whether a figure is a share of correct answers, in percent."""
+    return figure.startswith(HELD_OUT) or figure in AVERAGES or figure in BENCHMARK_COLUMNS.values()
 
 
 def benchmark_scores(database: Database, run_id: str) -> Figures:
@@ -91,8 +98,8 @@ def _is_the_papers(row: BenchmarkScoreRow) -> bool:
 
 
 def _held_out(database: Database, run: MeasuredRun) -> Figures:
-    rows = [row for row in list_evaluations(database, run.run_id) if row.question_set == "held_out"]
-    return {f"Held-out Avg@{rows[-1].samples_per_question} (%)": 100.0 * rows[-1].avg_at_n} if rows else {}
+    rows = held_out_rows(database, run.run_id)
+    return {f"{HELD_OUT}{rows[-1].samples_per_question} (%)": 100.0 * rows[-1].avg_at_n} if rows else {}
 
 
 def _step_seconds(database: Database, run: MeasuredRun) -> Figures:

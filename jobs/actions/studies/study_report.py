@@ -17,7 +17,6 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from plotly.offline import get_plotlyjs
 from plotly.subplots import make_subplots
 
-from db.statistics import MeanInterval
 from jobs.actions.studies.comparison import (
     DASH,
     compare,
@@ -121,10 +120,10 @@ def _figures(results: StudyResults) -> list[tuple[str, dict[str, Any]]]:
         return []
     baseline = results.common_baseline
     done = [result for result in results.cells if result.seeds]
-    rows = [(result.cell.name, result.figures[name]) for result in done if name in result.figures]
+    rows = [result for result in done if name in result.figures]
     mean = baseline.figures[name].mean if baseline else None
     dashed = "; dashed: the baseline's mean" if baseline else ""
-    drawn = [(f"{name}: each seed (small), mean and 95% interval{dashed}.", interval_figure(rows, mean))]
+    drawn = [(f"{name}: each seed (small), mean and {BARS}{dashed}.", interval_figure(rows, name, mean))]
     panels = [Panel(item.cell.name, [seed.curve for seed in item.seeds], _means(item)) for item in done if item.curve]
     if panels:
         caption = f"Held-out Avg@n in percent by step: seeds thin, their mean thick{dashed}."
@@ -196,18 +195,29 @@ class Panel:
     mean: Mapping[int, float]
 
 
-def interval_figure(rows: Sequence[tuple[str, MeanInterval]], baseline: float | None) -> go.Figure:
-    """Return one row an interval: seeds as small dots, mean and 95% interval over them, the baseline as a line."""
-    seeds = [(label, value) for label, interval in rows for value in interval.values]
-    halves = [None if math.isnan(interval.half) else interval.half for _, interval in rows]
+BARS = "95% interval over seeds, of one seed over questions"
+
+
+def interval_bars(rows: Sequence[CellResult], name: str) -> dict[str, Any]:
+    """Return plotly's error bars of a figure of cells; a cell without an interval has none."""
+    means, ends = [row.figures[name].mean for row in rows], [row.ends(name) for row in rows]
+    above = [None if math.isnan(high) else high - mean for mean, (_, high) in zip(means, ends, strict=True)]
+    below = [None if math.isnan(low) else mean - low for mean, (low, _) in zip(means, ends, strict=True)]
+    return {"type": "data", "symmetric": False, "array": above, "arrayminus": below}
+
+
+def interval_figure(rows: Sequence[CellResult], name: str, baseline: float | None) -> go.Figure:
+    """Return one row a cell: seeds as small dots, mean and 95% interval, the baseline as a line."""
+    labels, means = [row.cell.name for row in rows], [row.figures[name].mean for row in rows]
+    seeds = [(row.cell.name, value) for row in rows for value in row.figures[name].values]
     figure = go.Figure(layout={"height": ROW_HEIGHT * len(rows) + MARGIN})
     figure.add_scatter(
         x=[value for _, value in seeds], y=[label for label, _ in seeds], name="seed", mode="markers",
         marker={"color": SEED, "size": 6, "opacity": 0.6},
     )  # fmt: skip
     figure.add_scatter(
-        x=[interval.mean for _, interval in rows], y=[label for label, _ in rows], name="mean", mode="markers",
-        marker={"color": MEAN, "size": 9}, error_x={"array": halves, "color": MEAN, "thickness": 2},
+        x=means, y=labels, name="mean", mode="markers", marker={"color": MEAN, "size": 9},
+        error_x={"color": MEAN, "thickness": 2, **interval_bars(rows, name)},
     )  # fmt: skip
     if baseline is not None:
         figure.add_vline(x=baseline, line={"color": BASELINE, "dash": "dash", "width": 1})

@@ -14,7 +14,7 @@ from db.rows.runs import RunRow
 from db.statistics import CONFIDENCE, MeanInterval, mean_interval, t_quantile
 from jobs.actions.studies.definition import Cell, Scale, Study
 from jobs.actions.studies.matrix import RunKey, key_from_tags, study_tag
-from jobs.actions.studies.measures import Figures, MeasuredRun, held_out_curve, measure_run
+from jobs.actions.studies.measures import HELD_OUT, Figures, MeasuredRun, held_out_rows, is_score, measure_run
 from jobs.runs.control import RunStatus
 
 
@@ -28,6 +28,8 @@ class SeedResult:
     figures: Figures
     curve: dict[int, float]
     """Held-out Avg@n in percent by step."""
+    interval: tuple[float, float]
+    """Ends of the 95% interval of its last held-out score over questions, in percent; NaN of none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,13 @@ class CellResult:
         return {
             name: mean_interval([item.figures[name] for item in self.seeds if name in item.figures]) for name in names
         }
+
+    def ends(self, name: str) -> tuple[float, float]:
+        """Return the 95% interval of a figure over seeds; of a single seed's held-out score that over questions."""
+        interval = self.figures[name]
+        if name.startswith(HELD_OUT) and len(self.seeds) == 1:
+            return self.seeds[0].interval
+        return interval.ends(0.0, 100.0) if is_score(name) else interval.ends()
 
     @property
     def curve(self) -> dict[int, MeanInterval]:
@@ -133,7 +142,10 @@ def read_results(database: Database, study: Study, scale: Scale, wanted: Sequenc
 def _read_seed(database: Database, study: Study, scale: Scale, row: RunRow, seed: int) -> SeedResult:
     run = MeasuredRun(row.run_id, run_spec(database, row.run_id))
     figures = measure_run(database, study, scale, run)
-    return SeedResult(seed, row, run.spec, figures, held_out_curve(database, row.run_id))
+    rows = held_out_rows(database, row.run_id)
+    low, high = rows[-1].interval if rows else (math.nan, math.nan)
+    curve = {item.step: 100.0 * item.avg_at_n for item in rows}
+    return SeedResult(seed, row, run.spec, figures, curve, (100.0 * low, 100.0 * high))
 
 
 POWER = 0.8
