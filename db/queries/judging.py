@@ -29,7 +29,6 @@ from db.tables.correctness import is_correct_column
 from db.tables.shared_reads import require_run_key
 from exgrpo_core.recording.rows import VoteOutcome
 
-MAX_COUNT = 10_000
 """Counts are exact up to here; one more means "more than that"."""
 LabelledVote = tuple[str, bool, VoteOutcome]
 """Item, the human's label, the judge's outcome."""
@@ -201,15 +200,13 @@ def get_verdicts(
 
 
 def count_verdicts(database: Database, run_id: str, judge_run_id: str | None = None) -> dict[VerdictFilter, int]:
-    """Return how many answer-correct trajectories each filter lists, at most `MAX_COUNT` + 1."""
-    key = models.trajectories.c.trajectory_key
+    """Return how many answer-correct trajectories each filter lists."""
     counts = {}
     with database.read() as connection:
         judged = judged_trajectories(connection, run_id, judge_run_id)
         for which in VerdictFilter:
             conditions = _conditions(connection, judged, run_id, judge_run_id, which)
-            bounded = select(key).select_from(judged.source).where(*conditions).limit(MAX_COUNT + 1).subquery()
-            counts[which] = connection.scalar(select(func.count()).select_from(bounded)) or 0
+            counts[which] = connection.scalar(select(func.count()).select_from(judged.source).where(*conditions)) or 0
     return counts
 
 

@@ -23,7 +23,6 @@ from jobs.evaluation.judging.calibration import Calibration, correct_rate
 from jobs.specs.train import ORACLE_SOURCES
 
 ORACLE = "oracle"
-MAX_COUNT = 10_000
 _NAMES = {
     VerdictFilter.ALL: "All",
     VerdictFilter.JUDGED: "Judged",
@@ -160,15 +159,11 @@ def _choose_filter(counts: Mapping[VerdictFilter, int]) -> VerdictFilter:
     chosen = VerdictFilter(wanted) if wanted in list(VerdictFilter) else VerdictFilter.ALL
     st.session_state["which"] = chosen
     st.segmented_control(
-        "Which", list(VerdictFilter), format_func=lambda which: f"{_NAMES[which]} {_count(counts[which])}", key="which",
+        "Which", list(VerdictFilter), format_func=lambda which: f"{_NAMES[which]} {counts[which]:,}", key="which",
         on_change=lambda: address.put({"which": st.session_state["which"]}), required=True,
         label_visibility="collapsed",
     )  # fmt: skip
     return chosen
-
-
-def _count(value: int) -> str:
-    return f"{value:,}" if value <= MAX_COUNT else f"{MAX_COUNT:,}+"
 
 
 def _votes(row: JudgedRow) -> str | None:
