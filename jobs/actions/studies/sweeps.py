@@ -107,7 +107,8 @@ def make_sweep(content: Mapping[str, Any], origin: str, folder: Path | None) -> 
     varied = " and ".join(axes) or _SEED
     study = Study(
         name=sweep.name, title=f"Sweep {sweep.name}", question=f"What do values of {varied} change?",
-        baseline=cells[0].name, num_seeds=len(seeds), seeds=seeds, cells=tuple(cells),
+        baseline=next((cell.name for cell, spec in zip(cells, specs, strict=True) if spec == base), cells[0].name),
+        num_seeds=len(seeds), seeds=seeds, cells=tuple(cells),
         notes=tuple(f"{cell.name}: {_in_words(values)}" for cell, values in zip(cells, combinations, strict=True)),
     )  # fmt: skip
     for key in wanted_keys(study, Scale.OWN, study.cells, None):

@@ -41,6 +41,12 @@ def test_names_are_made_plain_and_fields_have_the_names_that_pages_show(write):
     assert [(fields["algorithm"]["bucket_center"], fields["num_steps"]) for fields in changes] == [(0.25, 2), (0.75, 2)]
 
 
+@pytest.mark.parametrize(("values", "baseline"), [([0.25, 0.5, 0.75], 0.5), ([0.75, 0.25], 0.75)])
+def test_differences_are_to_the_value_of_the_base_and_without_it_to_the_first(write, values, baseline):
+    study = sweeps.sweep_of_file(write(over={"algorithm.bucket_center": values}))
+    assert study.baseline == f"bucket-center-{baseline}"
+
+
 def test_a_base_is_a_preset_a_file_or_fields(write, tmp_path):
     (tmp_path / "mine.yaml").write_text("extends: chains-exgrpo\nnum_steps: 9\n", encoding="utf-8")
     over = {"seed": [1]}
