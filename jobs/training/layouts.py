@@ -10,8 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import takewhile
-from string import ascii_uppercase
+from string import ascii_lowercase
 from typing import Any
 
 from exgrpo_core.errors import shown
@@ -22,7 +21,18 @@ from jobs.training.data_rows import DataError, DataRow, check_row, check_text, i
 RawRow = Mapping[str, Any]
 LETTERS = "ABCDEFGHIJ"
 """Labels that graders know."""
-_QUESTIONS = ("problem", "question", "Question", "input", "query", "question_stem", "sent1", "prompt", "ctx")
+_QUESTIONS = (
+    "problem",
+    "question",
+    "Question",
+    "input",
+    "query",
+    "question_stem",
+    "startphrase",
+    "sent1",
+    "prompt",
+    "ctx",
+)
 _IDENTITIES = ("question_id", "unique_id", "Record ID", "id")
 _GOLDS = ("answer", "answerKey", "Answer", "answer_idx", "answer_index", "target", "label", "gold", "correct", "cop")
 _COUNTS_FROM_0 = frozenset({"answer_idx", "answer_index"})
@@ -30,8 +40,12 @@ _COUNTS_FROM_0 = frozenset({"answer_idx", "answer_index"})
 _PASSAGES = ("article", "passage", "context", "support", "premise")
 """Columns that a question is about; they are asked before it."""
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
-_OPTION_COLUMN = re.compile(r"(?:option|choice|ending|op|answer_choice)_?([a-z]|\d{1,3})")
+_OPTION_COLUMN = re.compile(
+    r"((?:option|(?:answer_)?choice|ending|opt?|answer|alternative|candidate|sol(?:ution)?|distractor)?)[_ ]?"
+    r"([a-z]|\d{1,3})"
+)
 _OPTION_LISTS = ("options", "choices", "endings", "answer_choices", "candidates", "alternatives")
+_OPTION_LIST = re.compile(r"(?:\w+[_ ])?(?:options|choices|endings|candidates|alternatives)|possible_answers")
 _FINAL_ANSWER = re.compile(r"####\s*(\S.*)")
 
 
@@ -225,13 +239,10 @@ def _find_options(raw: RawRow, where: str) -> tuple[str, Any]:
     Columns are A to D, opa to opd, ending0 to ending3, option_1 to option_4 and the like. Empty ones at the end are no
     options.
     """
-    field = next((key for key in _OPTION_LISTS if raw.get(key) is not None), None)
+    field = next((key for key in raw if _holds_options(key, raw)), None)
     if field is not None:
         return field, raw[field]
-    columns = list(takewhile(raw.__contains__, ascii_uppercase))
-    if len(columns) < 2:
-        numbered = {match[1].zfill(3): key for key in raw if (match := _OPTION_COLUMN.fullmatch(key.lower()))}
-        columns = [numbered[number] for number in sorted(numbered)]
+    columns = _option_columns(raw, where)
     while columns and raw[columns[-1]] is None:
         columns.pop()
     if len(columns) < 2:
@@ -239,6 +250,43 @@ def _find_options(raw: RawRow, where: str) -> tuple[str, Any]:
     if empty := [key for key in columns if raw[key] is None]:
         raise DataError(f"{where}, {empty[0]}: expected a text, since {columns[-1]} has one; write it.")
     return columns[-1], [raw[key] for key in columns]
+
+
+def _holds_options(key: str, raw: RawRow) -> bool:
+    """Return whether a column has all options of its row, and neither their number nor answers that are accepted."""
+    value = raw[key]
+    if key == "answers":
+        golds = [raw[name] for name in _GOLDS if raw.get(name) is not None]
+        return isinstance(value, list) and bool(golds) and golds[0] not in value
+    if key in _OPTION_LISTS:
+        return value is not None
+    return _OPTION_LIST.fullmatch(key.lower()) is not None and isinstance(value, list | Mapping)
+
+
+def _option_columns(raw: RawRow, where: str) -> list[str]:
+    """Return the columns with an option each, in their order: of one name, with letters from A or numbers from 0 or 1.
+
+    Raises:
+        DataError: A column is missing between others, or they are the wrong options only.
+    """
+    series: dict[tuple[str, bool], dict[int, str]] = {}
+    for key in raw:
+        if match := _OPTION_COLUMN.fullmatch(key.lower()):
+            stem, end = match.groups()
+            if stem or isinstance(raw[key], str) or key in LETTERS:  # else a number that the question names a, b or 1
+                place = int(end) if end.isdigit() else ascii_lowercase.index(end)
+                series.setdefault((stem, end.isdigit()), {})[place] = key
+    for (stem, is_number), found in series.items():
+        first, columns = min(found), [found[place] for place in sorted(found)]
+        if len(columns) < 2 or first > is_number:
+            continue
+        if stem == "distractor":
+            raise DataError(f"{where}, {columns[0]}: is an option; write all of them as a list in options.")
+        for place, key in enumerate(columns, start=first):
+            if place not in found:
+                raise DataError(f"{where}, {key}: expected a column for each option before it; rename the columns.")
+        return columns
+    return []
 
 
 def _gpqa(number: int, identity: str | None, raw: RawRow, where: str) -> PlainRow:

@@ -48,6 +48,28 @@ LAYOUTS = {
         "option_3": "blue",
         "answer": "green",
     },
+    "columns with a space": {
+        "question": "Q?",
+        "Option A": "red",
+        "Option B": "green",
+        "Option C": "blue",
+        "Answer": "B",
+    },
+    "SIQA": {"question": "Q?", "answerA": "red", "answerB": "green", "answerC": "blue", "answer_idx": 1},
+    "small letters": {"question": "Q?", "a": "red", "b": "green", "c": "blue", "answer": "B"},
+    "numbers as columns": {"question": "Q?", "0": "red", "1": "green", "2": "blue", "answer": "green"},
+    "alternatives": {
+        "question": "Q?",
+        "alternative_a": "red",
+        "alternative_b": "green",
+        "alternative_c": "blue",
+        "answer": "B",
+    },
+    "PIQA's columns": {"question": "Q?", "sol1": "red", "sol2": "green", "sol3": "blue", "answer": "green"},
+    "a list of another name": {"question": "Q?", "mcq_options": OPTIONS, "num_options": 3, "answer": "B"},
+    "a list in capitals": {"question": "Q?", "Choices": OPTIONS, "Answer": "B"},
+    "possible answers": {"question": "Q?", "possible_answers": OPTIONS, "answer": "green"},
+    "ReClor": {"question": "Q?", "answers": OPTIONS, "answer_index": 1},
 }
 
 
@@ -81,6 +103,10 @@ def test_medmcqa_counts_from_0_on_the_hub_and_from_1_in_its_own_files(tmp_path, 
         ({"problem": "Q?", "solution": "So $x = \\boxed{\\frac12}$.", "level": "1"}, "\\frac12"),
         ({"problem": "Q?", "answer": 7.0}, "7"),
         ({"prompt": "Q?", "answer": "7"}, "7"),
+        ({"question": "Q?", "answer": "7", "answers": ["7", "seven"]}, "7"),
+        ({"question": "Q?", "answer": "7", "a": 3, "b": 4, "num_choices": 0}, "7"),
+        ({"question": "Q?", "answer": "7", "sent1": "s", "sent2": "t", "hint_1": "u", "hint_2": "v"}, "7"),
+        ({"question": "Q?", "answer": "7", "x": "3", "y": "4", "option_b": "a single one"}, "7"),
     ],
 )
 def test_a_free_answer_is_read_from_where_its_layout_has_it(tmp_path, row, answer):
@@ -113,6 +139,22 @@ def test_more_columns_than_can_be_graded_are_refused_by_column(tmp_path, columns
 def test_a_column_without_a_text_between_others_is_refused_by_column(tmp_path):
     row = {"question": "Q?", "option_a": "red", "option_b": None, "option_c": "blue", "answer": "C"}
     with pytest.raises(DataError, match="row 1, option_b: expected a text"):
+        load(tmp_path, [row])
+
+
+@pytest.mark.parametrize(
+    ("columns", "why"),
+    [
+        (["option_1", "option_2", "option_4"], "option_4: expected a column for each option before it"),
+        (["A", "B", "D"], "D: expected a column"),
+        (["choice_a", "choice_d"], "choice_d: expected a column"),
+        (["answer0", "answer2"], "answer2: expected a column"),
+        (["distractor1", "distractor2", "distractor3"], "distractor1: is an option"),
+    ],
+)
+def test_columns_that_are_not_all_options_are_refused_by_column(tmp_path, columns, why):
+    row = {"question": "Q?", "answer": "A"} | {column: f"text {column}" for column in columns}
+    with pytest.raises(DataError, match=f"row 1, {why}"):
         load(tmp_path, [row])
 
 
