@@ -73,10 +73,12 @@ def trajectory_lines(step: int, name: str, at: str, trajectory: RecordedTrajecto
     """Return the line of a loop's trajectory, without facts that are not known, and that of its tokens, if it has any.
 
     Raises:
-        ValueError: Values of tokens are no numbers.
+        ValueError: Values of tokens are no numbers, or not as many of each kind.
     """
     given = {value: getattr(trajectory, value, None) for value in TOKEN_VALUES}
     arrays = {value: _as_array(array, value) for value, array in given.items() if array is not None}
+    if len(lengths := {array.size for array in arrays.values()}) > 1:
+        raise ValueError(f"{', '.join(arrays)}: expected a value of each for each token, got {sorted(lengths)} of them")
     facts = {fact: value for fact in _OPTIONAL if (value := getattr(trajectory, fact)) is not None}
     if arrays and "num_tokens" not in facts:
         facts["num_tokens"] = len(next(iter(arrays.values())))

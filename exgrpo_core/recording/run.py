@@ -4,7 +4,9 @@ import atexit
 import contextlib
 import itertools
 import logging
+import math
 import os
+import reprlib
 import threading
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
@@ -107,7 +109,7 @@ class Run:
             return
         try:
             known = {name: fact(name, value) for name, value in facts.items() if value is not None}
-            self._append([self._line("annotation", int(step), {"id": trajectory_id, "facts": known})])
+            self._append([self._line("annotation", as_step(step), {"id": trajectory_id, "facts": known})])
         except Exception as error:  # noqa: BLE001 - likewise
             self._lose(1, 0, error)
 
@@ -161,18 +163,16 @@ class Run:
         self.finish("stopped", NOT_FINISHED)
 
     def _log(self, step: int | None, metrics: Mapping[str, Any], trajectories: Iterable[object]) -> list[str]:
-        try:
-            number = self._step + 1 if step is None else int(step)
-        except (TypeError, ValueError):
-            raise ValueError(f"step: expected a whole number, got {step!r}") from None
-        if not 0 <= number <= MAX_STEP:
-            raise ValueError(f"step: expected 0 to {MAX_STEP:,}, got {number}")
+        number = self._step + 1 if step is None else as_step(step)
         self._step = number
         numbers = dict(_numbers(metrics))
         lines = [self._line("metrics", number, {"metrics": numbers})] if numbers else []
         values: list[bytes] = []
         ids = []
         try:
+            if isinstance(trajectories, str | bytes | Mapping):
+                kind = type(trajectories).__name__
+                raise TypeError(f"trajectories: expected a list of trajectories, got a {kind}; write it in brackets")
             for given in trajectories:
                 name = f"{self._attempt.rank}.{os.getpid():x}.{next(self._numbers)}"
                 ids.append(name if self._add((lines, values), number, name, given) else "")
@@ -222,6 +222,21 @@ class Run:
         """Leave the lock of the run to the parent, and take no lock that one of its threads held."""
         self._writer = threading.Lock()
         self._attempt.release()
+
+
+def as_step(value: Any, name: str = "step") -> int:  # noqa: ANN401 - whatever a program gives
+    """Return the number of a step, which programs also write as `3.0` and as a text.
+
+    Raises:
+        ValueError: It is no whole number of 0 to `MAX_STEP`.
+    """
+    try:
+        number = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not 0 <= number <= MAX_STEP or not number.is_integer():
+        raise ValueError(f"{name}: expected a whole number of 0 to {MAX_STEP:,}, got {reprlib.repr(value)}.")
+    return int(number)
 
 
 def _now() -> str:

@@ -5,7 +5,7 @@ import reprlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from exgrpo_core.recording.run import MAX_STEP
+from exgrpo_core.recording.run import as_step
 from exgrpo_core.types import PART_PREFIX
 
 Row = dict[str, Any]
@@ -40,19 +40,12 @@ def number_of(row: Mapping[str, Any], name: str) -> float | None:
 
 
 def step_of(row: Row, name: str) -> int:
-    """Return a field that must be the number of a step, which other programs also write as `3.0` and as a text.
+    """Return a field that must be the number of a step, as `as_step` reads it.
 
     Raises:
-        ValueError: It is no whole number of 0 to `MAX_STEP`.
+        ValueError: It is none.
     """
-    value = row.get(name)
-    try:
-        number = math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
-    if not 0 <= number <= MAX_STEP or not number.is_integer():
-        raise ValueError(f"{name}: expected a whole number of 0 to {MAX_STEP:,}, got {reprlib.repr(value)}.")
-    return int(number)
+    return as_step(row.get(name), name)
 
 
 def extra_of(row: Row, known: Iterable[str]) -> dict[str, str | float | bool | None]:

@@ -2,11 +2,13 @@
 
 import errno
 import json
+import math
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from exgrpo_core import recording
@@ -36,6 +38,21 @@ def test_a_step_without_trajectories_loses_nothing(tmp_path, none, caplog):
     run.finish()
     assert (run.num_lost, caplog.text, read(run)) == (0, "", [])
     assert [line["metrics"] for line in read(run, "metrics")] == [{"loss": 0.5}]
+
+
+@pytest.mark.parametrize("one", [TRAJECTORY, "a text", b"bytes", {"prompt": ["a", "b"], "response": ["c", "d"]}])
+def test_what_is_no_list_of_trajectories_is_counted_and_not_taken_apart(run, one, caplog):
+    run.log(1, {"loss": 0.5}, trajectories=one)
+    run.finish()
+    assert (read(run), len(caplog.records)) == ([], 1)
+    assert [line["metrics"] for line in read(run, "metrics")] == [{"loss": 0.5}]
+    assert "trajectories: expected a list" in read(run, "lost")[0]["reason"]
+
+
+@pytest.mark.parametrize("step", [3, 3.0, "3", "3.0", np.int64(3), np.float32(3), np.array(3)])
+def test_a_step_is_taken_as_other_programs_write_it(run, step):
+    run.log(step, {"loss": 0.5})
+    assert [line["step"] for line in read(run, "metrics")] == [3]
 
 
 @pytest.fixture
@@ -114,7 +131,15 @@ class Hostile:
 
 
 @pytest.mark.parametrize(
-    "bad", [7, {"reward": 1.0}, {"response": "x", "reward": "much"}, {"response": "x", "a": Hostile()}]
+    "bad",
+    [
+        7,
+        {"reward": 1.0},
+        {"response": "x", "reward": "much"},
+        {"response": "x", "a": Hostile()},
+        {"response": "x", "tokens": [1, 2], "logprobs": [-0.5]},
+        {"response": "x", "logprobs": [-0.5], "entropies": [0.5, 0.25]},
+    ],
 )
 def test_a_trajectory_that_cannot_be_recorded_is_counted_and_the_others_remain(run, bad, caplog):
     ids = run.log(1, trajectories=["first", bad, "last"])
@@ -126,7 +151,7 @@ def test_a_trajectory_that_cannot_be_recorded_is_counted_and_the_others_remain(r
     assert [line["num_trajectories"] for line in read(run, "lost")] == [1, 1]
 
 
-@pytest.mark.parametrize("step", [-1, 2**31, "one", None])
+@pytest.mark.parametrize("step", [-1, 2**31, "one", None, 9.5, True, math.inf, [3]])
 def test_no_step_and_no_metrics_end_the_loop(run, step):
     run.log(step, {"a": Hostile(), "b": float("nan")}, trajectories=5)
     run.log(1, {"b": float("nan")})
