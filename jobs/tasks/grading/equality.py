@@ -19,7 +19,13 @@ from itertools import accumulate
 from typing import Any
 
 from jobs.tasks.grading.boxed_answers import read_choice
-from jobs.tasks.grading.units import comparable_values, compare_clocks, quantity_lists, with_mixed_numbers
+from jobs.tasks.grading.units import (
+    comparable_values,
+    compare_clocks,
+    quantity_lists,
+    with_magnitudes,
+    with_mixed_numbers,
+)
 
 RELATIVE_TOLERANCE = 1e-5
 Parse = Callable[[str], list[Any]]
@@ -38,6 +44,8 @@ _SIGNS = {
 _CURRENCY = re.compile(r"(?:\\text\{\s*)?([€£¥₹₩])(?:\s*\})?")
 _FULL_WIDTH = {code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)} | {0x3000: " ", 0x3001: ","}
 _COLOR = re.compile(r"\\(?:text)?color\s*\{\w+\}|\\(?:displaystyle|textstyle)(?![A-Za-z])|^\s*(?:\\approx|≈)")
+_ENDS = re.compile(r"^(?:\\[;,:! ]|~)|(?:\\[;,:! \\]|~|[;,:。]|(?<=[^.])\.)$")
+"""Spaces of LaTeX around an answer, and a sign at its end."""
 _WRAPPED = (
     r"\\(?:underline|boldsymbol|bm|emph|fbox|mbox|hbox)\s*\{(.*)\}",
     r"\\(?:text|math)(?:bf|it|rm|tt|sf)?\s*\{((?:[a-z]\s*=)?[^A-Za-z]*\d.*)\}",
@@ -75,9 +83,15 @@ _OR = re.compile(r"\\text\{\s*or\s*\}|\\(?:lor|vee)(?![a-z])|\bor\b")
 def are_equal(gold: str, answer: str, parse: Parse, verify: Verify) -> bool | None:
     """Return whether two answers are equal; None where Math-Verify reads nothing in the given one."""
     gold, answer = without_markup(gold), without_markup(answer)
-    by_clock = compare_clocks(gold, answer)
-    if by_clock is not None:
-        return by_clock
+    large = with_magnitudes(gold), with_magnitudes(answer)
+    are_large = [large[0] != gold, large[1] != answer]
+    if all(are_large):
+        gold, answer = large
+    # Else 5 and 5 million are equal too, as are 5 and 5 m.
+    is_known = any(are_large) and not all(are_large) and are_equal(*large, parse, verify)
+    by_text = is_known or compare_clocks(gold, answer)
+    if by_text is not None:
+        return by_text
     pairs, have_units = comparable_values(gold, answer)
     if any(_are_equal_values(*pair, parse, verify) for pair in pairs):
         return True
@@ -113,7 +127,7 @@ def without_markup(text: str) -> str:
     text = _COLOR.sub("", text.translate(_FULL_WIDTH)).strip()
     before = ""
     while text != before:
-        before, text = text, re.sub(r"[;,:。]$", "", text).strip()
+        before, text = text, _ENDS.sub("", text).strip()
         matches = (re.fullmatch(pattern, text, re.DOTALL) for pattern in _WRAPPED)
         contents = (match[match.lastindex or 0] for match in matches if match is not None)
         text = next((content.strip() for content in contents if _closes_at_end(content)), text)

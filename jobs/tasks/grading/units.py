@@ -24,6 +24,10 @@ _PREFIXES = {
 }  # fmt: skip
 _MARKS = "$€£¥₹₩¢"
 _CODES = f"[{_MARKS}]|USD|EUR|GBP|JPY|CNY|RMB|INR|KRW"
+_MAGNITUDES = tuple(
+    (rf"(?<=[\d\s}}])(\\text\s*\{{\s*)?\b{name}\b", rf" \\times {value} \1")
+    for name, value in {"dozen": 12, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}.items()
+)
 _PLAIN = (
     (r"(?<!\\)\$([^$]*)(?<!\\)\$", r"\1"),
     (r"\\[,;:! ]|~|\\q?quad(?![A-Za-z])|\\(?:left|right)(?![A-Za-z])", " "),
@@ -36,9 +40,7 @@ _PLAIN = (
     (r"\\[dt]?frac\s*\{\s*([A-Za-z][^{}]*)\}\s*\{\s*([A-Za-z][^{}]*)\}", r" \1/\2"),
     (r"(?<=\d)\s*(?:''|\")", " inch "),
     (r"(?<=\d)\s*'", " foot "),
-    (r"\bthousand\b", r"\\times 1000 "),
-    (r"\bmillion\b", r"\\times 1000000 "),
-    (r"\bbillion\b", r"\\times 1000000000 "),
+    *_MAGNITUDES,
     (r"(?<=[A-Za-z])\.", ""),
     (r"\(s\)", "s"),
     (r"\(([A-Za-z][^()]*)\)\s*$", r" \1"),
@@ -68,7 +70,8 @@ _DECIMAL = re.compile(r"\d+\.\d+(?![eE\d])")
 _MIXED = re.compile(r"(?<![\d.,/^])(\d+)(?:\s|\\[ ,]|~)+(\d+)/(\d+)(?![\d/])")
 _DEFINITION = re.compile(r"(?P<factor>[\d.e/-]+(?=\s))?\s*(?P<unit>[^+]*?)(?:\s*\+\s*(?P<zero>[\d.]+))?")
 _CLOCK = re.compile(
-    r"(?=.)(?P<hour>\d{1,2})?(?::(?P<minute>\d\d))?\s*(?:o'?clock)?\s*(?P<half>am|pm|noon|midnight|)", re.IGNORECASE
+    r"(?=.)(?P<hour>\d{1,2})?(?::(?P<minute>\d\d))?\s*(?P<whole>o'?clock)?\s*(?P<half>am|pm|noon|midnight|)",
+    re.IGNORECASE,
 )
 
 
@@ -103,10 +106,15 @@ def with_mixed_numbers(text: str) -> str:
     )
 
 
+def with_magnitudes(text: str) -> str:
+    """Return the text with numbers such as `5 million` as products."""
+    return _apply(_MAGNITUDES, text)
+
+
 def compare_clocks(gold: str, answer: str) -> bool | None:
-    """Return whether two times of day are the same, None where neither is of a half of the day or one is no time."""
+    """Return whether two times of day are the same, None where neither is named as a time or one is no time."""
     clocks = [_CLOCK.fullmatch(_apply(_PLAIN, text).strip()) for text in (gold, answer)]
-    if clocks[0] is None or clocks[1] is None or not (clocks[0]["half"] or clocks[1]["half"]):
+    if clocks[0] is None or clocks[1] is None or not any(clock["half"] or clock["whole"] for clock in clocks if clock):
         return None
     return not _minutes(clocks[0]).isdisjoint(_minutes(clocks[1]))
 
@@ -219,9 +227,13 @@ def _sum(values: Sequence[str], units: tuple[_Unit, ...]) -> _Quantity:
 
 
 def _read_unit(text: str) -> list[_Unit]:
-    """Return what a name of a unit, or a product or ratio of several, can mean; nothing if one is unknown."""
+    """Return what a name of a unit, or a product or ratio of several, can mean; nothing if one is unknown.
+
+    Unknown words that are counted per unit, such as beats per minute, are numbers.
+    """
     numerator, *denominators = _apply(_UNIT_PLAIN, text).split("/")
-    signed = [(token, 1) for token in numerator.split()]
+    named = (token for token in numerator.split() if not denominators or len(token) < 3 or _read_factor(token, 1))
+    signed = [(token, 1) for token in named]
     signed += [(token, -1) for group in denominators for token in group.split()]
     if not 0 < len(signed) <= _MAX_NAMES:
         return []
