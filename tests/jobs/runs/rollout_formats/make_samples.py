@@ -118,7 +118,7 @@ def make_inspect(folder):
     from inspect_ai.dataset import Sample
     from inspect_ai.log import read_eval_log_samples
     from inspect_ai.model import ChatMessageAssistant, ContentReasoning, ContentText, ModelOutput, ModelUsage, get_model
-    from inspect_ai.scorer import match
+    from inspect_ai.scorer import f1, match
     from inspect_ai.solver import generate, system_message, use_tools
     from inspect_ai.tool import ToolError, tool
 
@@ -161,6 +161,18 @@ def make_inspect(folder):
         entry.model_dump(mode="json", include=fields) for entry in read_eval_log_samples(str(folder / "sums.eval"))
     ]
     (folder.parent / "inspect_samples.json").write_text(json.dumps(shown, indent=1))
+    outputs = [ModelOutput.from_content("mockllm/model", text) for text in ("5", "3", "5!", "4", "6", "3")]
+    for output in outputs:
+        output.usage = final.usage
+    model = get_model("mockllm/model", custom_outputs=outputs)
+    task = Task(dataset=task.dataset, solver=generate(), scorer=[match(), f1()], epochs=3)
+    with tempfile.TemporaryDirectory() as logs:
+        [log] = eval(task, model=model, log_dir=logs, max_samples=1, display="none")
+        of_epochs = {
+            "metrics": {score.name: next(iter(score.metrics.values())).value for score in log.results.scores},
+            "samples": [entry.model_dump(mode="json", include=fields) for entry in log.samples],
+        }
+    (folder.parent / "inspect_epochs.json").write_text(json.dumps(of_epochs, indent=1))
 
 
 def make_traces(folder):

@@ -135,14 +135,27 @@ def test_lm_eval_has_the_chosen_option_and_a_verdict_by_its_metric():
         assert trajectory.verdict == ("correct" if is_right else "wrong")
 
 
-def test_inspect_has_tools_thinking_and_letters_as_verdicts(monkeypatch):
-    """The package's reader is put in place of, with what it returned of the sample."""
-    rows = json.loads((SAMPLES / "inspect_samples.json").read_text())
+def put_in_place_of_inspect(monkeypatch, rows):
+    """The package's reader returns these samples, as it did when the file was made."""
     package, log = ModuleType("inspect_ai"), ModuleType("inspect_ai.log")
     package.__spec__ = ModuleSpec("inspect_ai", None)
     log.read_eval_log_samples = lambda *_, **__: (SimpleNamespace(model_dump=lambda row=row, **_: row) for row in rows)
     monkeypatch.setitem(sys.modules, "inspect_ai", package)
     monkeypatch.setitem(sys.modules, "inspect_ai.log", log)
+
+
+def test_inspect_with_epochs_and_scorers_has_the_means_that_it_prints(monkeypatch):
+    made = json.loads((SAMPLES / "inspect_epochs.json").read_text())
+    put_in_place_of_inspect(monkeypatch, made["samples"])
+    found = trajectories("inspect")
+    assert (len(found), len({entry.question_id for entry in found})) == (6, 2)
+    means = {name: sum(entry.extra[f"reward/{name}"] for entry in found) / len(found) for name in made["metrics"]}
+    assert means == pytest.approx(made["metrics"])
+    assert (sorted(means), {entry.reward for entry in found}) == (["f1", "match"], {None})
+
+
+def test_inspect_has_tools_thinking_and_letters_as_verdicts(monkeypatch):
+    put_in_place_of_inspect(monkeypatch, json.loads((SAMPLES / "inspect_samples.json").read_text()))
     right, wrong = trajectories("inspect")
     assert (right.verdict, wrong.verdict, right.reward, right.answer, right.question_id) == (
         "correct",
