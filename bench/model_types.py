@@ -14,6 +14,7 @@ import sys
 import textwrap
 import warnings
 from collections.abc import Iterator
+from copy import deepcopy
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -28,7 +29,7 @@ from transformers.models.auto.modeling_auto import (
 )
 
 from exgrpo_core.errors import EngineError, first_line
-from jobs.training.engines.embedded.first_look import forward_alone, open_model
+from jobs.training.engines.embedded.first_look import forward_alone, look_without_weights, open_model
 from jobs.training.engines.embedded.model import PolicyModel, generate, load_weights, model_class, score_sequences
 from jobs.training.engines.embedded.packing import TokenSequence
 from jobs.training.engines.embedded.sampling import Sampler
@@ -85,6 +86,120 @@ _SECTIONS = {
     "rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 1, 1], "partial_rotary_factor": 1.0
 }  # fmt: skip
 """Rotary embeddings of time, height and width, which these types need."""
+_TOKENS = {"vocab_size": _VOCABULARY, "pad_token_id": 0, "eos_token_id": 1, "bos_token_id": 2}
+_TEXT = _TOKENS | {
+    "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 4, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 128,
+}  # fmt: skip
+_VISION = {
+    "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "image_size": 32,
+    "patch_size": 8,
+}  # fmt: skip
+_ASSISTANT = {
+    "text_config": _TEXT | {
+        "global_head_dim": 8, "hidden_size_per_layer_input": 0, "vocab_size_per_layer_input": 0,
+        "num_kv_shared_layers": 4, "layer_types": ["sliding_attention", "full_attention"] * 2,
+    },
+    "backbone_hidden_size": 32, "num_centroids": 4, "centroid_intermediate_top_k": 2,
+}  # fmt: skip
+_MUSIC = {
+    "text_encoder": {"model_type": "t5", "vocab_size": 96, "d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2},
+    "audio_encoder": {
+        "model_type": "encodec", "num_filters": 4, "hidden_size": 8, "codebook_size": 32, "codebook_dim": 8,
+        "upsampling_ratios": [2, 2],
+    },
+    "decoder": {
+        "vocab_size": 32, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "ffn_dim": 48,
+        "num_codebooks": 2,
+    },
+}  # fmt: skip
+_GEMMA_LAYERS = {"layer_types": ["sliding_attention", "full_attention"] * 2}
+_WHOLE: dict[str, dict[str, Any]] = {
+    "dbrx": _TOKENS | {
+        "d_model": 32, "n_heads": 4, "n_layers": 4, "max_seq_len": 128,
+        "attn_config": {"kv_n_heads": 2, "rope_theta": 10000.0, "clip_qkv": 8},
+        "ffn_config": {"hidden_size": 32, "ffn_hidden_size": 48, "moe_num_experts": 4, "moe_top_k": 2},
+    },
+    "deepseek_ocr2": {
+        "text_config": _TEXT | {
+            "n_group": 1, "topk_group": 1, "n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2,
+            "moe_intermediate_size": 16, "mlp_layer_types": ["dense", "sparse", "sparse", "sparse"],
+        },
+        "vision_config": {
+            "sam_config": _VISION | {"output_channels": 8, "downsample_channels": [16, 32], "global_attn_indexes": [1]},
+            "encoder_config": _TEXT,
+        },
+    },
+    "emu3": {
+        "text_config": _TEXT,
+        "vq_config": {"base_channels": 32, "channel_multiplier": [1, 1], "hidden_size": 32, "codebook_size": 8},
+        "vocabulary_map": {"<image>": 90, "<|extra_200|>": 91, "<|visual token 000000|>": 80},
+    },
+    "ernie4_5_vl_moe": {
+        "text_config": _TEXT | {
+            "moe_intermediate_size": [16, 16], "moe_num_experts": 4, "moe_k": 2, "moe_num_shared_experts": 1,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 1, 2]},
+        },
+        "vision_config": {"depth": 2, "hidden_size": 32, "num_heads": 4, "intermediate_size": 48},
+    },
+    "fast_vlm": {
+        "text_config": _TEXT | {"model_type": "qwen2"},
+        "vision_config": {"architecture": "fastvit_t8", "hidden_size": 768},
+    },
+    "gemma3n": {
+        "text_config": _TEXT | _OWN_SIZES["gemma3n_text"] | {
+            "vocab_size_per_layer_input": 96, "hidden_size_per_layer_input": 8,
+        },
+        "vision_config": {"architecture": "mobilenetv3_small_050", "hidden_size": 32, "vocab_offset": 96},
+        "audio_config": {
+            "hidden_size": 32, "conf_num_hidden_layers": 1, "conf_num_attention_heads": 4, "vocab_offset": 224,
+            "sscp_conv_channel_size": [8, 8],
+        },
+    },
+    "gemma4_assistant": _ASSISTANT,
+    "gemma4_unified_assistant": _ASSISTANT,
+    "granite4_vision": {
+        "text_config": _TEXT | {"model_type": "granite4_vision_text"},
+        "vision_config": _VISION | {"model_type": "siglip_vision_model"},
+        "qformer_config": {
+            "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 48,
+            "encoder_hidden_size": 32,
+        },
+        "downsample_rate": "1/2", "deepstack_layer_map": [[0, 1]], "spatial_target_layers": [0, 1, 2, 3],
+    },
+    "musicgen": _MUSIC,
+    "musicgen_melody": _MUSIC,
+    "perception_lm": {
+        "text_config": _TEXT | {"model_type": "llama"},
+        "vision_config": {
+            "architecture": "vit_pe_core_tiny_patch16_384", "model_args": {"embed_dim": 192, "depth": 1},
+        },
+    },
+    "reformer": _TOKENS | {
+        "is_decoder": True, "hidden_size": 32, "num_attention_heads": 4, "attention_head_size": 8,
+        "feed_forward_size": 48, "max_position_embeddings": 128, "axial_pos_shape": [8, 16],
+        "axial_pos_embds_dim": [16, 16], "attn_layers": ["local", "lsh"], "local_attn_chunk_length": 8,
+        "lsh_attn_chunk_length": 8, "num_buckets": 4,
+    },
+    "t5gemma2": {
+        "encoder": {"text_config": _TEXT | _GEMMA_LAYERS, "vision_config": _VISION, "mm_tokens_per_image": 4},
+        "decoder": _TEXT | _GEMMA_LAYERS,
+        "image_token_index": 90,
+    },
+    "vision-encoder-decoder": {
+        "encoder": _VISION | {"model_type": "vit"},
+        "decoder": _TEXT | {"model_type": "bert", "is_decoder": True, "add_cross_attention": True},
+    },
+    "zamba": _TEXT | {
+        "num_hidden_layers": 5, "num_key_value_heads": 4, "head_dim": 16, "attn_layer_period": 2,
+        "attn_layer_offset": 1, "use_mamba_kernels": False,
+    },
+    "zamba2": _TEXT | {
+        "layers_block_type": ["mamba", "hybrid"] * 2, "num_key_value_heads": 4, "mamba_d_state": 8, "n_mamba_heads": 8,
+        "mamba_ngroups": 1, "chunk_size": 8, "head_dim": 16, "mamba_headdim": 8, "adapter_rank": 4,
+    },
+}  # fmt: skip
+"""Configurations of types that need more than small sizes."""
 _SHAPES = (3, 9), (14, 5), (7, 12)
 
 
@@ -124,6 +239,8 @@ def examine(name: str) -> tuple[str, str]:
         torch.manual_seed(0)
         model = model_class(config).from_config(config).eval()
     except Exception as error:  # noqa: BLE001 - the configurations of some types need more than sizes
+        if name in _WHOLE:
+            return _look_without_weights(config)
         return NOT_TRIED, f"no tiny model of it could be made: {_short(error)}"
     with TemporaryDirectory() as folder:
         try:
@@ -135,8 +252,21 @@ def examine(name: str) -> tuple[str, str]:
         return _train(folder)
 
 
+def _look_without_weights(config: PreTrainedConfig) -> tuple[str, str]:
+    with TemporaryDirectory() as folder:
+        config.save_pretrained(folder)
+        _tokenizer().save_pretrained(folder)
+        try:
+            look_without_weights(folder)
+        except EngineError as error:
+            return REFUSED, _short(error)
+    return WRONG, "its model cannot be built and is not refused"
+
+
 def tiny_config(name: str) -> Any:  # noqa: ANN401 (each type has a class of its own)
     """Return the configuration of a type with every size small."""
+    if name in _WHOLE:
+        return CONFIG_MAPPING[name](**deepcopy(_WHOLE[name]))
     config: Any = CONFIG_MAPPING[name]()
     if name in _WITH_SECTIONS:
         config.text_config.rope_parameters = _SECTIONS

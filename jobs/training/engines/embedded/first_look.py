@@ -29,7 +29,7 @@ from jobs.training.engines.embedded.packing import TokenSequence
 from jobs.training.engines.embedded.sampling import Sampler
 from jobs.training.engines.tokenizer import load_tokenizer
 
-MAX_GAP = {torch.float32: 0.005, torch.bfloat16: 0.05}
+MAX_GAP = {torch.float32: 0.0005, torch.bfloat16: 0.05}
 """Mean nats between the log-probs of tokens as sampled and as scored, by what a model is computed in."""
 _PROMPT_TOKENS = (3, 8)
 """Two lengths, so that the shorter prompt is padded where an engine pads."""
