@@ -64,7 +64,8 @@ FORMATS = (
 _MAX_NAMED = 5
 _PACKED = {
     b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"PK": "zip",
-    b"\x04\x22\x4d\x18": "lz4",
+    b"\x04\x22\x4d\x18": "lz4", b"7z\xbc\xaf": "7z", b"Rar!": "rar", b"\xff\x06\x00\x00sNaPpY": "snappy",
+    b"\x1f\x9d": "compress", b"\x5d\x00\x00": "lzma", b"LZIP": "lzip",
 }  # fmt: skip
 """How compressed files begin."""
 _DIGITS = re.compile(r"\d+")

@@ -532,6 +532,11 @@ def test_a_run_that_is_rewritten_while_it_is_followed_keeps_its_address_in_the_i
         ("a.jsonl.xz", lzma.compress(b"{}"), "is compressed (xz)"),
         ("a.jsonl.zst", b"\x28\xb5\x2f\xfd\x04\x00", "is compressed (zstd)"),
         ("a.zip", b"PK\x03\x04\x00", "is compressed (zip)"),
+        ("a.jsonl.lzma", lzma.compress(b"{}", lzma.FORMAT_ALONE), "is compressed (lzma)"),
+        ("a.7z", b"7z\xbc\xaf\x27\x1c", "is compressed (7z)"),
+        ("a.rar", b"Rar!\x1a\x07\x00", "is compressed (rar)"),
+        ("a.jsonl.sz", b"\xff\x06\x00\x00sNaPpY", "is compressed (snappy)"),
+        ("a.jsonl.Z", b"\x1f\x9d\x90", "is compressed (compress)"),
         ("a.txt", b"no rollouts", "holds no rollouts of a known format"),
     ],
 )
