@@ -19,9 +19,6 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 os.environ.setdefault("STREAMLIT_BROWSER_GATHER_USAGE_STATS", "false")
 
-# A shell that starts tests in the background lets them ignore Ctrl-C, and with them the programs that they start.
-signal.signal(signal.SIGINT, signal.default_int_handler)
-
 if importlib.util.find_spec("hypothesis") is not None:  # the verl engine's environment has none
     from hypothesis import settings
 
@@ -32,6 +29,11 @@ if importlib.util.find_spec("hypothesis") is not None:  # the verl engine's envi
 REPOSITORY = Path(__file__).resolve().parents[1]
 if importlib.util.find_spec("verl") is not None:  # whose processes load `tests.verl_on_cpu`
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))
+
+
+def pytest_configure() -> None:
+    """Undo that a shell lets tests which it starts in the background, and their programs, ignore Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -152,9 +152,10 @@ class Gate:
 
     def _has_query_token(self, scope: Scope) -> bool:
         """Whether the address has the token, or the whole link with it, as people paste it into the field."""
-        given, token = unquote_to_bytes(b"".join(_given_tokens(scope)[-1:])), self._settings.token.encode()
-        pasted = given.rpartition(_TOKEN_START)[2]
-        return hmac.compare_digest(given, token) or hmac.compare_digest(pasted, token)
+        quoted, token = b"".join(_given_tokens(scope)[-1:]), self._settings.token.encode()
+        given = {unquote_to_bytes(quoted), unquote_to_bytes(quoted.replace(b"+", b" ")).strip()}
+        pasted = {unquote_to_bytes(text.rpartition(_TOKEN_START)[2]) for text in given}
+        return any(hmac.compare_digest(text, token) for text in given | pasted)
 
     def _has_cookie(self, headers: Headers) -> bool:
         given = _cookies(headers).get(self._settings.cookie_name, "")
@@ -287,8 +288,8 @@ _PAGE = (
 )
 _USE_THE_LINK = (
     "<h1>This workbench is locked</h1><p>Use the link that <code>exgrpo up</code> printed in your terminal. "
-    "It carries a token; after you use it, this browser stays signed in until the server stops. Without the link, "
-    "ask the person who runs the workbench for the token.</p>"
+    "It carries a token; after you use it, this browser stays signed in as long as the workbench has this token. "
+    "Without the link, ask the person who runs the workbench for the token.</p>"
 )
 _WRONG_TOKEN = "<p role=alert>This is not the token.</p>"
 _FIELD = (

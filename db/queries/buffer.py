@@ -75,7 +75,7 @@ def ancestry(connection: Connection, run_id: str, step: int = FAR_STEP) -> list[
     while next_id is not None and len(lineage) < _MAX_ANCESTORS:
         query = select(runs.c.run_key, runs.c.parent_run_id, runs.c.branched_from_step).where(runs.c.run_id == next_id)
         row = connection.execute(query).first()
-        if row is None:
+        if row is None or any(row.run_key == run_key for run_key, _ in lineage):
             break
         lineage.append((row.run_key, step))
         is_branch = row.branched_from_step is not None

@@ -1,9 +1,11 @@
 """Snowball cases: by entropy and verdict, and those that users saved."""
 
+import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, Subquery, case, func, or_, select, union_all
+from sqlalchemy import ColumnElement, Connection, Row, Select, Subquery, case, func, or_, select, union_all
 
 from db.connections.session import Database
 from db.ingest.event_rows import trajectory_key
@@ -220,7 +222,13 @@ def _responses(
         .select_from(judged.source.join(texts, texts.c.trajectory_key == trajectories.c.trajectory_key))
         .where(one_of(trajectories.c.trajectory_key, [key for pair in pairs for key in pair]))
     )
-    return {row[0]: (row[1], row[2], CaseResponse(*row[3:])) for row in connection.execute(query)}
+    return {row.trajectory_key: (row.attempt, row.question_index, _response(row)) for row in connection.execute(query)}
+
+
+def _response(row: Row[Any]) -> CaseResponse:
+    """Return a response, with None as the entropy of one that has none."""
+    response = CaseResponse(*tuple(row)[3:])
+    return replace(response, entropy=None) if math.isnan(response.entropy or 0.0) else response
 
 
 def _cases(

@@ -29,7 +29,6 @@ from db.tables.correctness import is_correct_column
 from db.tables.shared_reads import require_run_key
 from exgrpo_core.recording.rows import VoteOutcome
 
-"""Counts are exact up to here; one more means "more than that"."""
 LabelledVote = tuple[str, bool, VoteOutcome]
 """Item, the human's label, the judge's outcome."""
 
@@ -201,13 +200,14 @@ def get_verdicts(
 
 def count_verdicts(database: Database, run_id: str, judge_run_id: str | None = None) -> dict[VerdictFilter, int]:
     """Return how many answer-correct trajectories each filter lists."""
-    counts = {}
     with database.read() as connection:
         judged = judged_trajectories(connection, run_id, judge_run_id)
-        for which in VerdictFilter:
-            conditions = _conditions(connection, judged, run_id, judge_run_id, which)
-            counts[which] = connection.scalar(select(func.count()).select_from(judged.source).where(*conditions)) or 0
-    return counts
+        counts = [
+            func.count().filter(and_(*_conditions(connection, judged, run_id, judge_run_id, which)))
+            for which in VerdictFilter
+        ]
+        row = connection.execute(select(*counts).select_from(judged.source).where(*judged.conditions)).one()
+    return dict(zip(VerdictFilter, row, strict=True))
 
 
 def agreement(database: Database, run_id: str, judge_run_id: str | None = None) -> list[AgreementRow]:

@@ -42,7 +42,10 @@ def last_metrics(database: Database, run_id: str) -> dict[str, float]:
 
 
 def list_evaluations(database: Database, run_id: str, *, with_parents: bool = False) -> list[EvaluationRow]:
-    """Return a run's evaluations in order of steps, if asked with those before a branch; of repeated, the newer."""
+    """Return a run's evaluations in order of steps. Of a repeated one, the newest counts.
+
+    Those before a branch are among them if `with_parents`.
+    """
     with database.read() as connection:
         rows = _evaluations(connection, run_id, with_parents=with_parents)
     return [

@@ -128,7 +128,9 @@ def _fulfils(connection: Connection, name: str, sign: str, wanted: str) -> Colum
     if number is None or value.number is None:
         raise SearchError(f"{sign} compares numbers, as in batch_size>=128 or avg@8>0.4", f"{name}{sign}{wanted}")
     if value.is_share and number > 1.0:
-        raise SearchError(f"is a share from 0 to 1; write {name}{sign}{wanted.removesuffix('%')}%", name)
+        is_percentage = wanted.endswith("%") or number > 100.0
+        remedy = "write at most 100%" if is_percentage else f"write {name}{sign}{wanted}%"
+        raise SearchError(f"is a share from 0 to 1; {remedy}", name)
     compare = {">": operator.gt, "<": operator.lt, ">=": operator.ge, "<=": operator.le}[sign]
     condition: ColumnElement[bool] = compare(value.number, number)
     return condition

@@ -89,7 +89,9 @@ def value_of(connection: Connection, name: str) -> RunValue:
     """
     heading = name.lower().replace(" ", "-")
     meant = _HEADINGS.get(heading) or heading.removeprefix(f"{_HELD_OUT}-").replace("-", "_")
-    value = _find(connection, name) or (_find(connection, meant) if meant != name else None)
+    # No field and hardly any metric has a hyphen: looking for one would read every metric.
+    names = [meant, name] if "-" in heading and heading in _HEADINGS else [name, meant]
+    value = next(filter(None, (_find(connection, wanted) for wanted in dict.fromkeys(names))), None)
     if value is None:
         raise SearchError(f"no run has a field, score or metric of this name{_near(connection, name)}", name)
     return value

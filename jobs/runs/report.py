@@ -66,7 +66,7 @@ def describe_report(report: dict[str, Any]) -> str:
     for question_set, scores in report["evaluations"].items():
         name = f"{question_set.replace('_', '-')} Avg@{scores['samples_per_question']}"
         found = [scores[when] for when in ("before", "after") if scores[when]]
-        parts.append(f"{name} " + ", then ".join(f"{item['avg']:.3f}{interval_words(scores | item)}" for item in found))
+        parts.append(f"{name} " + ", then ".join(f"{item['avg']:.3f}{interval_words(item)}" for item in found))
     parts.append(f"buffer {report['buffered']} questions, retired {report['retired']}, replays {report['replays']}")
     if report["health"]:
         parts.append(f"health: {', '.join(report['health'])}")
@@ -111,16 +111,10 @@ def _run_row(database: Database, run_id: str) -> RunRow:
 def _before_and_after(evaluations: list[EvaluationRow]) -> dict[str, dict[str, Any]]:
     scores_of_set: dict[str, dict[str, Any]] = {}
     for row in evaluations:
-        scores = {"step": row.step, "avg": row.avg_at_n, "interval": row.interval}
-        entry = scores_of_set.setdefault(
-            row.question_set,
-            {
-                "num_questions": row.num_questions,
-                "samples_per_question": row.samples_per_question,
-                "before": scores,
-                "after": None,
-            },
-        )
+        counts = {"num_questions": row.num_questions, "samples_per_question": row.samples_per_question}
+        scores = {"step": row.step, "avg": row.avg_at_n, "interval": row.interval, **counts}
+        entry = scores_of_set.setdefault(row.question_set, {"before": scores, "after": None})
+        entry |= counts
         if entry["before"] is not scores:
             entry["after"] = scores
     return scores_of_set

@@ -24,7 +24,7 @@ _EXPECTED = {
     "bool_parsing": "true or false",
     "string_type": "text",
     "string_too_short": "{min_length} or more characters",
-    "string_pattern_mismatch": "small letters, digits, dots and hyphens, with a letter or digit first",
+    "string_pattern_mismatch": "lowercase letters, digits, dots and hyphens, with a letter or digit first",
     "too_short": "{min_length} or more entries",
     "path_type": "a path",
     "literal_error": "{expected}",

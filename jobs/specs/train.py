@@ -72,7 +72,7 @@ RunName = Annotated[str, AfterValidator(clean_name)]
 
 def _check_benchmark(name: str) -> str:
     if _BENCHMARK.fullmatch(name) is None or name in _OTHER_SETS:
-        raise ValueError("expected a benchmark's name: 1 to 16 small letters, digits and _, such as aime24")
+        raise ValueError("expected a benchmark's name: 1 to 16 lowercase letters, digits and _, such as aime24")
     return name
 
 

@@ -44,6 +44,8 @@ _OPTION_COLUMN = re.compile(
     r"((?:option|(?:answer_)?choice|ending|opt?|answer|alternative|candidate|sol(?:ution)?|distractor)?)[_ ]?"
     r"([a-z]|\d{1,3})"
 )
+_ALSO_SOLUTIONS = {"answer", "sol", "solution"}
+"""Stems of columns that hold several solutions of one question in other files."""
 _OPTION_LISTS = ("options", "choices", "endings", "answer_choices", "candidates", "alternatives")
 _OPTION_LIST = re.compile(r"(?:\w+[_ ])?(?:options|choices|endings|candidates|alternatives)|possible_answers")
 _FINAL_ANSWER = re.compile(r"####\s*(\S.*)")
@@ -151,6 +153,11 @@ def training_row(origin: str, number: int, raw: RawRow, declared_kind: DeclaredK
     if not answer:
         what = "the label of an option" if row.options else "a gold answer"
         raise DataError(f"{origin}, row {number}, {row.gold_field}: expected {what}, got {shown(row.gold)}.")
+    if row.options and kind == "choice" and row.label(GoldReading.TEXT) not in {None, answer}:
+        raise DataError(
+            f"{origin}, row {number}, {row.gold_field}: {shown(row.gold)} is the label of one option and the text of "
+            "another; write options whose texts are no labels."
+        )
     messages = [{"role": "user", "content": row.text}]
     written = {"data_source": origin, "prompt": messages, "reward_model": {"ground_truth": answer}}
     return check_row(origin, number, written, kind)
@@ -280,6 +287,8 @@ def _option_columns(raw: RawRow, where: str) -> list[str]:
         first, columns = min(found), [found[place] for place in sorted(found)]
         if len(columns) < 2 or first > is_number:
             continue
+        if stem in _ALSO_SOLUTIONS and not _names_one([raw[key] for key in columns], raw):
+            continue
         if stem == "distractor":
             raise DataError(f"{where}, {columns[0]}: is an option; write all of them as a list in options.")
         for place, key in enumerate(columns, start=first):
@@ -287,6 +296,13 @@ def _option_columns(raw: RawRow, where: str) -> list[str]:
                 raise DataError(f"{where}, {key}: expected a column for each option before it; rename the columns.")
         return columns
     return []
+
+
+def _names_one(texts: Sequence[Any], raw: RawRow) -> bool:
+    """Whether a row's gold answer can be one of these options: its text, its letter or its number."""
+    gold = str(next((raw[name] for name in _GOLDS if raw.get(name) is not None), "")).strip()
+    numbers = {str(place) for place in range(len(texts) + 1)}
+    return gold in {str(text).strip() for text in texts} | numbers | {*LETTERS[: len(texts)]}
 
 
 def _gpqa(number: int, identity: str | None, raw: RawRow, where: str) -> PlainRow:

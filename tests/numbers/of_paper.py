@@ -115,6 +115,7 @@ def study_pages(root: Root) -> tuple[Expected, Expected]:
         "mean": {
             "y": order[::-1], "x": [np.mean(values[cell]) for cell in order[::-1]],
             "error_x.array": [min(half_of_mean(values[cell]), 100 - np.mean(values[cell])) for cell in order[::-1]],
+            "error_x.arrayminus": [min(half_of_mean(values[cell]), np.mean(values[cell])) for cell in order[::-1]],
         },
         "seed": {"y": [cell for cell, _ in drawn], "x": [value for _, value in drawn]},
     }}  # fmt: skip

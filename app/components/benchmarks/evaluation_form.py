@@ -24,6 +24,7 @@ from jobs.machine.engine_environments import VLLM_LOOP, EngineEnvironmentError, 
 from jobs.specs.base import PARTS, AnswerKind, DeclaredKind
 
 GENERATORS = ("embedded", "vllm", "server")
+_MAX_FILE_MB = 50
 _LOOK = "evaluate-look"
 TEMPLATES = ("paper", "paper_llama_base", "compact", "none", "chat")
 
@@ -73,7 +74,9 @@ def _own_data(target: str, template: str | None) -> tuple[BenchmarkLook | None, 
         help="Parquet or JSON lines with a question and its gold answer in each row, or with questions of the paper's "
         f"benchmarks. What is in `{benchmarks_folder(runs_root())}` is offered below by its name",
     )  # fmt: skip
-    dropped = st.file_uploader("or a file from here", key="evaluate-file", label_visibility="collapsed")
+    dropped = st.file_uploader(
+        "or a file from here", key="evaluate-file", label_visibility="collapsed", max_upload_size=_MAX_FILE_MB
+    )
     if dropped is None and not source.strip():
         st.session_state.pop(_LOOK, None)
         return None, None

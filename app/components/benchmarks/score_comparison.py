@@ -101,7 +101,8 @@ def _chart(rows: Sequence[ComparisonRow]) -> go.Figure:
 
 def _choose(label: str, parameter: str, lines: Sequence[ScoreLine], default: int) -> ScoreLine:
     """Show the choice of models and return their mean; the address names each by one of its evaluations."""
-    by_evaluation = {run_id: line.key for line in lines for run_id in (*line.evaluations, line.key)}
+    by_evaluation = {run_id: line.key for line in reversed(lines) for run_id in line.evaluations}
+    by_evaluation |= {line.key: line.key for line in lines}  # of an evaluation scored by two settings, each line
     wanted = ",".join(st.query_params.get_all(parameter)).split(",")
     keys = list(dict.fromkeys(by_evaluation[run_id] for run_id in wanted if run_id in by_evaluation))
     if keys:

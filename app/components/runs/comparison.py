@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from itertools import takewhile
+from textwrap import shorten
 
 import numpy as np
 import plotly.graph_objects as go
@@ -34,7 +35,7 @@ _RECORDED_SEED = re.compile(r"config\.(?:.*[._])?seed", re.IGNORECASE)
 """The settings that runs recorded by loops have as seeds."""
 _NOT_SETTINGS = frozenset({"name", "tags", "preset", "kind", "is_unreadable"})
 _GRID_POINTS = 200
-_MAX_NAMED = 2
+_MAX_NAMED, _MAX_CHARACTERS = 2, 30
 """Settings in the name of a group."""
 
 
@@ -71,7 +72,10 @@ def groups(names: Mapping[str, str], specs: Mapping[str, Mapping[str, object]]) 
 def _apart(name: str, run_id: str, alike: Mapping[str, Mapping[str, object]]) -> str:
     """Return a group's name, with the first settings in which groups of that name differ."""
     values = {path: of_run[run_id] for path, of_run in differing(alike).items() if not _is_seed(path)}
-    texts = [f"{path.rpartition('.')[2]} {option_text(value)}" for path, value in list(values.items())[:_MAX_NAMED]]
+    texts = [
+        f"{path.rpartition('.')[2]} {shorten(option_text(value), _MAX_CHARACTERS, placeholder='…')}"
+        for path, value in list(values.items())[:_MAX_NAMED]
+    ]
     return f"{name} ({', '.join(texts)})" if texts else name
 
 

@@ -74,7 +74,10 @@ def show_results(
         "Buffer": number(format="%.4g", help="Questions in the replay buffer"),
         "Fresh rollouts": number(format="localized"),
         "Generated tokens": number(format="localized"),
-        "Minutes of steps": number(format="%.1f", help="From start to end is longer: a run's tile Time taken"),
+        "Minutes of steps": number(
+            format="%.1f",
+            help="Time of the training steps; a run's page shows the time from start to end as Time taken",
+        ),
     }
     data_table.show_titled("Final metrics", rows, "comparison", "Newest scores and figures of every run", columns)
 

@@ -1,5 +1,7 @@
 """Whether a trajectory's reasoning is valid, which step is wrong, and the menu that keeps it as a snowball case."""
 
+import math
+
 import streamlit as st
 
 from app.components.widgets import cases
@@ -9,7 +11,6 @@ from db.queries import judging, lineage, trajectory_list
 from db.queries.cases import sets_of_run
 from db.rows.chains_of_thought import SavedCase
 from db.rows.trajectories import TrajectoryFacets, TrajectoryOrder, TrajectoryRow, TrajectorySortKey
-from exgrpo_core.recording.rows import VoteOutcome
 from jobs.evaluation.judging.items import JudgedItem
 from jobs.evaluation.judging.oracles import judge_item
 
@@ -17,17 +18,24 @@ _MAX_OTHERS = 200
 
 
 def show_validity(row: TrajectoryRow) -> None:
-    """Show whether its reasoning is valid, by a user, the oracle or the newest judge, and the first wrong step."""
+    """Show whether its reasoning is valid, by a user, the oracle or the newest judge's votes, and what is wrong."""
     judged = ask(judging.get_verdicts, row.run_id, row.trajectory_id)
     by_user = None if judged is None else judged.user
     is_valid, why = (row.is_valid if by_user is None else by_user), ""
     if is_valid is None:
-        vote = next(iter(ask(judging.list_votes, row.run_id, row.trajectory_id)), None)
-        if vote is None:
+        votes = ask(judging.list_votes, row.run_id, row.trajectory_id)
+        if not votes:
             return
-        is_valid = {VoteOutcome.VALID: True, VoteOutcome.INVALID: False}.get(vote.outcome)
-        why = f"by {vote.judge}" + (f", which names: {', '.join(vote.issues)}" if vote.issues else "")
-    elif row.is_valid is False and (question := ask(lineage.get_question, row.run_id, row.question_index)):
+        newest = [vote for vote in votes if vote.judge_run_id == votes[0].judge_run_id]
+        judged = ask(judging.get_verdicts, row.run_id, row.trajectory_id, votes[0].judge_run_id)
+        is_valid = None if judged is None else judged.by_judge
+        issues = dict.fromkeys(issue for vote in newest for issue in vote.issues)
+        why = f"by {votes[0].judge}" + (f", which names: {', '.join(issues)}" if issues else "")
+    elif (
+        is_valid is False
+        and row.is_valid is False
+        and (question := ask(lineage.get_question, row.run_id, row.question_index))
+    ):
         problem = question.details.get("question") or question.prompt_text
         why = judge_item(JudgedItem("", problem, row.text, details={**question.details})).fault
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="validity"):
@@ -58,9 +66,15 @@ def show_keep(row: TrajectoryRow) -> None:
             format_func=lambda number: _words(others[number]) if number in others else "no other",
             help="Another correct answer to the same question",
         )  # fmt: skip
-        ends = sorted((row, others.get(chosen, row)), key=lambda end: end.mean_entropy or 0.0)
+        ends = sorted((row, others.get(chosen, row)), key=_entropy)
         saved = SavedCase(row.run_id, row.attempt, ends[0].trajectory_id, ends[1].trajectory_id)
         cases.show_keep(saved, ask(sets_of_run, row.run_id).get(saved, ()), "of-trajectory")
+
+
+def _entropy(row: TrajectoryRow) -> tuple[float, int]:
+    """Return by what the ends of a case are ordered: the entropy, without one the id."""
+    has_none = row.mean_entropy is None or math.isnan(row.mean_entropy)
+    return 0.0 if has_none else row.mean_entropy, row.trajectory_id
 
 
 def _words(other: TrajectoryRow) -> str:

@@ -258,8 +258,8 @@ def _columns(trace: Any, has_names: bool) -> tuple[list[Any], Columns]:  # noqa:
     error = trace.error_x if has_names else trace.error_y if "error_y" in trace else None
     above, below = (_values(error.array), _values(error.arrayminus)) if error is not None else ([], [])
     if above and below:
-        least = [value - reach for value, reach in zip(values, below, strict=True)]
-        largest = [value + reach for value, reach in zip(values, above, strict=True)]
+        least = [None if reach is None else value - reach for value, reach in zip(values, below, strict=True)]
+        largest = [None if reach is None else value + reach for value, reach in zip(values, above, strict=True)]
         return positions, {"value": values, INTERVAL[0]: least, INTERVAL[1]: largest}
     return positions, {"value": values} | ({"± 95%": above} if above else {})
 

@@ -74,9 +74,15 @@ def show_share() -> None:
         if token is not None and st.toggle("With access", key="share-access", help="For people without the token"):
             parameters.append((settings.TOKEN_PARAMETER, token))
             power = "see everything here" if here.is_view else "do everything here, such as start programs"
-            st.caption(f":material/warning: Whoever has this link can {power}, until the server stops.")
+            st.caption(
+                f":material/warning: Whoever has this link can {power}, as long as the workbench has this token."
+            )
         else:
-            needs = "sign in" if here.roles is not None else "have used the link of `exgrpo up` or know its token"
+            needs = (
+                "sign in"
+                if here.roles is not None
+                else "have signed in with the link of `exgrpo up`, or know the token"
+            )
             st.caption(f"This view, for people who {needs}.")
         link = urlsplit(st.context.url or "")
         copied_text.show(link._replace(query=urlencode(parameters)).geturl(), "Copy the link", "copied-link")

@@ -165,6 +165,14 @@ def test_a_branch_of_a_branch_counts_from_the_first_parent_without_what_they_did
     assert (report["seconds"], report["evaluations"]["held_out"]["before"]["step"]) == (136.0, 4)
 
 
+def test_a_run_that_names_itself_as_its_parent_has_each_step_once(database, tmp_path):
+    run = new_run(tmp_path, run_id="own", parent_run_id="own", branched_from_step=4)
+    record_attempt(run, range(5, 9))
+    ingest_run(database, run)
+    [points] = metrics.metric_series(database, "own", ["reward/mean"], with_parents=True).values()
+    assert [point.step for point in points] == [5, 6, 7, 8]
+
+
 def test_a_branch_without_an_evaluation_of_its_own_has_no_gain(database, tmp_path):
     parent = new_run(tmp_path, run_id="parent")
     record_attempt(parent, range(1, 9))

@@ -81,6 +81,8 @@ def test_every_kind_of_source_gives_the_same_questions(tmp_path):
         ({"problem": "1 + 1?", "answer": 2.0, "level": 5}, "1 + 1?", "2", "math"),
         ({"question": "How many?", "answer": "1000 + 234\n#### 1,234"}, "How many?", "1234", "math"),
         ({"problem": "1 + 1?", "solution": "It is \\boxed{2}."}, "1 + 1?", "2", "math"),
+        ({"question": "2 + 3?", "answer": "5", "solution_1": "2 + 3", "solution_2": "3 + 2"}, "2 + 3?", "5", "math"),
+        ({"question": "2 + 3?", "answer": "5", "answer_1": "6", "answer_2": "4"}, "2 + 3?", "5", "math"),
         ({"question": "Which?", "A": "no", "B": "yes", "answer": "B"}, "Which?\n\nA) no\nB) yes\n", "B", "choice"),
     ],
 )
@@ -95,6 +97,12 @@ def test_rows_in_a_published_layout_are_trained_on_as_they_are_scored(tmp_path, 
     choice = BenchmarkChoice(name="mine", source=str(path))
     benchmark = load_benchmark(choice, protocol_of(choice))
     assert [(item.text, item.answer, item.answer_kind) for item in benchmark.questions] == [(asked, answer, kind)]
+
+
+def test_an_answer_that_is_the_label_of_one_option_and_the_text_of_another_is_refused(tmp_path):
+    rows = [{"question": "Which?", "options": ["B", "A", "C"], "answer": answer} for answer in ("C", "A")]
+    with pytest.raises(DataError, match="row 2, answer: 'A' is the label of one option and the text of another"):
+        read_rows(DataSource(str(write_lines(tmp_path / "mine.jsonl", rows))))
 
 
 def test_a_question_keeps_its_id_under_every_template_and_place(tmp_path):

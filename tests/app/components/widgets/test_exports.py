@@ -94,6 +94,13 @@ def scatter(x, y, **options):
             [{"name": "AIME", "x": 1.5, "x, 95% from": -0.5, "x, 95% to": 2.5}],
         ),
         (
+            [scatter([6.0, 2.0], ["a", "b"], error_x={"array": [None, 1.0], "arrayminus": [None, 0.5]})],
+            [
+                {"name": "a", "x": 6.0, "x, 95% from": None, "x, 95% to": None},
+                {"name": "b", "x": 2.0, "x, 95% from": 1.5, "x, 95% to": 3.0},
+            ],
+        ),
+        (
             [scatter([2], ["a"], name="mean", error_x={"array": [0.5]}), scatter([1], ["a"], name="seed")],
             [{"name": "a", "mean": 2, "mean, ± 95%": 0.5, "seed": 1}],
         ),
@@ -102,7 +109,15 @@ def scatter(x, y, **options):
             [{"x": 1, "0/2": 5, "1/2": 7}, {"x": 3, "0/2": 6, "1/2": 8}],
         ),
     ],
-    ids=["curves-share-rows", "intervals", "places-repeat", "names", "traces-share-a-name", "heatmap"],
+    ids=[
+        "curves-share-rows",
+        "intervals",
+        "places-repeat",
+        "names",
+        "some-have-intervals",
+        "traces-share-a-name",
+        "heatmap",
+    ],
 )
 def test_values_of_a_figure_are_rows(traces, rows):
     assert figure_rows(go.Figure(traces)) == rows

@@ -61,7 +61,7 @@ def test_a_base_is_a_preset_a_file_or_fields(write, tmp_path):
         ({"over": {"optim.learning_rat": [1e-4]}}, "optim.learning_rate"),
         ({"over": {"optim.learning_rate": [1e-4, -1]}}, "optim.learning_rate"),
         ({"over": {"lr": [1e-4], "Learning rate": [2e-4]}}, "each field once"),
-        ({"name": "???"}, "small letters, digits, dots and hyphens"),
+        ({"name": "???"}, "lowercase letters, digits, dots and hyphens"),
         ({"over": {"optim.learning_rate": []}}, "over.optim.learning_rate"),
         ({"over": {"seed": ["x"]}}, "seed"),
         ({"over": {"seed": list(range(sweeps.MAX_RUNS + 1))}}, "over"),
