@@ -44,7 +44,7 @@ _SIGNS = {
 _CURRENCY = re.compile(r"(?:\\text\{\s*)?([€£¥₹₩])(?:\s*\})?")
 _FULL_WIDTH = {code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)} | {0x3000: " ", 0x3001: ","}
 _COLOR = re.compile(r"\\(?:text)?color\s*\{\w+\}|\\(?:displaystyle|textstyle)(?![A-Za-z])|^\s*(?:\\approx|≈)")
-_ENDS = re.compile(r"^(?:\\[;,:! ]|~)|(?:\\[;,:! \\]|~|[;,:。]|(?<=[^.])\.)$")
+_ENDS = re.compile(r"^(?:\\[;,:! ]|~)|(?:\\[;,:! \\]|~|[;,:。]|(?<=})\.)$")
 """Spaces of LaTeX around an answer, and a sign at its end."""
 _WRAPPED = (
     r"\\(?:underline|boldsymbol|bm|emph|fbox|mbox|hbox)\s*\{(.*)\}",
