@@ -124,11 +124,14 @@ def _attempt_state(run: RunDirectory, attempt: int) -> RunState:
     path = run.attempt_path(attempt)
     heartbeat = read_heartbeat(path)
     outcome = read_outcome(path)
+    if outcome is None and is_recorded(path):
+        return _recorded_state(path, attempt)
+    is_gone = outcome is None and not has_process(path, heartbeat)
+    if is_gone:
+        outcome = read_outcome(path)  # the worker may have written it, and ended, after the first look
     if outcome is not None:
         return RunState(outcome.status, outcome.reason, attempt, heartbeat, outcome.at)
-    if is_recorded(path):
-        return _recorded_state(path, attempt)
-    if not has_process(path, heartbeat):
+    if is_gone:
         # Heartbeats stay on the machine that a run was copied from.
         has_started = heartbeat is not None or any(path.glob(FILE_PATTERN))
         return RunState(*end_without_outcome(has_started=has_started), attempt, heartbeat)

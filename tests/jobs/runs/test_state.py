@@ -1,4 +1,4 @@
-"""The state of a run that a loop of the user's records."""
+"""The state of a run by its files and processes."""
 
 import os
 
@@ -6,10 +6,26 @@ import pytest
 
 from exgrpo_core import recording
 from jobs.actions.run_actions import resume, stop
+from jobs.runs import state
+from jobs.runs.attempts import write_outcome
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.runs.lookup import CommandError
 from jobs.runs.state import read_state
+from jobs.specs.train import load_preset
+
+
+def test_a_worker_that_writes_its_outcome_and_ends_while_it_is_looked_at_is_not_lost(tmp_path, monkeypatch):
+    run = RunDirectory.create(tmp_path, load_preset("chains-exgrpo"))
+    run.attempt_path(1).mkdir(parents=True)
+
+    def has_process(path, _heartbeat) -> bool:
+        write_outcome(path, RunStatus.FAILED, "data.source: the data are missing.")
+        return False
+
+    monkeypatch.setattr(state, "has_process", has_process)
+    read = read_state(run)
+    assert (read.status, read.reason) == (RunStatus.FAILED, "data.source: the data are missing.")
 
 
 def test_a_recorded_run_is_running_while_its_program_holds_the_lock_and_elsewhere_while_it_grows(tmp_path):
