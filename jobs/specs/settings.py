@@ -50,9 +50,10 @@ def full_path(content: dict[str, Any], name: str) -> str:
     """
     end = name.lower().replace(" ", "_").replace("number_of_", "num_")
     ending = [path for path in field_paths(content) if path == end or path.endswith(f".{end}")]
-    return (
-        name if name in ending else _SYMBOLS.get(name, _SYMBOLS.get(end)) or (ending[0] if len(ending) == 1 else name)
-    )
+    if name in ending:
+        return name
+    symbol = _SYMBOLS.get(name, _SYMBOLS.get(end))
+    return symbol or (ending[0] if len(ending) == 1 else name)
 
 
 def field_paths(content: dict[str, Any], prefix: str = "") -> Iterable[str]:

@@ -71,7 +71,7 @@ def show_results(
         _GAIN_ENDS: text(help="Over questions, in points"),
         "Entropy": number(format="%.3f", help="Nats per token"),
         "Mean tokens": number(format="%.1f"),
-        "Buffer": number(format="%.4g", help="Questions in the replay buffer"),
+        "Buffer": number(help="Questions in the replay buffer"),
         "Fresh rollouts": number(format="localized"),
         "Generated tokens": number(format="localized"),
         "Minutes of steps": number(

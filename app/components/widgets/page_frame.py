@@ -75,15 +75,11 @@ def show_share() -> None:
             parameters.append((settings.TOKEN_PARAMETER, token))
             power = "see everything here" if here.is_view else "do everything here, such as start programs"
             st.caption(
-                f":material/warning: Whoever has this link can {power}, as long as the workbench has this token."
+                f":material/warning: Anyone who has this link can {power}, as long as the workbench has this token."
             )
         else:
-            needs = (
-                "sign in"
-                if here.roles is not None
-                else "have signed in with the link of `exgrpo up`, or know the token"
-            )
-            st.caption(f"This view, for people who {needs}.")
+            by_token = "have signed in with the link of `exgrpo up`, or know the token"
+            st.caption(f"This view, for people who {by_token if here.roles is None else 'sign in'}.")
         link = urlsplit(st.context.url or "")
         copied_text.show(link._replace(query=urlencode(parameters)).geturl(), "Copy the link", "copied-link")
         if link.hostname in LOOPBACK_NAMES:

@@ -31,8 +31,8 @@ from jobs.training.engines.tokenizer import load_tokenizer
 
 MAX_GAP = {torch.float32: 0.005, torch.bfloat16: 0.05}
 """Mean nats between the log-probs of tokens as sampled and as scored in a run, by what a model is computed in."""
-_MAX_GAP = MAX_GAP | {torch.float32: 0.0005}
-"""The same for the few tokens of this look, of which a correct model has 1e-6 on the CPU."""
+_LOOK_MAX_GAP = MAX_GAP | {torch.float32: 0.0005}
+"""The same for the few tokens of this look. A correct model has 1e-6 on the CPU."""
 _PROMPT_TOKENS = (3, 8)
 """Two lengths, so that the shorter prompt is padded where an engine pads."""
 _RESPONSE_TOKENS = 16
@@ -59,7 +59,7 @@ def look_at(policy: PolicyModel) -> float:
     """
     _check_weights(policy)
     gap = _measure_gap(policy)
-    limit = _MAX_GAP[policy.compute_dtype]
+    limit = _LOOK_MAX_GAP[policy.compute_dtype]
     if not gap <= limit:
         raise EngineError(
             f"{policy.source} is a {policy.model.config.model_type} model whose tokens have "

@@ -53,7 +53,7 @@ def test_chosen_runs_are_drawn_and_followed_to_the_page_where_the_figure_lives(o
 
 
 def demo_of(runs_root, *runs, tagged):
-    """Record runs, the newest first, of which `exgrpo demo` started some."""
+    """Record runs, the newest first. `exgrpo demo` started some of them."""
     recorded.record(runs_root, *runs)
     for run in tagged:
         run_actions.tag(runs_root, run.run_id, run_actions.DEMO_TAG)
