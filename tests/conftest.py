@@ -23,7 +23,7 @@ if importlib.util.find_spec("hypothesis") is not None:  # the verl engine's envi
     from hypothesis import settings
 
     # By the clock a busy machine would fail what is right.
-    settings.register_profile("patient", deadline=None)
+    settings.register_profile("patient", deadline=None, max_examples=40)
     settings.load_profile("patient")
 
 REPOSITORY = Path(__file__).resolve().parents[1]

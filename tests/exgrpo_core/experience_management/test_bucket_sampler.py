@@ -117,27 +117,6 @@ def test_counts_sum_to_n_and_never_exceed_a_bucket(buckets, data, seed):
     assert all(set(part.tolist()) <= set(member.tolist()) for part, member in zip(drawn, members, strict=True))
 
 
-def test_bucket_draws_follow_the_probabilities():
-    rates = np.arange(1, 9) / 8
-    sizes = np.array([500, 400, 0, 300, 200, 600, 700, 0])
-    for spread in (1.0, 1 / 8):
-        probabilities = bucket_probabilities(rates, 0.5, spread) * (sizes > 0)
-        rng = rng_of(5)
-        counts = sum(sample_buckets(sizes, probabilities, 32, rng) for _ in range(4000))
-        is_used = sizes > 0
-        expected = probabilities[is_used] / probabilities.sum() * counts.sum()
-        assert stats.chisquare(counts[is_used], expected).pvalue > 0.01
-        assert counts[~is_used].sum() == 0
-
-
-def test_counts_vary_as_those_of_a_multinomial():
-    rng = rng_of(6)
-    counts = np.array([sample_buckets([99] * 3, [0.2, 0.3, 0.5], 20, rng) for _ in range(20_000)])
-    # n p (1 - p) on the diagonal, -n p_i p_j next to it
-    expected = [[3.2, -1.2, -2.0], [-1.2, 4.2, -3.0], [-2.0, -3.0, 5.0]]
-    np.testing.assert_allclose(np.cov(counts.T), expected, atol=0.15)
-
-
 def test_members_are_drawn_uniformly():
     rng = rng_of(7)
     members = [np.arange(10, 30), np.arange(100, 105)]

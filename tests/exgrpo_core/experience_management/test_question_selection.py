@@ -3,7 +3,6 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.experience_management.bucket_sampler import partition
@@ -75,14 +74,10 @@ def test_gaussian_draw_reports_what_short_buckets_could_not_give(buffer):
     assert draw.question_indices.size == 10
 
 
-def test_uniform_draw_gives_every_drawable_question_the_same_chance(buffer):
+def test_uniform_draw_gives_each_bucket_the_chance_of_its_questions(buffer):
     sizes = buffer.bucket_sizes()[1:]
     draw = draw_questions(buffer, configured("uniform"), 5, STEP, np.random.default_rng(0))
     np.testing.assert_allclose(draw.bucket_probabilities, sizes / sizes.sum())
-    rng, tallies = np.random.default_rng(3), Counter()
-    for _ in range(3000):
-        tallies.update(draw_questions(buffer, configured("uniform"), 5, STEP, rng).question_indices.tolist())
-    assert stats.chisquare([tallies[question] for question in buffer.questions().tolist()]).pvalue > 0.01
 
 
 def test_recent_draw_takes_questions_whose_newest_trajectory_is_young_enough(buffer):

@@ -279,7 +279,6 @@ def changed(questions, **changes):
     return [dataclasses.replace(questions[0], **changes), *questions[1:]]
 
 
-@pytest.mark.parametrize("question_set", ["training", "held_out", "aime24"])
 @pytest.mark.parametrize(
     ("change", "count"),
     [
@@ -291,20 +290,18 @@ def changed(questions, **changes):
         (lambda questions: questions[::-1], "order"),
     ],
 )
-def test_an_attempt_with_other_prompts_or_golds_than_the_first_is_refused_with_their_number(
-    run, question_set, change, count
-):
+def test_an_attempt_with_other_prompts_or_golds_than_the_first_is_refused_with_their_number(run, change, count):
     for attempt in (1, 2):
         recorder = FileRecorder(run, run.claim_attempt(), RecordingSpec())
-        recorder.questions(make_questions(), question_set)
+        recorder.questions(make_questions(), "held_out")
         recorder.close()
         assert attempt == run.newest_attempt()
     recorder = FileRecorder(run, run.claim_attempt(), RecordingSpec())
     with pytest.raises(InputError) as refused:
-        recorder.questions(change(make_questions()), question_set)
+        recorder.questions(change(make_questions()), "held_out")
     recorder.close()
     assert count in str(refused.value)
-    assert question_set in str(refused.value)
+    assert "held_out" in str(refused.value)
 
 
 def test_questions_whose_record_is_damaged_are_not_compared(run):
