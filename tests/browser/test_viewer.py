@@ -2,10 +2,12 @@
 
 import subprocess
 import sys
+from zipfile import ZipFile
 
 import pytest
 
 from app.page_list import PATHS
+from jobs.training.warm_start import SHIPPED_WEIGHTS
 from tests.app import recorded, web_server
 from tests.browser.clicks import IDLE, enter
 from tests.jobs.runs.rollout_formats.test_verl_dumps import line
@@ -28,6 +30,7 @@ def wheel(tmp_path_factory):
         check=True,
     )
     [built] = folder.glob("*.whl")
+    assert f"jobs/training/{SHIPPED_WEIGHTS.name}" in ZipFile(built).namelist()
     subprocess.run([FOLDER / "python", *pip, "install", "--no-deps", "--force-reinstall", built], check=True)
 
 

@@ -12,6 +12,8 @@ from db.connections.session import Database
 from tests.postgres import create_postgres_database
 
 KINDS = ("sqlite", "postgresql")
+on_sqlite = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+"""For conditions in Python, and queries that tests/db/queries/test_both_databases.py compares on both."""
 _NUMBERS = itertools.count(1)
 
 

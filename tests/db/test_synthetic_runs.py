@@ -1,15 +1,10 @@
 import pytest
-import typer
 from sqlalchemy import func, select
-from typer.testing import CliRunner
 
-from bench import synthetic_runs
-from bench.synthetic_runs import SyntheticRunsError, SyntheticSize, add_synthetic_runs
-from db.connections.opening import find_difference, open_database
+from bench.synthetic_runs import SyntheticSize, add_synthetic_runs
+from db.connections.opening import find_difference
 from db.queries import metrics, runs
 from db.tables import models
-from jobs.runs.attempts import write_outcome
-from jobs.runs.control import RunStatus
 from tests.db.recorded_runs import ingest_run, new_run, record_attempt
 
 pytestmark = pytest.mark.slow
@@ -51,30 +46,3 @@ def test_made_up_runs_have_the_asked_size_and_say_what_they_are(database, templa
         with database.read() as connection:
             names = set(connection.exec_driver_sql("SELECT indexname FROM pg_indexes").scalars())
         assert "steps_pkey" in names
-
-
-@pytest.fixture
-def runs_root(tmp_path):
-    """A runs root with two runs that fit and one that is too short; the newest that fits is `second`."""
-    for run_id, num_steps in (("20260101-first", 22), ("20260102-second", 21), ("20260103-short", 4)):
-        run = new_run(tmp_path, run_id=run_id)
-        record_attempt(run, range(1, num_steps + 1), end=RunStatus.FINISHED)
-        write_outcome(run.attempt_path(1), RunStatus.FINISHED, "")
-    return tmp_path
-
-
-def test_the_program_fills_the_database_once_and_marks_what_it_made(runs_root):
-    app = typer.Typer()
-    app.command()(synthetic_runs.main)
-    options = ["--runs", "3", "--steps", "10", "--trajectories", "50", "--runs-root", str(runs_root)]
-    first = CliRunner().invoke(app, options)
-    assert first.exit_code == 0, first.output
-    # The newest run that replayed for long enough.
-    assert "20260102-second" in first.output
-    database = open_database(None, runs_root)
-    made = [row for row in runs.list_runs(database) if row.is_synthetic]
-    database.close()
-    assert [row.name for row in made] == ["synthetic 00003", "synthetic 00002", "synthetic 00001"]
-    again = CliRunner().invoke(app, options)
-    assert again.exit_code == 1
-    assert isinstance(again.exception, SyntheticRunsError)

@@ -16,7 +16,7 @@ from exgrpo_core.faults import Fault, FaultKind
 from jobs.runs.control import RunStatus
 from jobs.runs.recording.event_reader import EventReader
 from tests.db import recorded_runs
-from tests.db.conftest import KINDS
+from tests.db.conftest import KINDS, on_sqlite
 from tests.db.recorded_runs import ingest_run, new_run, record_attempt, register
 from tests.db.table_contents import contents
 
@@ -68,7 +68,8 @@ def test_events_doubled_and_reordered_in_any_batches_give_the_same_database(resu
         assert contents_after(kind, run, batches) == expected
 
 
-@pytest.mark.parametrize("seconds_back", [0, 1, 60, 3600, 10**7])
+@pytest.mark.parametrize("seconds_back", [0, 3600])
+@on_sqlite
 def test_an_attempt_began_with_its_first_event_also_if_its_clock_was_set_back(database, resumed, seconds_back):
     run, events, _ = resumed
     moments = [datetime.fromisoformat(event["at"]) for event in events]

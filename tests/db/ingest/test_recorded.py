@@ -18,6 +18,7 @@ from jobs.runs.directory import RunDirectory
 from jobs.runs.recording import event_reader
 from jobs.runs.recording.event_reader import EventReader
 from jobs.runs.state import describe_run
+from tests.db.conftest import on_sqlite
 from tests.db.table_contents import contents
 
 GROUP = [{"prompt": "1 + 1?", "response": str(n), "reward": float(n == 2), "num_tokens": n + 1} for n in range(4)]
@@ -184,10 +185,10 @@ def test_a_rank_annotates_what_others_recorded(database, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("reward", "verdict", "is_correct"),
     [
-        (31.2, None, None), (0.5, None, None), (1.0, None, True), (0.0, None, False), (-1.0, None, False),
-        (2.0, "wrong", False), (0.2, "correct", True), (None, "correct", True), (1.0, "pass", True), (None, "", None),
+        (31.2, None, None), (-1.0, None, False), (2.0, "wrong", False), (None, "correct", True), (1.0, "pass", True),
     ],
 )  # fmt: skip
+@on_sqlite
 def test_what_is_correct_is_said_by_the_verdict_else_by_a_reward_that_is_an_outcome(
     database, run, reward, verdict, is_correct
 ):
@@ -297,6 +298,7 @@ def test_ranks_are_one_run_with_numbers_of_their_own(database, tmp_path):
         (b'"role":"user"', b'"role":"user","mean_entropy":[1]'), (b'"is_truncated":true', b'"is_truncated":"yes"'),
     ],
 )  # fmt: skip
+@on_sqlite
 def test_a_line_out_of_range_is_damaged_and_the_others_are_shown(database, run, given, changed):
     turn = Message("assistant", "odd", is_generated=True, num_tokens=7)
     odd = RecordedTrajectory((Message("user", "q"), turn), 0.5, is_truncated=True)
@@ -321,6 +323,7 @@ def test_texts_that_do_not_fit_are_stored_as_far_as_they_do(database, run):
     assert lineage.attempts_at_question(database, "q\ufffd") == []
 
 
+@on_sqlite
 def test_damage_and_losses_are_faults_and_the_other_lines_are_shown(database, run):
     run.log(1, trajectories=["one", 5, "two"])
     run.log(2, trajectories=["three"])
@@ -334,20 +337,3 @@ def test_damage_and_losses_are_faults_and_the_other_lines_are_shown(database, ru
     assert [row.text for row in rows(database, run)] == ["one", "two", "four"]
     row = runs.get_run(database, run.run_id)
     assert (len(row.faults), len(row.left_out), row.health) == (2, 1, ("damaged", "not_recorded"))
-
-
-def test_a_row_that_was_refused_leaves_the_run_whole(database, run):
-    run.log(1, trajectories=["one", 5])
-    run.annotate(1, "nobody", reward=1.0)
-    run.flush()
-    ingest(database, run)
-    row = runs.get_run(database, run.run_id)
-    assert (row.faults, row.health) == ((), ("not_recorded",))
-    assert len(row.left_out) == 2
-
-
-def test_a_list_of_trajectories_has_prompts_and_what_else_was_recorded(database, run):
-    run.log(1, trajectories=[{"prompt": "What is\n2 + 2?", "response": "4", "tool": "calc"}])
-    ingest(database, run)
-    (row,) = rows(database, run)
-    assert (row.prompt, row.extra) == ("What is 2 + 2?", {"tool": "calc"})

@@ -7,6 +7,7 @@ from db.ingest import events
 from db.queries import runs
 from db.tables import models
 from jobs.specs.train import load_preset
+from tests.db.conftest import on_sqlite
 from tests.db.recorded_runs import ingest_changed_run, ingest_run, new_run, record_attempt
 
 pytestmark = pytest.mark.slow
@@ -59,28 +60,28 @@ def equal_without_reward(report):
         (all_retired, 20, ("all_retired",)),
     ],
 )
+@on_sqlite
 def test_health_says_what_is_wrong(database, tmp_path, change, num_steps, health):
     assert ingest_changed_run(database, tmp_path, change, range(1, num_steps + 1)).health == health
 
 
+@on_sqlite
 def test_an_on_policy_run_is_not_blamed_for_its_empty_buffer(database, tmp_path):
     spec = load_preset("chains-on-policy")
     assert ingest_changed_run(database, tmp_path, emptied, range(1, 25), spec).health == ()
 
 
-@pytest.mark.parametrize(
-    ("step_seconds", "silent_seconds", "health"),
-    [(60.0, 270, ()), (60.0, 301, ("stalled",)), (None, 50, ()), (None, 61, ("stalled",))],
-)
-def test_a_running_run_is_stalled_after_a_minute_or_several_of_its_steps(
-    database, tmp_path, step_seconds, silent_seconds, health
-):
+def test_a_running_run_is_stalled_after_a_minute_or_several_of_its_steps(database, tmp_path):
     run = new_run(tmp_path)
     record_attempt(run, range(1, 3))
     ingest_run(database, run)
-    values = {"last_event_at": datetime.now(UTC) - timedelta(seconds=silent_seconds)}
-    values |= {} if step_seconds is None else {"summary": {"seconds_per_step": step_seconds}}
-    database.write(lambda connection: connection.execute(update(models.runs).values(**values)))
-    assert runs.get_run(database, run.run_id).health == health
+    for step_seconds, silent_seconds, health in (
+        (None, 50, ()), (None, 61, ("stalled",)), (60.0, 270, ()), (60.0, 301, ("stalled",)),
+    ):  # fmt: skip
+        values = {"last_event_at": datetime.now(UTC) - timedelta(seconds=silent_seconds)}
+        values |= {} if step_seconds is None else {"summary": {"seconds_per_step": step_seconds}}
+        change = update(models.runs).values(**values)
+        database.write(lambda connection, change=change: connection.execute(change))
+        assert runs.get_run(database, run.run_id).health == health
     events.set_status(database, run.run_id, "stopped")
     assert runs.get_run(database, run.run_id).health == ()

@@ -7,7 +7,10 @@ from db.ingest import annotations, events
 from db.queries.benchmarks import compare_scores, list_items, list_scores
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import TrainSpec, load_preset
+from tests.db.conftest import on_sqlite
 from tests.db.recorded_scores import PARTS, event, record_scores
+
+pytestmark = on_sqlite
 
 
 @pytest.fixture

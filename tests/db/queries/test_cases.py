@@ -6,9 +6,12 @@ from db.ingest.annotations import remove_case, save_case
 from db.queries.cases import find_cases, list_case_sets, saved_cases, sets_of_run
 from db.rows.chains_of_thought import CaseSetRow, SavedCase
 from db.rows.runs import UnknownRunError
+from tests.db.conftest import on_sqlite
 from tests.db.queries.test_judging import ingest_job, job_of_votes
 from tests.db.recorded_chains import Response, Step, record_steps
 from tests.db.recorded_runs import ingest_run
+
+pytestmark = on_sqlite
 
 AT = datetime(2026, 11, 21, tzinfo=UTC)
 

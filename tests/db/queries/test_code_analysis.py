@@ -1,5 +1,3 @@
-import math
-
 import pytest
 
 from db.queries.code_analysis import (
@@ -7,14 +5,15 @@ from db.queries.code_analysis import (
     code_lines,
     entropy_points,
     group_rates,
-    rule_counts,
     share_timeline,
 )
 from db.rows.chains_of_thought import Difficulty
-from jobs.tasks.grading.code_rules import bits_to_rules
+from tests.db.conftest import on_sqlite
 from tests.db.queries.test_judging import ingest_job, job_of_votes
 from tests.db.recorded_chains import Response, Step, record_steps
 from tests.db.recorded_runs import ingest_run
+
+pytestmark = on_sqlite
 
 WRONG = Response(is_correct=False, entropy=9.0, is_valid=False)
 PLAIN = Response(is_valid=True)
@@ -32,8 +31,8 @@ STEPS = [
 @pytest.mark.parametrize(
     ("rate", "difficulty"),
     [
-        (0.0, None), (0.125, Difficulty.HARD), (0.25, Difficulty.HARD), (0.375, Difficulty.MEDIUM),
-        (0.75, Difficulty.MEDIUM), (0.875, Difficulty.EASY), (1.0, None),
+        (0.0, None), (0.25, Difficulty.HARD), (0.375, Difficulty.MEDIUM), (0.75, Difficulty.MEDIUM),
+        (0.875, Difficulty.EASY), (1.0, None),
     ],
 )  # fmt: skip
 def test_difficulty_follows_the_papers_brackets(database, tmp_path, rate, difficulty):
@@ -43,31 +42,6 @@ def test_difficulty_follows_the_papers_brackets(database, tmp_path, rate, diffic
         {difficulty} if rate else set()
     )
     assert group_rates(database, "trained") == [rate]
-
-
-def test_entropy_and_correctness_of_chains_are_split_by_code_and_difficulty(database, tmp_path):
-    medium = [
-        Response(0.1, is_valid=True),
-        Response(0.3, is_valid=False),
-        Response(0.5, is_valid=False, has_code=True),
-        WRONG, WRONG, WRONG,
-    ]  # fmt: skip
-    easy = [Response(0.9, has_code=True)] * 4 + [WRONG]
-    solved = [Response(0.2)]
-    ingest_run(database, record_steps(tmp_path, [Step({0: medium, 1: easy, 2: solved})]))
-    lines = {(line.group, line.has_code): line for line in code_lines(database, "trained")}
-    assert len(lines) == 8
-    plain = lines["medium", False]
-    assert plain.mean_entropy == pytest.approx(0.2)
-    assert (plain.num_trajectories, plain.num_judged, plain.cot_correctness) == (2, 2, 0.5)
-    assert lines["medium", True].cot_correctness == 0.0
-    unjudged = lines["easy", True]
-    assert (unjudged.num_trajectories, unjudged.num_judged) == (4, 0)
-    assert math.isnan(unjudged.cot_correctness)
-    assert lines["all", False].num_trajectories == 3
-    assert lines["all", False].mean_entropy == pytest.approx(0.2)
-    assert lines["hard", False].num_trajectories == 0
-    assert math.isnan(lines["hard", False].mean_entropy)
 
 
 def test_a_judges_verdicts_take_the_oracles_place(database, tmp_path):
@@ -80,17 +54,6 @@ def test_a_judges_verdicts_take_the_oracles_place(database, tmp_path):
     assert [point.is_valid for point in entropy_points(database, "trained", "voted").points] == [False, True, None]
 
 
-def test_rules_and_parser_are_counted_by_what_texts_hold(database, tmp_path):
-    group = [Response(has_code=None, text="print(3)"), Response(is_correct=False, has_code=True), Response()]
-    ingest_run(database, record_steps(tmp_path, [Step({0: group})]))
-    by_rules = {bits_to_rules(row.code_rules): row for row in rule_counts(database, "trained")}
-    plain = by_rules["R7",]
-    assert (plain.num_trajectories, plain.num_correct, plain.has_python_block) == (1, 1, False)
-    assert by_rules["R1", "R7"].has_python_block
-    assert by_rules["R1", "R7"].num_correct == 0
-    assert by_rules[()].num_trajectories == 1
-
-
 def test_a_long_run_gives_an_even_part_of_its_points(database, tmp_path):
     steps = [Step({0: [Response(entropy=0.1 * step)] * 4}) for step in range(5)]
     ingest_run(database, record_steps(tmp_path, steps))
@@ -99,19 +62,6 @@ def test_a_long_run_gives_an_even_part_of_its_points(database, tmp_path):
     part = entropy_points(database, "trained", max_points=5)
     assert (part.stride, len(part.points)) == (4, 5)
     assert [point.mean_entropy for point in part.points] == pytest.approx([0.0, 0.1, 0.2, 0.3, 0.4])
-
-
-def test_shares_follow_rollouts_successes_buffer_and_replays(database, tmp_path):
-    ingest_run(database, record_steps(tmp_path, STEPS))
-    invalid = share_timeline(database, "trained", Spreading.INVALID)
-    assert [line.rollouts for line in invalid] == [1.0, 0.5, None, None, 0.0]
-    assert [line.replays for line in invalid] == [None, 1.0, None, None, None]
-    lines = share_timeline(database, "trained", Spreading.CODE)
-    assert [line.step for line in lines] == [1, 2, 3, 4, 5]
-    assert [line.rollouts for line in lines] == [0.5, pytest.approx(1 / 3), 0.0, 0.0, 0.0]
-    assert [line.successes for line in lines] == [1.0, 0.5, None, None, 0.0]
-    assert [line.buffer for line in lines] == [1.0, pytest.approx(2 / 3), 1.0, None, 0.0]
-    assert [line.replays for line in lines] == [None, 1.0, None, None, None]
 
 
 def test_a_branch_begins_with_its_parents_buffer(database, tmp_path):

@@ -1,10 +1,11 @@
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from db.queries.draw_effects import OBSERVATION, draw_effect, draw_effects
 from exgrpo_core.step_report import BufferEvent, BufferEventKind
+from tests.db.conftest import on_sqlite
 from tests.db.recorded_runs import ingest_changed_run
 
 # (step, question, bucket, drawn, retired, next rate): step 1 draws question 0 of 0, 1, 2; step 2 question 1 of 0, 1.
@@ -24,19 +25,6 @@ def observations():
     return np.array(rows, dtype=OBSERVATION)
 
 
-def test_differences_are_within_step_and_bucket_and_errors_clustered_by_question():
-    effect = draw_effect("all", observations(), np.ones(7, dtype=bool), num_rollouts=4)
-    assert (effect.num_drawn, effect.num_undrawn, effect.num_retired) == (2, 4, 1)
-    # Step 1 weighs 1 * 2 / 3 with drawn 1/2, undrawn -1/8; step 2 weighs 1/2 with 1/4 and 0.
-    assert effect.change_drawn == pytest.approx((2 / 3 * 1 / 2 + 1 / 2 * 1 / 4) / (7 / 6))
-    assert effect.change_undrawn == pytest.approx(2 / 3 * -1 / 8 / (7 / 6))
-    assert effect.difference.value == pytest.approx(13 / 28)
-    # Sums of (drawn - its mean) * residual: 1/56 of question 0, -13/168 of 1, 5/84 of 2, none of 3.
-    squares = (1 / 56) ** 2 + (13 / 168) ** 2 + (5 / 84) ** 2
-    assert effect.difference.standard_error == pytest.approx(np.sqrt(4 / 3 * squares) / (7 / 6))
-    assert (effect.wait_drawn, effect.wait_undrawn) == pytest.approx((3.0, 2.0))
-
-
 def test_without_buckets_of_correct_rollouts_shares_are_compared_and_the_difference_is_the_same():
     """Step 1 weighs 2/3 with drawn 1 and undrawn 3/8, step 2 weighs 1/2 with 3/4 and 1/2."""
     effect = draw_effect("all", observations(), np.ones(7, dtype=bool), num_rollouts=None)
@@ -45,19 +33,7 @@ def test_without_buckets_of_correct_rollouts_shares_are_compared_and_the_differe
     assert effect.difference.value == pytest.approx(13 / 28)
 
 
-def test_retired_questions_count_as_solved_in_the_second_difference():
-    effect = draw_effect("all", observations(), np.ones(7, dtype=bool), num_rollouts=4)
-    # Step 2 then has drawn 1/4 and 1/2 against 0, and weighs 2 * 1 / 3.
-    assert effect.difference_with_retired.value == pytest.approx((2 / 3 * 5 / 8 + 2 / 3 * 3 / 8) / (4 / 3))
-
-
-def test_a_group_without_both_kinds_has_no_difference():
-    seen = observations()
-    effect = draw_effect("bucket 1", seen, seen["bucket"] == 1, num_rollouts=4)
-    assert (effect.num_drawn, effect.num_undrawn) == (0, 1)
-    assert np.isnan([effect.change_drawn, *asdict(effect.difference).values()]).all()
-
-
+@on_sqlite
 def test_a_recorded_run_is_read_as_it_was_drawn(database, tmp_path):
     """Step s tries questions 4s to 4s + 3, modulo 16, and draws the last two; steps 1 to 4 put all into bucket 1."""
 
@@ -79,6 +55,7 @@ def test_a_recorded_run_is_read_as_it_was_drawn(database, tmp_path):
     assert (overall.wait_drawn, overall.wait_undrawn) == (4.0, 2.0)
 
 
+@on_sqlite
 def test_a_run_without_draws_has_no_effects(database, tmp_path):
     run = ingest_changed_run(database, tmp_path, None, [1])
     assert draw_effects(database, run.run_id, 3) == []

@@ -3,7 +3,10 @@ import pytest
 
 from db.queries.retirement import retired_questions, retirement_lines
 from exgrpo_core.step_report import BufferEvent, BufferEventKind
+from tests.db.conftest import on_sqlite
 from tests.db.recorded_runs import ingest_changed_run
+
+pytestmark = on_sqlite
 
 MOVED, RETIRED = BufferEventKind.MOVED, BufferEventKind.RETIRED
 # Step s tries questions 4s to 4s + 3, modulo 16: fresh ones with 3 rollouts, the last two next to a replay with 2.

@@ -18,6 +18,7 @@ from db.rows.spec_fields import UNREADABLE_SPEC
 from db.rows.trajectories import TrajectoryFacets
 from db.tables import models
 from jobs.specs.train import load_preset
+from tests.db.conftest import KINDS
 
 BORN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 PRESETS = ("paper-exgrpo", "chains-exgrpo", "paper-on-policy", "chains-grpo", "chains-luffy")
@@ -39,8 +40,20 @@ def by_pages(database, order, size=2):
     return seen
 
 
-@pytest.fixture
-def filled(database):
+def shared(fill):
+    """A database of each kind with these runs for all tests of the file that only read."""
+
+    @pytest.fixture(scope="module", params=KINDS)
+    def made(request, new_database, tmp_path_factory):
+        database = new_database(request.param, tmp_path_factory.mktemp("runs"))
+        fill(database)
+        yield database
+        database.close()
+
+    return made
+
+
+def fill(database):
     """Four runs, all born in the same second, listed from `d` to `a`."""
     register(database, "a", "plain")
     register(database, "b", "Second 100% run")
@@ -49,7 +62,29 @@ def filled(database):
     annotations.add_tag(database, "a", "Keep me")
     annotations.set_archived(database, "b", True)
     events.set_status(database, "a", "failed")
-    return database
+
+
+filled = shared(fill)
+
+
+def test_runs_are_sorted_by_pages_either_way_and_unknown_values_come_last(database):
+    fill(database)
+    values = {
+        "a": {"started_at": BORN, "step": 25, "summary": {"last_pass_at_1": 0.75}},
+        "c": {"started_at": BORN + timedelta(hours=1), "step": 5, "summary": {"last_pass_at_1": 0.1}},
+        "d": {"status": "finished"},
+    }
+    for hours, (run_id, columns) in enumerate(values.items()):
+        change = update(models.runs).where(models.runs.c.run_id == run_id)
+        change = change.values(created_at=BORN + timedelta(hours=hours), **columns)
+        database.write(lambda connection, change=change: connection.execute(change))
+    for key, known, unknown in (
+        ("created", "acd", ""), ("started", "ac", "d"), ("name", "cda", ""), ("state", "cad", ""),
+        ("method", "cda", ""), ("progress", "ca", "d"), ("pass_at_1", "ca", "d"), ("avg_at_n", "", "dca"),
+    ):  # fmt: skip
+        for size in (1, 2, 10):
+            assert by_pages(database, RunOrder(RunSortKey(key), is_descending=False), size) == [*known, *unknown]
+            assert by_pages(database, RunOrder(RunSortKey(key)), size) == [*known[::-1], *unknown]
 
 
 @pytest.mark.parametrize(
@@ -92,36 +127,6 @@ def test_counts_follow_the_filter(filled):
     assert runs.count_runs(filled, RunFilter(words="grpo")) == {"queued": 1, "failed": 1}
 
 
-@pytest.mark.parametrize("size", [1, 2, 10])
-@pytest.mark.parametrize(
-    ("key", "rising"),
-    [
-        ("created", "acd"),
-        ("started", "acd"),
-        ("name", "cda"),
-        ("state", "cad"),
-        ("method", "cda"),
-        ("progress", "cad"),
-        ("pass_at_1", "cad"),
-        ("avg_at_n", "dca"),
-    ],
-)
-def test_runs_are_sorted_by_pages_either_way_and_unknown_values_come_last(filled, key, rising, size):
-    values = {
-        "a": {"started_at": BORN, "step": 25, "summary": {"last_pass_at_1": 0.75}},
-        "c": {"started_at": BORN + timedelta(hours=1), "step": 5, "summary": {"last_pass_at_1": 0.1}},
-        "d": {"status": "finished"},
-    }
-    for hours, (run_id, columns) in enumerate(values.items()):
-        change = update(models.runs).where(models.runs.c.run_id == run_id)
-        change = change.values(created_at=BORN + timedelta(hours=hours), **columns)
-        filled.write(lambda connection, change=change: connection.execute(change))
-    unknown = {"started": "d", "progress": "d", "pass_at_1": "d", "avg_at_n": "dca"}.get(key, "")
-    known = rising.removesuffix(unknown) if unknown != rising else ""
-    assert by_pages(filled, RunOrder(RunSortKey(key), is_descending=False), size) == [*rising]
-    assert by_pages(filled, RunOrder(RunSortKey(key)), size) == [*known[::-1], *unknown]
-
-
 NAMES = [
     "sweep 1", "Sweep 2", "sweep 10", "SWEEP 100", "sweep 1000", "sweep 99999999999999999999", "lr 0.05", "LR 0.1",
     "lr 0.25", "lr 0.5", "lr 2", "lr 10.5", "a_b", "a b", "a-b", "A.b", "äpfel 2", "Äpfel 10", "step 007", "step 8",
@@ -162,16 +167,16 @@ def test_runs_are_sorted_by_a_setting_of_numbers_or_words(database, rising):
     assert by_pages(database, RunOrder("config.mine")) == [*expected[::-1], "run-without"]
 
 
-def test_names_are_those_of_the_newest_runs_that_fit(filled):
-    assert list_run_names(filled, RunFilter(kinds=("train",))) == [("c", "100 percent", 0), ("a", "plain", 0)]
-    assert list_run_names(filled, RunFilter(words="grpo"), limit=1) == [("c", "100 percent", 0)]
+def test_names_are_those_of_the_newest_runs_that_fit(database):
+    fill(database)
+    assert list_run_names(database, RunFilter(kinds=("train",))) == [("c", "100 percent", 0), ("a", "plain", 0)]
+    assert list_run_names(database, RunFilter(words="grpo"), limit=1) == [("c", "100 percent", 0)]
     began = update(models.runs).where(models.runs.c.run_id == "a").values(step=7)
-    filled.write(lambda connection: connection.execute(began))
-    assert list_run_names(filled, RunFilter(), has_steps=True) == [("a", "plain", 7)]
+    database.write(lambda connection: connection.execute(began))
+    assert list_run_names(database, RunFilter(), has_steps=True) == [("a", "plain", 7)]
 
 
-@pytest.fixture
-def compared(database):
+def fill_to_compare(database):
     """Two training runs that differ in fields, scores and metrics."""
     spec = load_preset("chains-exgrpo").model_dump(mode="json")
     for run_id, seed, rate in (("three", 3, 0.002), ("seven", 7, 1e-6)):
@@ -180,7 +185,7 @@ def compared(database):
     annotations.add_tag(database, "three", "Keep me")
     events.set_status(database, "three", "failed")
 
-    def fill(connection):
+    def add_values(connection):
         keys = dict(connection.execute(select(models.runs.c.run_id, models.runs.c.run_key)).all())
         connection.execute(update(models.runs).where(models.runs.c.run_id == "three").values(
             summary={"last_pass_at_1": 0.75}
@@ -195,8 +200,10 @@ def compared(database):
         row = {"run_key": keys["seven"], "question_set": "math500", "avg_at_n": 0.75, "pass_at_n": 0.75}
         connection.execute(insert(models.evaluations).values(**row, **scored | {"samples_per_question": 1}))
 
-    database.write(fill)
-    return database
+    database.write(add_values)
+
+
+compared = shared(fill_to_compare)
 
 
 def test_sql_and_python_name_every_method_alike(database):
@@ -294,14 +301,13 @@ def test_a_condition_that_cannot_be_read_is_refused_by_name(compared, words, fie
     assert refusal.value.fields == (field,)
 
 
-@pytest.mark.parametrize(
-    ("typed", "offered"), [("batchsize", "algorithm.batch_size"), ("num_replayed", "replay/num_replayed")]
-)
-def test_a_name_that_is_nearly_right_is_offered(compared, typed, offered):
-    register(compared, "newest", spec={"kind": "eval"})  # has no metrics
-    with pytest.raises(SearchError) as refusal:
-        runs.count_runs(compared, RunFilter(f"{typed}=16"))
-    assert offered in str(refusal.value)
+def test_a_name_that_is_nearly_right_is_offered(database):
+    fill_to_compare(database)
+    register(database, "newest", spec={"kind": "eval"})  # has no metrics
+    for typed, offered in (("batchsize", "algorithm.batch_size"), ("num_replayed", "replay/num_replayed")):
+        with pytest.raises(SearchError) as refusal:
+            runs.count_runs(database, RunFilter(f"{typed}=16"))
+        assert offered in str(refusal.value)
 
 
 def test_runs_are_sorted_by_a_metric_and_a_field(compared):
@@ -339,6 +345,15 @@ CONFIGS = {
 }
 
 
+def fill_with_settings(database):
+    register(database, "ours", spec=load_preset("chains-exgrpo").model_dump(mode="json") | {"seed": 0})
+    for run_id, config in CONFIGS.items():
+        register(database, run_id, spec={"kind": "recorded", "name": run_id, "config": config})
+
+
+configured = shared(fill_with_settings)
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
@@ -360,8 +375,5 @@ CONFIGS = {
         ("config.optim.name=adamw", ["r2"]),
     ],
 )
-def test_runs_are_found_by_any_setting_that_a_loop_recorded(database, words, expected):
-    register(database, "ours", spec=load_preset("chains-exgrpo").model_dump(mode="json") | {"seed": 0})
-    for run_id, config in CONFIGS.items():
-        register(database, run_id, spec={"kind": "recorded", "name": run_id, "config": config})
-    assert sorted(ids(database, RunFilter(words))) == sorted(expected)
+def test_runs_are_found_by_any_setting_that_a_loop_recorded(configured, words, expected):
+    assert sorted(ids(configured, RunFilter(words))) == sorted(expected)
