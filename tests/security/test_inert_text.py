@@ -1,16 +1,23 @@
-"""Hostile texts in a real browser: on every page that shows them nothing runs, loads or leads elsewhere."""
+"""Hostile texts are inert: in a real browser, on every page that shows them, on a terminal and in exported tables."""
 
+import csv
+import io
+import re
 from pathlib import Path
 from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
+from typer.testing import CliRunner
 
+from app.components.widgets.data_table import as_csv, as_latex, as_markdown
+from db.rows.display_names import escape_control_characters
+from jobs.cli.main import app
 from tests.app import web_server
 from tests.browser.clicks import enter
 from tests.browser.conftest import Watched
 from tests.security import hostile
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 RUN, PLAYED, THOUGHTS = f"run={hostile.RUN}", f"run={hostile.PLAYED}", f"run={hostile.THOUGHTS}"
 MARK = "pwned"
@@ -48,13 +55,25 @@ PAGES = {
 """Addresses, each with a text that its page shows: a hostile one wherever the page shows texts of others."""
 SHOWS = "text => document.querySelector('[data-testid=stMain]').textContent.includes(text)"
 LOOK = (Path(__file__).parent / "look.js").read_text(encoding="utf-8")
+CLI = CliRunner(env={"NO_COLOR": "1", "COLUMNS": "200"})
+OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
+COMMANDS = (
+    "runs --all", f"show {hostile.RUN}", f"logs {hostile.RUN}", f"query trajectories {hostile.PLAYED}",
+    f"query trajectory {hostile.PLAYED} 1", "query marks", "query scores", "query journal",
+    f"query candidates {hostile.PLAYED}", f"query verdicts {hostile.THOUGHTS}", f"case find {hostile.THOUGHTS}",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
-def hostile_workbench(tmp_path_factory):
-    runs_root = tmp_path_factory.mktemp("hostile") / "runs"
+def runs_root(tmp_path_factory):
+    root = tmp_path_factory.mktemp("hostile") / "runs"
     with pytest.MonkeyPatch.context() as monkeypatch:
-        hostile.build(runs_root, monkeypatch)
+        hostile.build(root, monkeypatch)
+    return root
+
+
+@pytest.fixture(scope="module")
+def hostile_workbench(runs_root):
     served = web_server.start(runs_root)
     yield served
     served.stop()
@@ -75,6 +94,25 @@ def tabs_of(path):
     return [name for key in ("view", "part", "section") for name in chosen.get(key, [])]
 
 
+@pytest.mark.parametrize("words", COMMANDS)
+def test_no_command_prints_what_a_terminal_obeys(runs_root, words):
+    result = CLI.invoke(app, [*words.split(), "--runs-root", str(runs_root)])
+    assert result.exit_code == 0, result.output
+    assert OBEYED.findall(result.output) == []
+
+
+def test_exported_tables_hold_no_formula_markup_or_control_character():
+    rows = [{"text": text, text: 1} for text in hostile.PAYLOADS]
+    lines = [row[0] for row in csv.reader(io.StringIO(as_csv([{"text": text} for text in hostile.PAYLOADS])))]
+    assert [line for line in lines if line.startswith(("=", "+", "-", "@", "\t", "\r"))] == []
+    for written in (as_csv(rows), as_markdown(rows), as_latex(rows)):
+        assert OBEYED.findall(written) == []
+    assert re.findall(r"(?<!\\)[<\[]", as_markdown(rows)) == []
+    assert re.findall(r"\\(href|url|def|input|includegraphics)\b", as_latex(rows)) == []
+    assert escape_control_characters("=1") == "=1"
+
+
+@pytest.mark.browser
 @pytest.mark.parametrize(("path", "text"), PAGES.items(), ids=range(len(PAGES)))
 def test_hostile_texts_are_shown_and_inert(signed_in, hostile_workbench, path, text):
     page = signed_in.page
@@ -92,6 +130,7 @@ def test_hostile_texts_are_shown_and_inert(signed_in, hostile_workbench, path, t
     assert [text for text in signed_in.errors if "WebSocket" not in text] == []
 
 
+@pytest.mark.browser
 @pytest.mark.parametrize(
     ("html", "what"),
     [
