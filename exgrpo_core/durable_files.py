@@ -43,9 +43,10 @@ def whole_file(path: Path, *, is_durable: bool = True, syncs_folder: bool = True
             if is_durable:
                 os.fsync(file.fileno())
         unfinished.replace(path)
-    except BaseException:
+    except BaseException as error:
         if not is_reserved:
             unfinished.unlink(missing_ok=True)
+        _name_file(error, path)
         raise
     if is_durable and syncs_folder:
         sync(path.parent)
@@ -92,9 +93,13 @@ def appending(path: Path) -> Iterator[Callable[[bytes], None]]:
         def append(line: bytes) -> None:
             size = os.fstat(file.fileno()).st_size
             is_torn = size > 0 and os.pread(file.fileno(), 1, size - 1) != b"\n"
-            file.write((b"\n" if is_torn else b"") + line + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
+            try:
+                file.write((b"\n" if is_torn else b"") + line + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+            except OSError as error:
+                _name_file(error, path)
+                raise
 
         yield append
 
@@ -116,6 +121,12 @@ def is_disk_full(error: BaseException) -> bool:
     if isinstance(error, OSError) and error.errno in _FULL:
         return True
     return any(os.strerror(number) in str(error) for number in _FULL)
+
+
+def _name_file(error: BaseException, path: Path) -> None:
+    """Name the file in the error of a write, which has no name, if a disk or quota is full."""
+    if isinstance(error, OSError) and error.filename is None and is_disk_full(error):
+        error.filename = os.fspath(path)
 
 
 def what_to_free(error: BaseException) -> str:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from db import DATABASE_URL_VARIABLE
+from exgrpo_core.durable_files import explain
 from exgrpo_core.errors import UserError
 
 
@@ -26,7 +27,8 @@ def main() -> int:
     try:
         write_page(options.folder, options.run_ids)
     except (UserError, OSError) as error:
-        print(error, file=sys.stderr)  # noqa: T201 - the one sentence a user sees
+        why = f"{options.folder}: cannot be written ({explain(error)})." if isinstance(error, OSError) else error
+        print(why, file=sys.stderr)  # noqa: T201 - the one sentence a user sees
         return 2
     return 0
 

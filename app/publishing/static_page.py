@@ -1,6 +1,7 @@
 """The static page of runs: curves, the buffer as a film, trajectories with token colours, scores, configuration."""
 
 import re
+import shutil
 from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -57,14 +58,21 @@ def write_page(folder: Path, run_ids: Sequence[str]) -> None:
     """Write `index.html` and the chart library into a folder, with all that is known of the runs.
 
     Raises:
+        OSError: The folder cannot be written; one that was new is removed.
         UnknownRunError: There is no such run.
         UnavailableError: The database does not answer.
     """
     page = _TEMPLATES.get_template("page.jinja").render(runs=[_facts(run_id) for run_id in run_ids], icon=theme.ICON)
+    is_new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
-    for name, content in (("charts.js", _chart_library()), ("index.html", page)):
-        write_whole(folder / name, content)
-        (folder / name).chmod(0o644)  # what is published is for a web server to read
+    try:
+        for name, content in (("charts.js", _chart_library()), ("index.html", page)):
+            write_whole(folder / name, content)
+            (folder / name).chmod(0o644)  # what is published is for a web server to read
+    except OSError:
+        if is_new:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def _chart_library() -> str:

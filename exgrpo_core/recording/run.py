@@ -9,7 +9,7 @@ import os
 import reprlib
 import threading
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 MAX_STEP = 2**31 - 1
 _ENDS = ("finished", "failed", "stopped")
 _MAX_REASON = 1000
+_MAX_NAMED = 20
+"""Metrics that are no numbers and named in the log."""
 _BEGIN_OF_TRAJECTORY = b'{"kind":"trajectory"'
 NOT_FINISHED = "Its program ended without finish()."
 
@@ -53,6 +55,7 @@ class Run:
         self._num_lost = 0
         self._num_lost_trajectories = 0
         self._why = ""
+        self._no_numbers: set[str] = set()
         self._is_over = False
         _open_runs.add(self)
         atexit.register(self._end_at_exit)
@@ -89,7 +92,8 @@ class Run:
 
         Args:
             first: The step, by default the next one; or, as W&B has it, the metrics.
-            metrics: Numbers by name; mappings in it become names such as `reward/format`.
+            metrics: Numbers by name; mappings in it become names such as `reward/format`. Others are left
+                out.
             trajectories: Texts, mappings or `RecordedTrajectory`s, as `as_trajectory` takes them.
             step: The step, where it is not first.
         """
@@ -165,7 +169,7 @@ class Run:
     def _log(self, step: int | None, metrics: Mapping[str, Any], trajectories: Iterable[object]) -> list[str]:
         number = self._step + 1 if step is None else as_step(step)
         self._step = number
-        numbers = dict(_numbers(metrics))
+        numbers = {name: value for name, given in _flat(metrics) if (value := self._number(name, given)) is not None}
         lines = [self._line("metrics", number, {"metrics": numbers})] if numbers else []
         values: list[bytes] = []
         ids = []
@@ -180,6 +184,15 @@ class Run:
             self._lose(1, 1, error)
         self._append(lines, values)
         return ids
+
+    def _number(self, name: str, given: object) -> float | None:
+        """Return a metric's value, None of one that has none; one that is no number is named the first time."""
+        number = as_number(given)
+        if number is None and given is not None and name not in self._no_numbers and len(self._no_numbers) < _MAX_NAMED:
+            self._no_numbers.add(name)
+            kind = type(given).__name__
+            logger.warning("%s: metrics: %r is left out: expected a number, got a %s.", self.path, name, kind)
+        return number
 
     def _add(self, texts: tuple[list[bytes], list[bytes]], step: int, name: str, given: object) -> bool:
         try:
@@ -243,12 +256,12 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def _numbers(metrics: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, float]]:
+def _flat(metrics: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
     for name, value in metrics.items():
         if isinstance(value, Mapping):
-            yield from _numbers(value, f"{prefix}{name}/")
-        elif (number := as_number(value)) is not None:
-            yield f"{prefix}{name}", number
+            yield from _flat(value, f"{prefix}{name}/")
+        else:
+            yield f"{prefix}{name}", value
 
 
 _open_runs: weakref.WeakSet[Run] = weakref.WeakSet()

@@ -4,6 +4,7 @@ A file on which the process ends, or is ended, is left out by the next process, 
 """
 
 import contextlib
+import logging
 import os
 import resource
 import signal
@@ -20,6 +21,7 @@ from typing import Any
 from exgrpo_core.durable_files import explain
 from exgrpo_core.errors import InputError, UserError
 from exgrpo_core.process_setup import keep_private
+from exgrpo_core.recording import run
 from exgrpo_core.recording.run_attempt import MAX_NAME
 from jobs.actions.preflight.data_preview import DataPreview, preview_rollouts
 from jobs.actions.rollout_import import Imported, import_rollouts, read_sources
@@ -213,6 +215,7 @@ if __name__ == "__main__":
     keep_private()
     end_with_starter(signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the starter ends it
+    logging.getLogger(run.__name__).setLevel(logging.ERROR)  # what it warns of is in the answer
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
     with contextlib.suppress(BrokenPipeError, EOFError):

@@ -207,12 +207,17 @@ def _num_bytes(folder: Path) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """The new run, before one of its evaluations; the numbers of steps and rollouts, and rows that were skipped."""
+    """The new runs, training before its evaluation; the numbers of steps and rollouts, and rows that were skipped."""
 
-    run_id: str
+    run_ids: tuple[str, ...]
     num_steps: int
     num_rollouts: int
     bad: BadRows
+
+    @property
+    def run_id(self) -> str:
+        """The first of the runs."""
+        return self.run_ids[0]
 
 
 def import_rollouts(path: Path, reads: RolloutFormat, runs_root: Path, name: str, origin: str = "") -> Imported:
@@ -243,7 +248,8 @@ def import_rollouts(path: Path, reads: RolloutFormat, runs_root: Path, name: str
         Journal(runs_root).append(JournalKind.IMPORTED, source.run_id, source=source.origin)
     steps = set().union(*(source.steps for source in found))
     num_rollouts = sum(source.num_rollouts for source in found)
-    return Imported(found[0].run_id, len(steps), num_rollouts, BadRows(num_bad, sentences))
+    run_ids = tuple(source.run_id for source in found)
+    return Imported(run_ids, len(steps), num_rollouts, BadRows(num_bad, sentences))
 
 
 def read_sources(

@@ -22,6 +22,8 @@ MAX_TAG_CHARACTERS = 40
 MAX_PARENT_NAME = 60
 DEMO_TAG = "demo"
 """The tag of runs that `exgrpo demo` started. It is in the journal, not in the specification, so no copy has it."""
+STUDY_TAG = re.compile(r"(study|scale|cell|seed):(.+)")
+"""The four tags that say which run of a study a run is."""
 _COPY_ENDING = re.compile(r" copy( \d+)?$")
 
 
@@ -74,7 +76,7 @@ def _refuse_recorded(run: RunDirectory, state: RunState) -> None:
 
 
 def read_job_spec(runs_root: Path, run_id: str) -> JobSpec:
-    """Return the specification of a job of any kind, to start another from.
+    """Return the specification of a job of any kind, to start another from, which is no run of a study.
 
     Raises:
         CommandError: No such job, or its specification cannot be read.
@@ -84,7 +86,14 @@ def read_job_spec(runs_root: Path, run_id: str) -> JobSpec:
         spec = run.job_spec()
     except SpecError as error:
         raise CommandError(str(error)) from None
-    return spec if isinstance(spec, JudgeSpec) else spec.model_copy(update={"waits_for": waited_for(run)})
+    waits = {} if isinstance(spec, JudgeSpec) else {"waits_for": waited_for(run)}
+    return spec.model_copy(update={"tags": _without_place(spec.tags), **waits})
+
+
+def _without_place(tags: tuple[str, ...]) -> tuple[str, ...]:
+    of_studies = {tag: match[1] for tag in tags if (match := STUDY_TAG.fullmatch(tag))}
+    is_of_study = {*of_studies.values()} == {"study", "scale", "cell", "seed"}
+    return tuple(tag for tag in tags if not is_of_study or tag not in of_studies)
 
 
 def clone(runs_root: Path, run_id: str) -> TrainSpec:

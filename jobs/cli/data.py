@@ -72,7 +72,8 @@ def _import_rollouts(path: Path, own_format: Path | None, runs_root: Path, name:
         print_status(f"... and {bad.num - len(bad.sentences):,} more rows that are no rollouts.")
     rollouts = counted(imported.num_rollouts, "rollout", "rollouts")
     print_status(f"{rollouts} of {counted(imported.num_steps, 'step', 'steps')}.")
-    print_result(imported.run_id)
+    for run_id in imported.run_ids:
+        print_result(run_id)
 
 
 def _print_damage(run: RunDirectory) -> None:

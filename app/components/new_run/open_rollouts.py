@@ -42,4 +42,6 @@ def _ask() -> None:
             origin = f"{files[0].name}{more}" if files else ""
             with import_process.format_file(mapping) as own_format:
                 imported = import_process.import_in_process(runs_root(), Path(source), own_format, origin=origin)
+        if len(imported.run_ids) > 1:  # such as a run for each task of an evaluation
+            st.switch_page("app_pages/runs.py")
         st.switch_page("app_pages/run.py", query_params={"run": imported.run_id})

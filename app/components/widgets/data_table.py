@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from numbers import Real
 from typing import Any, TypeGuard
 
@@ -50,7 +51,7 @@ def csv_lines(rows: Iterable[Iterable[object]]) -> str:
 
 def as_markdown(rows: Rows) -> str:
     """Return a pipe table in which no character is markup, numbers as `formats.number` writes them."""
-    return pipe_table(_plain(rows).map(_short).map(markdown).rename(columns=markdown))
+    return pipe_table(_written(rows).map(markdown).rename(columns=markdown))
 
 
 def as_json(rows: Rows) -> str:
@@ -67,7 +68,7 @@ def as_latex(rows: Rows) -> str:
     plain = _plain(rows)
     are_numbers = [all(value is None or _is_number(value) for value in plain[name]) for name in plain]
     sides = "".join("r" if is_number else "l" for is_number in are_numbers)
-    text = plain.map(_short).to_latex(index=False, escape=True, column_format=sides)
+    text = _written(plain).to_latex(index=False, escape=True, column_format=sides)
     return f"% needs \\usepackage{{booktabs}}\n{text}"
 
 
@@ -172,6 +173,11 @@ def _plain(rows: Rows) -> pd.DataFrame:
     return frame.apply(lambda column: pd.Series(map(_value, column), dtype=object))
 
 
+def _written(rows: Rows) -> pd.DataFrame:
+    """Return the table with cells as texts on one line."""
+    return _plain(rows).apply(lambda column: column.map(partial(_short, counts=column.name not in grid.IDS)))
+
+
 def _value(value: object) -> object:
     """Return a number, a bool, a text, or None where there is no value; lists become text."""
     if type(value) is str:
@@ -205,14 +211,14 @@ def _is_number(value: object) -> TypeGuard[Real]:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-def _short(value: object) -> str:
-    """Return a cell as a text on one line."""
+def _short(value: object, *, counts: bool) -> str:
+    """Return a cell as a text on one line; a number that counts nothing has no separators."""
     if value is None:
         return NONE_SHOWN
     if isinstance(value, bool):
         return "yes" if value else "no"
     if _is_number(value):
-        return str(value) if math.isinf(value) else number(float(value))
+        return number(float(value)) if counts and not math.isinf(value) else f"{value:.17g}"
     return " ".join(str(value).split())
 
 

@@ -18,7 +18,7 @@ from app.formats import as_utc, column_format
 Columns = Mapping[str, ColumnConfig]
 _SCROLLBAR = 12
 """Pixels below the rows for the bar of a table that is wider than the page."""
-_IDS = {"Id", "Trajectory", "Question", "Seed"}
+IDS = frozenset({"Id", "Trajectory", "Question", "Seed"})
 """Columns of whole numbers that count nothing."""
 _KINDS = {"progress": "progress", "area_chart": "curve"}
 # A module of few characters, since it comes with every table: the browser has table.js already.
@@ -150,7 +150,7 @@ def _column(name: str, config: ColumnConfig, values: Sequence[object], sorting: 
     is_number = details.get("type") == "number" or (
         bool(present) and all(isinstance(value, Real) and not isinstance(value, bool) for value in present)
     )
-    usual = "%d" if name in _IDS else column_format(present) if is_number else None
+    usual = "%d" if name in IDS else column_format(present) if is_number else None
     kind = _KINDS.get(details.get("type", ""), "number" if is_number else "text")
     width = config.get("width")
     return {

@@ -1,10 +1,10 @@
 """From a study's cells to specifications of runs, and from tags of runs back to cells."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from jobs.actions.run_actions import STUDY_TAG
 from jobs.actions.studies.definition import Cell, Scale, Study
 from jobs.specs.train import TrainSpec, load_preset, merge_settings, parse_spec
 
@@ -26,7 +26,6 @@ the presets' learning rate, so that the delayed start opens within the first hal
 """
 PAPER_SEEDS = 1
 """Seeds of each cell at the paper's scale unless more are asked for: the paper reports one run a row."""
-_TAG = re.compile(r"(study|scale|cell|seed):(.+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +50,7 @@ def study_tag(study: Study) -> str:
 
 def key_from_tags(tags: Sequence[str]) -> RunKey | None:
     """Return which run of a study has these tags, None if none has."""
-    values = {match[1]: match[2] for tag in tags if (match := _TAG.fullmatch(tag))}
+    values = {match[1]: match[2] for tag in tags if (match := STUDY_TAG.fullmatch(tag))}
     try:
         return RunKey(values["study"], Scale(values["scale"]), values["cell"], int(values["seed"]))
     except (KeyError, ValueError):

@@ -35,12 +35,13 @@ def _made(rewards: list[str], row: Row, _: Path) -> list[tuple[int, RecordedTraj
 
 
 def _reward_columns(file: Path) -> list[str]:
-    """Return the columns of numbers that may be a reward function's."""
+    """Return the columns that may be a reward function's: numbers, or nothing where it applied to no row."""
     try:
         schema = pq.read_schema(file)
     except (OSError, pa.ArrowException):
         return []
-    numbers = [field.name for field in schema if pa.types.is_floating(field.type) or pa.types.is_integer(field.type)]
+    kinds = (pa.types.is_floating, pa.types.is_integer, pa.types.is_null)
+    numbers = [field.name for field in schema if any(is_kind(field.type) for is_kind in kinds)]
     return [name for name in numbers if name not in _OWN and name not in NO_REWARDS]
 
 

@@ -1,8 +1,12 @@
+import errno
+import logging
+import os
 import sys
 
 import pytest
 
 from app import settings
+from app.publishing.__main__ import main
 from app.publishing.static_page import write_page
 from exgrpo_core import recording
 from jobs.execution.supervisor.open_index import ingest_all
@@ -33,6 +37,35 @@ def test_a_page_has_no_secrets_and_no_folders_and_says_where_a_reward_is_unknown
     assert ">loss" in page
     shown = ("train.parquet", "dir=one", "512", "https://example.org/a/b", "reward unknown", "reward 0.5")
     assert [word for word in shown if word not in page] == []
+
+
+@pytest.mark.parametrize("number", [errno.EDQUOT, errno.ENOSPC])
+@pytest.mark.parametrize("num_written", [0, 1])
+def test_a_page_that_has_no_room_is_one_sentence_and_leaves_no_folder(
+    tmp_path, monkeypatch, capsys, number, num_written
+):
+    run = recording.start("mine", CONFIG, tmp_path)
+    run.log(1, {"loss": 1.0})
+    run.finish()
+    ingest_all(tmp_path, None)
+    fsync, files = os.fsync, iter(range(9))
+
+    def fill(file):
+        if next(files) // 2 == num_written:  # the content and the name of each file
+            raise OSError(number, os.strerror(number))
+        fsync(file)
+
+    monkeypatch.setattr("exgrpo_core.durable_files.os.fsync", fill)
+    monkeypatch.setattr(sys, "argv", ["publishing", "--runs-root", str(tmp_path), str(tmp_path / "page"), run.run_id])
+    mask = os.umask(0o022)
+    try:
+        assert main() == 2
+    finally:
+        os.umask(mask)
+        logging.disable(logging.NOTSET)
+    why = f"{os.strerror(number)}; free some space there, or choose another folder"
+    assert capsys.readouterr().err == f"{tmp_path / 'page'}: cannot be written ({why}).\n"
+    assert not (tmp_path / "page").exists()
 
 
 def test_a_conversation_is_published_turn_by_turn_and_all_of_its_text_is_escaped(tmp_path):

@@ -40,6 +40,21 @@ def test_a_step_without_trajectories_loses_nothing(tmp_path, none, caplog):
     assert [line["metrics"] for line in read(run, "metrics")] == [{"loss": 0.5}]
 
 
+@pytest.mark.parametrize("other", ["text", b"bytes", [1.0, 2.0], np.ones(2), 1j, Path("a")])
+def test_a_metric_that_is_no_number_is_named_once_and_the_others_are_recorded(run, other, caplog):
+    for step in (1, 2):
+        run.log(step, {"loss": 0.5, "odd": {"one": other}, "none": None, "few": np.float32(1), "is_on": True})
+    assert [line["metrics"] for line in read(run, "metrics")] == [{"loss": 0.5, "few": 1.0, "is_on": 1.0}] * 2
+    [warning] = caplog.messages
+    assert "metrics: 'odd/one' is left out: expected a number" in warning
+    assert run.num_lost == 0
+
+
+def test_of_many_metrics_that_are_no_numbers_the_first_are_named(run, caplog):
+    run.log(1, {f"text {number}": "a" for number in range(100)})
+    assert len(caplog.messages) == 20
+
+
 @pytest.mark.parametrize("one", [TRAJECTORY, "a text", b"bytes", {"prompt": ["a", "b"], "response": ["c", "d"]}])
 def test_what_is_no_list_of_trajectories_is_counted_and_not_taken_apart(run, one, caplog):
     run.log(1, {"loss": 0.5}, trajectories=one)
@@ -162,7 +177,8 @@ def test_no_step_and_no_metrics_end_the_loop(run, step):
     assert read(run, "lost")
 
 
-def test_a_full_disk_is_said_once_and_what_was_lost_is_counted_when_there_is_room(run, monkeypatch, caplog):
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_is_said_once_and_what_was_lost_is_counted_when_there_is_room(run, monkeypatch, caplog, number):
     write, is_full = os.write, [False]
 
     def fill(file, content):
@@ -170,7 +186,7 @@ def test_a_full_disk_is_said_once_and_what_was_lost_is_counted_when_there_is_roo
             is_full[0] = "after half a line"
             return write(file, content[: len(content) // 2])
         if is_full[0]:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            raise OSError(number, os.strerror(number))
         return write(file, content)
 
     monkeypatch.setattr("exgrpo_core.recording.record_file.os.write", fill)

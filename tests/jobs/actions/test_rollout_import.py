@@ -1,8 +1,10 @@
 import bz2
+import errno
 import gzip
 import json
 import lzma
 import math
+import os
 import re
 import sys
 import time
@@ -176,6 +178,24 @@ def test_what_the_recorder_cannot_write_ends_the_import_with_its_reason(opened):
     assert "2147483648" in str(refused.value)
 
 
+@pytest.mark.parametrize("number", [errno.EDQUOT, errno.ENOSPC])
+@pytest.mark.parametrize("num_writes", [0, 1, 3])
+def test_an_import_that_has_no_room_is_one_sentence_and_leaves_nothing(dump, tmp_path, monkeypatch, number, num_writes):
+    for step in range(2, 6):
+        (dump / f"{step}.jsonl").write_text(line(0, 0, 1.0, step))
+    write, writes = os.write, iter(range(99))
+
+    def fill(file, content):
+        if next(writes) >= num_writes:
+            raise OSError(number, os.strerror(number))
+        return write(file, content)
+
+    monkeypatch.setattr("exgrpo_core.recording.record_file.os.write", fill)
+    with pytest.raises(CannotRecordError, match=f"{os.strerror(number)}; free some space"):
+        import_rollouts(dump, find_format(dump), tmp_path / "runs", "mine")
+    assert [*(tmp_path / "runs").iterdir()] == []
+
+
 def test_evaluations_are_a_run_of_their_own(tmp_path):
     for name, reward in (("train_data_step2.jsonl", 1.0), ("val_data_step2.jsonl", 0.0)):
         write(tmp_path / "logs", name, [NEMO | {"rewards": reward}])
@@ -279,6 +299,10 @@ def test_each_task_and_filter_of_lm_eval_is_a_run(tmp_path, files, expected):
         rows = [row for filter_name, scores in of_filters.items() for row in lm_eval_rows(scores, filter_name)]
         write(tmp_path / "logs", name, rows)
     assert runs_of(tmp_path / "logs", tmp_path / "runs") == expected
+    words = ["import", "--rollouts", str(tmp_path / "logs"), "--runs-root", str(tmp_path / "others")]
+    result = CliRunner().invoke(app, words)
+    made = {path.parent.name for path in (tmp_path / "others").glob("*/run.json")}
+    assert (len(made), sorted(result.stdout.split())) == (len(expected), sorted(made))
 
 
 @pytest.mark.parametrize(
@@ -474,6 +498,11 @@ def test_rows_beyond_those_that_are_named_are_counted(tmp_path):
             {"reward/acc": [1.0, None], "reward/b": [None, 1.0]},
             None,
         ),
+        ({"acc": [1.0, 0.0], "b": [None, None]}, {"reward/acc": [1.0, 0.0]}, None),
+        ({"acc": [1.0, 0.0], "b": [float("nan")] * 2}, {"reward/acc": [1.0, 0.0]}, None),
+        ({"acc": [1.0, None], "b": [None, None], "c": [0.5, 0.25]}, {"reward/acc": [1.0, None]}, None),
+        ({"acc": [1.0, None]}, {"acc": [1.0, None]}, [1.0, None]),
+        ({"acc": [None, 0.0], "note": ["a", "b"]}, {"acc": [None, 0.0], "note": ["a", "b"]}, [None, 0.0]),
     ],
 )
 @pytest.mark.parametrize("writer", ["trl", "swift"])
@@ -491,7 +520,7 @@ def test_reward_functions_are_a_curve_each_and_a_total_is_that_of_the_only_one(
     imported = import_rollouts(path, find_format(path), tmp_path / "runs", "mine")
     lines = [*lines_of(tmp_path / "runs" / imported.run_id, "trajectory")]
     assert [line.get("reward") for line in lines] == (reward or [None, None])
-    assert {name: [line["extra"].get(name) for line in lines] for name in parts} == parts
+    assert {name: [line.get("extra", {}).get(name) for line in lines] for name in parts} == parts
     with open_fresh_index(tmp_path / "runs", None) as database:
         found = last_metrics(database, imported.run_id)
     expected = {name: [value for value in values if value is not None] for name, values in parts.items()}

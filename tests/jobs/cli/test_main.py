@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from jobs.actions import run_actions
+from jobs.actions.branching import branch_spec
 from jobs.actions.queueing import queue_job
 from jobs.cli.main import app
 from jobs.runs.directory import RunDirectory
@@ -71,6 +72,26 @@ def test_a_clone_is_printed_or_queued_with_a_name_of_its_own_and_its_parent(runs
     assert names == ["toy copy", "toy copy 2", "mine"]
     result = CliRunner().invoke(app, ["clone", run_id, "--submit", "--runs-root", str(runs_root)])
     assert "exgrpo up" in result.stderr  # no supervisor runs
+
+
+@pytest.mark.parametrize(
+    ("tags", "kept"),
+    [
+        (("study:ablations", "scale:chains", "cell:repo", "seed:1"), ()),
+        (("mine", "study:ablations", "scale:chains", "cell:repo", "seed:1", "b"), ("mine", "b")),
+        (("seed:1", "mine"), ("seed:1", "mine")),
+        (("study:of mine", "cell:3"), ("study:of mine", "cell:3")),
+        ((), ()),
+    ],
+)
+def test_a_copy_of_a_study_s_run_is_no_run_of_the_study(runs_root, tags, kept):
+    run_id = queue_job(runs_root, TrainSpec(name="toy", tags=tags))
+    copies = [exgrpo(runs_root, "clone", run_id, "--submit").split()[0]]
+    copies.append(queue_job(runs_root, TrainSpec.model_validate_json(exgrpo(runs_root, "clone", run_id))))
+    for copy_id in copies:
+        assert RunDirectory.open(runs_root, copy_id).job_spec().tags == kept
+    assert branch_spec(runs_root, run_id, 1).tags == kept
+    assert RunDirectory.open(runs_root, run_id).job_spec().tags == tags
 
 
 def listed(runs_root, *options):

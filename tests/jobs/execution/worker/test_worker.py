@@ -78,8 +78,12 @@ def test_memory_that_torch_cannot_have_names_the_settings_that_need_less():
     assert "algorithm.mini_batch_size" in wrong_fields(failure.value)
 
 
-def test_a_full_disk_is_told_with_what_would_help():
-    assert "free some space" in error_message(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_or_quota_is_told_with_what_would_help(number):
+    why = os.strerror(number)
+    for error in (OSError(number, why), OSError(number, why, "file"), RuntimeError(f"{why} (os error {number})")):
+        assert error_message(error).startswith(why)
+        assert error_message(error).endswith("; free some space and resume the run.")
 
 
 @pytest.mark.parametrize("value", ["0", "two", "-1"])
