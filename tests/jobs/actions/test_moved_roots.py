@@ -66,7 +66,6 @@ def runs(tmp_path_factory, model) -> tuple[Path, dict[str, str]]:  # noqa: F811 
     add("sft", training("sft", "train@last", sft=demonstrations.model_dump(), algorithm=on_policy))
     add("adapters", with_adapters("adapters", "train@last"))
     add("adapters again", with_adapters("adapters again", "adapters@last"))
-    ids["branch"] = work(root, branch(root, ids["adapters again"], 0), stops=True)
     (root / "workbench" / "benchmarks").mkdir()
     (root / "workbench" / "benchmarks" / "mine.jsonl").write_text('{"problem": "1 + 1", "answer": "2"}\n')
     scoring = {"benchmarks": [{"name": "mine"}], "max_response_tokens": 4, "num_graders": 1}
@@ -90,7 +89,7 @@ def test_no_file_of_a_run_but_its_log_names_the_runs_root(runs):
 @pytest.mark.parametrize(
     ("kind", "is_alone"),
     [("train", False), ("evaluation", False), ("judge", False)]
-    + [(kind, True) for kind in ("sft", "adapters again", "branch", "evaluation", "awaited")],
+    + [(kind, True) for kind in ("sft", "adapters again", "evaluation", "awaited")],
 )
 def test_a_run_of_any_kind_does_everything_in_another_root(runs, tmp_path, kind, is_alone):
     root, run_id = tmp_path / "runs", runs[1][kind]

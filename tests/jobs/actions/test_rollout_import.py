@@ -1,4 +1,3 @@
-import bz2
 import errno
 import gzip
 import json
@@ -104,8 +103,8 @@ def test_another_content_under_the_path_is_the_same_run_read_again(dump, opened,
 @pytest.mark.parametrize(
     ("newline", "end", "size", "seconds"),
     [
-        ("\n", "\n", 7, math.inf), ("\n", "", 64, math.inf), ("\r\n", "\r\n", 5, math.inf), ("\n\n", "\n", 9, math.inf),
-        ("\n", "\n", 1000, -math.inf), ("\n", "\n", 13, -math.inf),
+        ("\n", "\n", 7, math.inf), ("\n", "", 64, math.inf), ("\r\n", "\r\n", 5, math.inf),
+        ("\n", "\n", 13, -math.inf),
     ],
 )  # fmt: skip
 def test_a_file_that_grows_while_it_is_read_is_read_once(dump, opened, tmp_path, newline, end, size, seconds):
@@ -278,7 +277,6 @@ def runs_of(path, root):
     ("files", "expected"),
     [
         ({"samples_sums_1.jsonl": TWO_FILTERS}, {f"mine sums {name}": score for name, score in TWO_FILTERS.items()}),
-        ({"samples_sums_1.jsonl": {"none": [1.0, 0.0]}}, {"mine": [1.0, 0.0]}),
         ({"samples_sums_1.jsonl": {None: [1.0, 0.0]}}, {"mine": [1.0, 0.0]}),
         (
             {"samples_sums_1.jsonl": {"none": [1.0]}, "samples_words_1.jsonl": {"none": [0.0]}},
@@ -310,7 +308,6 @@ def test_each_task_and_filter_of_lm_eval_is_a_run(tmp_path, files, expected):
     [
         ({"exact_match": 1.0}, 1.0),
         ({"acc": 1.0, "acc_norm": 0.0}, 1.0),
-        ({"acc_norm": 0.0, "acc": 1.0}, 1.0),
         ({"rouge1": 0.25, "rouge2": 0.125}, None),
         ({"f1": 0.5}, 0.5),
         ({"f1": 0.5, "exact_match": 0.0}, 0.0),
@@ -368,10 +365,8 @@ def inspect_log(folder, name, epochs):
         ([["C", "C", "C"], ["I", "I", "I"]], 0.5, 3),
         ([["C", "I"], ["C", "I"], ["I", "I"]], 1 / 3, 2),
         ([["C", "P", "N", "I"]], 0.375, 4),
-        ([[1, 0.25], [0, 0.75]], 0.5, 2),
         ([["yes", "No"], ["TRUE", "false"]], 0.5, 2),
         ([["0.25", "1"], ["0", "0.75"]], 0.5, 2),
-        ([[True, False], [True, True], [True, True], [True, True]], 0.875, 2),
     ],
 )
 def test_epochs_of_inspect_are_the_rollouts_of_a_group_and_the_mean_is_over_all(tmp_path, epochs, mean, groups):
@@ -390,11 +385,9 @@ def test_epochs_of_inspect_are_the_rollouts_of_a_group_and_the_mean_is_over_all(
 @pytest.mark.parametrize(
     "scores",
     [
-        {"match": "C", "model_graded": "I"},
         {"match": 1, "f1": 0.5, "words": 0.25},
         {"safety": {"harm": 0.5, "help": 1}},
         {"match": "yes", "note": "long"},
-        {"a": "0.5", "b": "NO"},
     ],
 )
 def test_scorers_of_inspect_are_a_curve_each_without_a_total(tmp_path, scores):
@@ -417,7 +410,6 @@ def test_scorers_of_inspect_are_a_curve_each_without_a_total(tmp_path, scores):
     [
         ({"sums": "C"}, {"mine": [1.0]}),
         ({"sums": "C", "words": "I"}, {"mine sums": [1.0], "mine words": [0.0]}),
-        ({"a/sums": "C", "b/sums": "I"}, {"mine a/": [1.0], "mine b/": [0.0]}),
         ({"sums": "C", "two_words": "P", "x": 0.25}, {"mine sums": [1.0], "mine two_words": [0.5], "mine x": [0.25]}),
         ({"a/x": "C", "a/y": "I", "b/x": "P"}, {"mine a/": [1.0], "mine y": [0.0], "mine b/": [0.5]}),
     ],
@@ -487,12 +479,6 @@ def test_rows_beyond_those_that_are_named_are_counted(tmp_path):
     [
         ({"acc": [1.0, 0.0], "fmt": [0.5, 0.25]}, {"reward/acc": [1.0, 0.0], "reward/fmt": [0.5, 0.25]}, None),
         ({"acc": [1.0, 0.0]}, {"acc": [1.0, 0.0]}, [1.0, 0.0]),
-        ({"acc": [1.0, 0.0], "kl": [0.1, 0.2]}, {"acc": [1.0, 0.0], "kl": [0.1, 0.2]}, [1.0, 0.0]),
-        (
-            {"acc": [1, 0], "b": [2, 3], "c": [4, 5]},
-            {"reward/acc": [1, 0], "reward/b": [2, 3], "reward/c": [4, 5]},
-            None,
-        ),
         (
             {"acc": [1.0, float("nan")], "b": [float("nan"), 1.0]},
             {"reward/acc": [1.0, None], "reward/b": [None, 1.0]},
@@ -557,15 +543,9 @@ def test_a_run_that_is_rewritten_while_it_is_followed_keeps_its_address_in_the_i
     ("name", "content", "why"),
     [
         ("a.jsonl.gz", gzip.compress(b"{}", mtime=0), "is compressed (gzip)"),
-        ("a.jsonl.bz2", bz2.compress(b"{}"), "is compressed (bzip2)"),
-        ("a.jsonl.xz", lzma.compress(b"{}"), "is compressed (xz)"),
         ("a.jsonl.zst", b"\x28\xb5\x2f\xfd\x04\x00", "is compressed (zstd)"),
         ("a.zip", b"PK\x03\x04\x00", "is compressed (zip)"),
         ("a.jsonl.lzma", lzma.compress(b"{}", lzma.FORMAT_ALONE), "is compressed (lzma)"),
-        ("a.7z", b"7z\xbc\xaf\x27\x1c", "is compressed (7z)"),
-        ("a.rar", b"Rar!\x1a\x07\x00", "is compressed (rar)"),
-        ("a.jsonl.sz", b"\xff\x06\x00\x00sNaPpY", "is compressed (snappy)"),
-        ("a.jsonl.Z", b"\x1f\x9d\x90", "is compressed (compress)"),
         ("a.txt", b"no rollouts", "holds no rollouts of a known format"),
     ],
 )

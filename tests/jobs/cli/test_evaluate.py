@@ -1,7 +1,5 @@
 import contextlib
 import json
-import subprocess
-import sys
 import threading
 import time
 
@@ -110,19 +108,11 @@ def test_scores_are_printed_and_shown_again_also_where_the_workbench_ingests_the
     assert "0.5000 (95%: 0.2171 to 0.7829, 8 questions x 32)" in exgrpo(tmp_path / "runs", "show", report["run_id"])
 
 
-def summary_of(runs_root, *words):
-    """Run a judge as a user would, in a process of its own, and return what it printed as JSON."""
-    command = [sys.executable, "-m", "jobs.cli", "judge", *words, "--runs-root", str(runs_root), "--json"]
-    finished = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert finished.returncode == 0, finished.stdout + finished.stderr
-    return json.loads(finished.stdout)
-
-
 @pytest.mark.slow
 def test_a_run_is_judged_analysed_and_rebuilt_from_the_command_line(tmp_path):
     record_chains(tmp_path, [KINDS, KINDS])
     with serving() as server:
-        summary = summary_of(tmp_path, "trained", "--server", server.address, "--model", "a judge")
+        summary = printed_json(tmp_path, "judge", "trained", "--server", server.address, "--model", "a judge")
         assert len(server.bodies) == 6
     assert (summary["num_valid"], summary["num_invalid"], summary["num_unjudged"]) == (2, 4, 0)
     assert summary["issues"] == {"calculation": 2, "omission": 2}

@@ -1,6 +1,5 @@
 """The command line as users run it: a process of its own."""
 
-import json
 import os
 import re
 import signal
@@ -10,17 +9,17 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-import psutil
 import pytest
 
 from jobs.runs.checkpoints import list_steps
 from jobs.runs.control import INTERRUPTED, RunStatus
+from jobs.runs.launchers import local
 from jobs.runs.state import read_state
 from jobs.runs.supervisor_file import read_supervisor
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import TrainSpec, load_preset
 from tests.jobs.cli.invoked import exgrpo, printed_json
-from tests.jobs.execution.supervisor.toy_bench import Bench, processes_of, wait_until
+from tests.jobs.execution.supervisor.toy_bench import TOY_WORKER, Bench, processes_of, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -30,10 +29,10 @@ def start(runs_root: Path, *words: str, module: str = "tests.jobs.cli.toy_cli", 
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
 
 
-def run(runs_root: Path, *words: str) -> subprocess.CompletedProcess:
-    process = start(runs_root, *words)
-    output, errors = process.communicate(timeout=120)
-    return subprocess.CompletedProcess(words, process.returncode, output, errors)
+@pytest.fixture
+def toy_workers(monkeypatch):
+    """Toy workers for the commands of this process, as `toy_cli` has them."""
+    monkeypatch.setattr(local, "WORKER_MODULE", TOY_WORKER)
 
 
 def training(runs_root: Path) -> tuple[subprocess.Popen, str]:
@@ -47,11 +46,10 @@ def only_run(runs_root: Path) -> str:
     return path.parent.name
 
 
+@pytest.mark.usefixtures("toy_workers")
 def test_finished_run_is_summed_up_exported_imported_and_read_again(bench: Bench, tmp_path):
-    result = run(bench.runs_root, "train", "--set", "num_steps=4")
-    assert result.returncode == 0, result.stderr
-    assert re.search(r"finished: 4 steps in \d+ s; buffer 0 questions, retired 0", result.stdout.splitlines()[-1])
-    assert "Traceback" not in result.stderr
+    printed = exgrpo(bench.runs_root, "train", "--set", "num_steps=4")
+    assert re.search(r"finished: 4 steps in \d+ s; buffer 0 questions, retired 0", printed.splitlines()[-1])
     run_id, archive, elsewhere = only_run(bench.runs_root), tmp_path / "run.tar.gz", tmp_path / "elsewhere"
     before = exgrpo(bench.runs_root, "show", run_id, "--json")
     exgrpo(bench.runs_root, "export", run_id, str(archive))
@@ -63,12 +61,12 @@ def test_finished_run_is_summed_up_exported_imported_and_read_again(bench: Bench
     assert exgrpo(bench.runs_root, "show", run_id, "--json") == before
 
 
+@pytest.mark.usefixtures("toy_workers")
 def test_second_training_command_takes_over_when_the_first_has_ended(bench: Bench):
     first = start(bench.runs_root, "train", "--set", "num_steps=60")
     wait_until(lambda: any(bench.runs_root.glob("*/attempts/0001/heartbeat.json")), "the worker")
     log = start(bench.runs_root, "logs", "-f", only_run(bench.runs_root))
-    second = run(bench.runs_root, "train", "--set", "num_steps=2", "--json")
-    report = json.loads(second.stdout)
+    report = printed_json(bench.runs_root, "train", "--set", "num_steps=2")
     assert (report["status"], report["steps"]) == ("finished", 2)
     first.communicate(timeout=60)
     assert first.returncode == 0
@@ -77,13 +75,13 @@ def test_second_training_command_takes_over_when_the_first_has_ended(bench: Benc
     assert "finished" in followed
 
 
+@pytest.mark.usefixtures("toy_workers")
 def test_failed_training_exits_with_one_and_says_why(bench: Bench):
-    result = run(bench.runs_root, "train", "--set", "tags=[fails]")
-    assert result.returncode == 1
-    assert "data.source: the toy data are missing." in result.stderr
-    assert "Traceback" not in result.stderr
+    refused = exgrpo(bench.runs_root, "train", "--set", "tags=[fails]", code=1)
+    assert "data.source: the toy data are missing." in refused
 
 
+@pytest.mark.usefixtures("toy_workers")
 def test_interrupted_training_stops_with_a_checkpoint_and_a_followed_resume_goes_on(bench: Bench):
     process, run_id = training(bench.runs_root)
     bench.wait_for_step(run_id, 2)
@@ -94,10 +92,9 @@ def test_interrupted_training_stops_with_a_checkpoint_and_a_followed_resume_goes
     assert any(bench.run_of(run_id).checkpoints_path.glob("step-*"))
     queued = bench.submit(TrainSpec(num_steps=3))
     exgrpo(bench.runs_root, "stop", queued)
-    result = run(bench.runs_root, "resume", "--follow", queued)
-    assert result.returncode == 0, result.stderr
+    exgrpo(bench.runs_root, "resume", "--follow", queued)
     assert read_state(bench.run_of(queued)).status is RunStatus.FINISHED
-    assert run(bench.runs_root, "resume", "--follow", queued).returncode == 0
+    exgrpo(bench.runs_root, "resume", "--follow", queued)
     assert bench.run_of(queued).attempts() == [1]
 
 
@@ -105,8 +102,7 @@ def test_detached_training_is_looked_after_until_it_ends(bench: Bench, tmp_path)
     folder = tmp_path / "model"
     folder.mkdir()
     (folder / "config.json").write_text('{"model_type": "llama"}')  # without a tokenizer and weights
-    result = run(bench.runs_root, "train", "--detach", "--set", f"model.source={folder}", "--json")
-    run_id = json.loads(result.stdout)["run_id"]
+    run_id = printed_json(bench.runs_root, "train", "--detach", "--set", f"model.source={folder}")["run_id"]
     wait_until(lambda: read_state(bench.run_of(run_id)).is_ended, "the run's end")
     state = read_state(bench.run_of(run_id))
     assert state.status is RunStatus.FAILED
@@ -147,27 +143,19 @@ def test_up_serves_the_pages_refuses_a_second_one_restarts_its_supervisor_and_en
     assert not file.exists()
 
 
-def test_up_says_why_it_ends_when_the_server_of_the_pages_does(bench: Bench):
-    process = start(bench.runs_root, "up", "--no-browser", "--port", "0", module="jobs.cli")
-    process.stdout.readline()
-    (pages,) = (child for child in psutil.Process(process.pid).children() if "app.serving" in child.cmdline())
-    pages.kill()
-    _, errors = process.communicate(timeout=30)
-    assert process.returncode != 0
-    assert "SIGKILL" in errors
-    assert errors.count("\n") == 1
-
-
-def test_up_says_that_a_supervisor_runs_already_and_leaves_the_runs_to_it(bench: Bench):
-    trainer, _ = training(bench.runs_root)
+def test_up_leaves_the_runs_to_another_supervisor_takes_over_after_it_and_killed_ends_its_own(bench: Bench):
+    trainer, run_id = training(bench.runs_root)
     process = start(bench.runs_root, "up", "--no-browser", "--port", "0", module="jobs.cli")
     process.stdout.readline()
     assert read_supervisor(bench.runs_root).pid == trainer.pid
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
-    assert f"(pid {trainer.pid}" in errors
     trainer.kill()
     trainer.communicate(timeout=30)
+    wait_until(lambda: (read_supervisor(bench.runs_root) or NOBODY).pid not in (0, trainer.pid), "its own supervisor")
+    process.kill()
+    _, errors = process.communicate(timeout=30)
+    assert f"(pid {trainer.pid}" in errors
+    worker = bench.worker_pid(run_id)
+    wait_until(lambda: processes_of(bench.runs_root) == [worker], "pages and supervisor to end, and not the worker")
 
 
 def test_up_that_stops_runs_gives_them_time_for_a_checkpoint_and_prints_no_token_that_it_was_given(bench: Bench):
@@ -184,15 +172,6 @@ def test_up_that_stops_runs_gives_them_time_for_a_checkpoint_and_prints_no_token
     state = read_state(bench.run_of(run_id))
     assert (state.status, state.reason) == (RunStatus.STOPPED, INTERRUPTED)
     assert list_steps(bench.run_of(run_id).checkpoints_path) == [state.heartbeat.step]
-
-
-def test_killed_up_leaves_neither_pages_nor_supervisor(bench: Bench):
-    process = start(bench.runs_root, "up", "--no-browser", "--port", "0", module="jobs.cli")
-    process.stdout.readline()
-    wait_until(lambda: read_supervisor(bench.runs_root) is not None, "the supervisor")
-    process.kill()
-    process.communicate(timeout=30)
-    wait_until(lambda: processes_of(bench.runs_root) == [], "both to end")
 
 
 class NOBODY:

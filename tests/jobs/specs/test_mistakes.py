@@ -45,12 +45,9 @@ def test_rule_that_a_wrong_field_has_a_part_in_waits_until_that_is_mended_and_na
     ("field", "value"),
     [
         ("num_steps", True),
-        ("seed", False),
         ("optim.learning_rate", True),
         ("algorithm.experience_ratio", False),
-        ("algorithm.seed", True),
         ("data.num_held_out", True),
-        ("checkpoint_interval", True),
     ],
 )
 def test_true_and_false_are_no_numbers(field, value):

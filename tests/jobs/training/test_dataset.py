@@ -77,12 +77,10 @@ def test_every_kind_of_source_gives_the_same_questions(tmp_path):
 @pytest.mark.parametrize(
     ("raw", "asked", "answer", "kind"),
     [
-        ({"question": "1 + 1?", "answer": "2"}, "1 + 1?", "2", "math"),
         ({"problem": "1 + 1?", "answer": 2.0, "level": 5}, "1 + 1?", "2", "math"),
         ({"question": "How many?", "answer": "1000 + 234\n#### 1,234"}, "How many?", "1234", "math"),
         ({"problem": "1 + 1?", "solution": "It is \\boxed{2}."}, "1 + 1?", "2", "math"),
         ({"question": "2 + 3?", "answer": "5", "solution_1": "2 + 3", "solution_2": "3 + 2"}, "2 + 3?", "5", "math"),
-        ({"question": "2 + 3?", "answer": "5", "answer_1": "6", "answer_2": "4"}, "2 + 3?", "5", "math"),
         ({"question": "Which?", "A": "no", "B": "yes", "answer": "B"}, "Which?\n\nA) no\nB) yes\n", "B", "choice"),
     ],
 )
@@ -141,7 +139,6 @@ def test_a_system_message_that_a_chat_template_leaves_out_is_counted_and_one_tha
 @pytest.mark.parametrize(
     ("first", "second"),
     [
-        ("Where is 1+3?", " Where  is\n1+3? "),
         ("Where is 1+3?", "Where is\u00a01+3?\u200b"),
         ("caf\u00e9 1+3?", "cafe\u0301 1+3?"),
         ("Where is 1+3?", "Where is \uff11\uff0b\uff13\uff1f"),
@@ -191,20 +188,16 @@ GOLD = "row 2, reward_model.ground_truth: "
     ("bad", "message"),
     [
         (row(prompt=None), "row 2, prompt: "),
-        (row(prompt="What is 2+3?"), "row 2, prompt: "),
         (row(prompt=[{"role": "user"}]), "row 2, prompt, content: "),
         (row(prompt=[{"content": "What?"}]), "row 2, prompt, role: "),
         (row(prompt=[{"content": "Think.", "role": "system"}]), "row 2, prompt: "),
         (row(question="   "), "row 2, prompt, content: "),
         (row(reward_model=None), GOLD),
-        (row(answer="  "), GOLD),
         (row(answer=True), GOLD),
         (row(data_source=None), "row 2, data_source: "),
         (row(data_source="arc_c", answer="K"), GOLD),
         (row(answer=math.nan), GOLD),
-        (row(answer="NaN"), GOLD),
         (row(answer="5\ud83d"), GOLD),
-        (row(question="What is 2+3? \ud83d"), "row 2, prompt, content: holds half of a character"),
         ([1], "row 2: "),
         ({"task": "1+1?", "solution": "2"}, "row 2: "),
     ],
@@ -228,7 +221,6 @@ def test_several_bad_rows_are_named_together_and_counted(tmp_path):
     [
         ("broken.jsonl", b'{"data_source": "a"', ", row 1: "),
         ("broken.jsonl", b"\xff\xfe\n", ", row 1: "),
-        ("list.jsonl", b'[\n{"data_source": "a"}\n]', ", row 1: "),
         ("broken.jsonl", b"", ": "),
         ("rows.csv", b"a,b\n", ": "),
         ("rows.parquet", b"not parquet", ": "),

@@ -52,10 +52,8 @@ def test_a_line_ends_where_json_lines_do(tmp_path):
     ("row", "named"),
     [
         ("{", "row 1: "),
-        ('"text"', "row 1: "),
         ({"question_id": "a"}, "row 1: "),
         ({"question_id": "a", "response": ""}, "row 1: "),
-        ({"question_id": 3, "response": "x"}, "row 1: "),
         ({"question_id": "other", "response": "x"}, "no row"),
         ({"question_id": QUESTIONS[0].question_id, "response": "123456789"}, "row 1: .* 10 tokens"),
     ],
@@ -110,9 +108,7 @@ WRITER = make_format_tokenizer(["<think>It is easy.</think>"], vocabulary_size=3
 THOUGHT = "<think>\nIt is easy.\n</think>\n\\boxed{7}"
 
 
-@pytest.mark.parametrize(
-    ("end", "start"), [("<think>", "\nIt"), ("<think>\n", "It"), ("<think> ", "\nIt"), ("\n", "<think>\nIt")]
-)
+@pytest.mark.parametrize(("end", "start"), [("<think>\n", "It"), ("\n", "<think>\nIt")])
 def test_a_thought_that_the_prompt_begins_is_not_begun_again(tmp_path, end, start):
     question = dataclasses.replace(QUESTIONS[0], prompt_text=f"How many?{end}", metadata={"row": 1})
     from_file = load_external(

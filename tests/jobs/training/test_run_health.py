@@ -34,8 +34,7 @@ class WithGaps(EightNumbers):
         return super().update(mini_batches, objective) | {"generator/log_prob_gap": self.gaps.pop(0)}
 
 
-@pytest.mark.parametrize("gap", [0.051, math.nan, math.inf])
-@pytest.mark.parametrize("step", [1, 2, 3])
+@pytest.mark.parametrize(("step", "gap"), [(1, 0.051), (2, math.nan), (3, math.inf)])
 def test_a_run_whose_sampler_is_another_model_ends_at_one_of_its_first_steps_which_is_recorded(tmp_path, step, gap):
     run = RunDirectory.create(tmp_path, small_spec(4, 9))
     with pytest.raises(
@@ -46,7 +45,7 @@ def test_a_run_whose_sampler_is_another_model_ends_at_one_of_its_first_steps_whi
     assert not any(run.checkpoints_path.iterdir())
 
 
-@pytest.mark.parametrize("later", [0, 1, 2])
+@pytest.mark.parametrize("later", [0, 2])
 def test_a_resumed_run_ends_at_its_first_steps_too(tmp_path, later):
     run = RunDirectory.create(tmp_path, small_spec(8, 9))
     assert train(run, StepControl(stop_at=4), WithGaps(*[0.0] * 4)) is RunStatus.STOPPED
@@ -63,8 +62,7 @@ def test_a_later_gap_is_a_notice_once_that_names_its_exchange(tmp_path):
     assert (step, "After weight exchange 5 of this attempt" in text) == (7, True)
 
 
-@pytest.mark.parametrize("correction", ["none", "reject"])
-@pytest.mark.parametrize("gap", [0.51, math.nan])
+@pytest.mark.parametrize(("gap", "correction"), [(0.51, "reject"), (math.nan, "none")])
 def test_a_gap_that_no_numbers_explain_ends_a_run_at_any_step(tmp_path, gap, correction):
     spec = apply_settings(small_spec(9, 9), [f"algorithm.sampler_correction={correction}"])
     with pytest.raises(TrainingError, match="step 6: After weight exchange 6 of this attempt"):

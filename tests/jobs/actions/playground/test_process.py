@@ -30,12 +30,7 @@ def test_answers_come_from_a_process_that_ends_with_them(tmp_path):
     assert not children()
 
 
-def test_the_commands_own_sentence_says_what_is_wrong(tmp_path):
-    with pytest.raises(ChatError, match="'nothing'"):
-        list(ask_models(tmp_path, ["nothing@5"], "How many?"))
-
-
-def test_closing_ends_the_process_and_lets_the_next_one_begin(tmp_path):
+def test_closing_ends_the_process_and_lets_the_next_one_begin_whose_own_sentence_says_what_is_wrong(tmp_path):
     with closing(ask_models(tmp_path, ["nothing@5"], "How many?")) as asked:
         assert next(asked) is None
         assert len(children()) == 1
@@ -46,3 +41,5 @@ def test_closing_ends_the_process_and_lets_the_next_one_begin(tmp_path):
     with closing(waiting):
         assert next(waiting) is None
         assert len(children()) == 1
+        with pytest.raises(ChatError, match="'nothing'"):
+            list(waiting)

@@ -100,11 +100,8 @@ def test_raw_text_to_a_chat_model_is_said(tmp_path, chat_model):
     assert "data.template" in preview.notice
 
 
-@pytest.mark.parametrize(
-    "template", ["{% for", "{{ raise_exception('only tools') }}", "{{ messages.__class__.__mro__ }}"]
-)
-def test_template_that_cannot_be_used_is_bad_data(tmp_path, chat_model, template):
-    (chat_model / "chat_template.jinja").write_text(template)
+def test_template_that_cannot_be_used_is_bad_data(tmp_path, chat_model):
+    (chat_model / "chat_template.jinja").write_text("{{ raise_exception('only tools') }}")
     with pytest.raises(DataError):
         preview_data(spec_of(tmp_path, [row("2 + 2")], "auto", chat_model))
 

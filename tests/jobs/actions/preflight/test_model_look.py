@@ -1,4 +1,8 @@
+import io
 import subprocess
+import sys
+from contextlib import redirect_stdout
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -6,6 +10,7 @@ import torch
 from jobs.actions.preflight import model_look
 from jobs.actions.preflight.model_look import first_look, look_folder, remembered_look
 from jobs.specs.train import ModelSpec, TrainSpec
+from jobs.training.engines.embedded import first_look as program
 from jobs.training.pretrained.sources import CACHE_VARIABLE
 from tests.jobs.training.engines.tiny_models import build_model, tiny_tokenizer
 
@@ -18,6 +23,14 @@ def save(folder, broken=False):
     tiny_tokenizer().save_pretrained(folder)
 
 
+def in_this_process(command, **_):
+    """Run the program of a look here, instead of in a process that loads torch again."""
+    with pytest.MonkeyPatch.context() as patched, redirect_stdout(io.StringIO()) as printed:
+        patched.setattr(sys, "argv", command[3:])
+        program.main()
+    return SimpleNamespace(stdout=printed.getvalue())
+
+
 @pytest.mark.slow
 def test_a_good_look_is_remembered_until_the_files_change_and_a_bad_one_is_taken_again(tmp_path, monkeypatch):
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
@@ -25,7 +38,9 @@ def test_a_good_look_is_remembered_until_the_files_change_and_a_bad_one_is_taken
     spec = TrainSpec(model=ModelSpec(source=str(folder)))
     save(folder, broken=True)
     assert remembered_look(spec) is None
-    assert not first_look(spec).is_good
+    with monkeypatch.context() as here:
+        here.setattr(subprocess, "run", in_this_process)
+        assert not first_look(spec).is_good
     assert remembered_look(spec) is None
     save(folder)
     assert remembered_look(spec) is None
@@ -59,6 +74,7 @@ def test_a_model_of_the_hub_is_looked_at_once_all_its_weights_are_here(tmp_path,
 def test_of_a_model_beyond_this_machines_memory_architecture_and_files_are_looked_at(tmp_path, monkeypatch):
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
     monkeypatch.setattr(model_look, "_BYTES_PER_WEIGHT", 1e12)
+    monkeypatch.setattr(subprocess, "run", in_this_process)
     save(tmp_path / "model", broken=True)
     spec = TrainSpec(model=ModelSpec(source=str(tmp_path / "model")))
     assert first_look(spec).is_good

@@ -5,6 +5,7 @@ from typer.testing import CliRunner
 
 from app import settings
 from app.components.new_run import form_check
+from jobs.actions.preflight import dry_run
 from jobs.actions.preflight.resolution import RunRefusedError, resolve
 from jobs.actions.queueing import queue_job
 from jobs.cli.main import app
@@ -19,8 +20,6 @@ BAD_SPECS = {
         "gone.jsonl",
         "data.source: no file or folder is at ",
     ),
-    "unknown checkpoint": ({"source": "mine@7"}, "chains", "has no checkpoint at step 7; there are: none."),
-    "unknown run": ({"source": "nobody@last"}, "chains", "no run"),
     "too short context": ({"source": "Qwen/Qwen2.5-Math-7B"}, "chains", "has a context of 4,096 tokens"),
 }
 
@@ -75,7 +74,8 @@ def test_a_chat_template_that_the_model_lacks_is_missed_before_the_run(runs_root
     ]
 
 
-def test_notices_on_schedule_and_rows_are_told_by_dry_run_and_form(runs_root, tmp_path):
+def test_notices_on_schedule_and_rows_are_told_by_dry_run_and_form(runs_root, tmp_path, monkeypatch):
+    monkeypatch.setattr(dry_run, "first_look", lambda _: None)
     data = tmp_path / "my.jsonl"
     row = {"data_source": "a", "reward_model": {"ground_truth": "4"}}
     rows = [row | {"prompt": [{"role": "user", "content": f"What is {number}?"}]} for number in range(9)]

@@ -21,13 +21,6 @@ def recorded(drawn=None, step=3):
     return RecordedDraw(step, BATCH, K, MEMBERS, drawn or {0: 1, 11: 2, 12: 2, 33: 4}, probabilities)
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_settings_of_the_run_itself_change_nothing(seed):
-    draw = other_settings.redraw(recorded(), OWN, seed)
-    assert draw.kept == {0: 1, 11: 2, 12: 2, 33: 4}
-    assert draw.added == draw.dropped == {}
-
-
 def test_other_ratio_adds_or_drops_and_keeps_the_rest_and_never_more_than_there_are():
     more = other_settings.redraw(recorded(), Settings(0.5, 1.0, 0.75, OWN.estimator), 0)
     assert (len(more.kept), len(more.added), more.dropped) == (4, 2, {})

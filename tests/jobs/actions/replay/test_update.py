@@ -56,16 +56,21 @@ def contents(folder):
     }
 
 
-def test_twenty_steps_are_equal_bit_for_bit_after_a_resume_too_and_no_file_changes(tmp_path):
-    run = trained(tmp_path, "num_steps=20", stops=[11])
-    before = contents(run.path)
-    rows = executed(tmp_path, range(1, 21))
+@pytest.fixture(scope="module")
+def resumed(tmp_path_factory):
+    """A run of twenty steps that was stopped and resumed, only read."""
+    return trained(tmp_path_factory.mktemp("resumed"), "num_steps=20", stops=[11])
+
+
+def test_twenty_steps_are_equal_bit_for_bit_after_a_resume_too_and_no_file_changes(resumed):
+    before = contents(resumed.path)
+    rows = executed(resumed.path.parent, range(1, 21))
     assert {row.outcome for row in rows} == {Outcome.SAME}
     weights = [row for row in rows if row.compared == "weights"]
     assert len(weights) == 20
     assert all(row.num_compared > 100_000 and row.largest_difference == 0.0 for row in weights)
     assert any(row.compared == "ratio/replayed_mean" for row in rows)
-    assert contents(run.path) == before
+    assert contents(resumed.path) == before
 
 
 @pytest.mark.parametrize(
@@ -132,11 +137,11 @@ def test_a_gradient_that_is_not_clipped_is_found_in_the_weights_alone(tmp_path, 
     assert different(tmp_path, [3]) == {"weights"}
 
 
-def test_another_setting_shows_what_the_same_rollouts_would_have_given(tmp_path):
-    trained(tmp_path)
-    assert different(tmp_path, [5], "optim.learning_rate=0.5") >= {"weights"}
-    assert different(tmp_path, [5], "algorithm.shaping_beta=0.9") >= {"loss/policy", "ratio/shaped_mean", "weights"}
-    [loss, weights] = executed(tmp_path, [5], "algorithm.rollouts_per_question=2")
+def test_another_setting_shows_what_the_same_rollouts_would_have_given(resumed):
+    root = resumed.path.parent
+    assert different(root, [5], "optim.learning_rate=0.5") >= {"weights"}
+    assert different(root, [5], "algorithm.shaping_beta=0.9") >= {"loss/policy", "ratio/shaped_mean", "weights"}
+    [loss, weights] = executed(root, [5], "algorithm.rollouts_per_question=2")
     assert (loss.outcome, weights.outcome) == (Outcome.UNKNOWN, Outcome.UNKNOWN)
     assert "would ask for" in loss.note
 
@@ -155,8 +160,8 @@ def test_what_is_missing_is_said(tmp_path, settings, step, sentence):
     assert sentence in loss.note
 
 
-def test_a_damaged_checkpoint_is_named(tmp_path):
-    run = trained(tmp_path)
+def test_a_damaged_checkpoint_is_named(resumed, tmp_path):
+    run = RunDirectory(shutil.copytree(resumed.path, tmp_path / resumed.run_id))
     path = run.checkpoints_path / "step-00000002" / "policy" / "model.safetensors"
     values = np.frombuffer(path.read_bytes(), dtype=np.uint8).copy()
     values[-1] ^= 1
@@ -165,10 +170,9 @@ def test_a_damaged_checkpoint_is_named(tmp_path):
     assert "model.safetensors" in loss.note
 
 
-def test_a_model_that_is_gone_is_said_and_nothing_else_is_trained_instead(tmp_path):
-    run = trained(tmp_path, "num_steps=2")
+def test_a_model_that_is_gone_is_said_and_nothing_else_is_trained_instead(resumed, tmp_path):
     copy = tmp_path / "copy"
-    shutil.copytree(run.checkpoints_path / "step-00000001" / "policy", copy)
+    shutil.copytree(resumed.checkpoints_path / "step-00000001" / "policy", copy)
     begun = trained(tmp_path, "num_steps=2", f"model.source={copy}", run_id="begun")
     shutil.rmtree(copy)
     names = sorted(path.name for path in begun.checkpoints_path.iterdir())

@@ -38,7 +38,7 @@ def test_bars_are_of_seeds_within_0_and_100_and_one_seed_has_that_of_its_questio
     assert bars["arrayminus"] == [6.0, pytest.approx(25.412, abs=1e-3), None]
 
 
-@pytest.mark.parametrize("effect", [0.4, 0.7, 1.0, 2.0])
+@pytest.mark.parametrize("effect", [0.7, 2.0])
 @pytest.mark.parametrize("num_comparisons", [1, 9])
 def test_the_number_is_within_a_seed_or_two_percent_of_the_exact_one(effect, num_comparisons):
     planned = plan_seeds(effect, 1.0, num_comparisons).num_seeds

@@ -35,7 +35,7 @@ from jobs.specs.train import RecordingSpec, TrainSpec
 from tests.db.recorded_runs import record_attempt
 from tests.db.table_contents import contents
 from tests.jobs.execution.supervisor.toy_bench import Bench, toy_spec
-from tests.postgres import create_postgres_database, running_server
+from tests.postgres import create_postgres_database
 from tests.step_reports import make_report
 
 pytestmark = pytest.mark.slow
@@ -98,26 +98,26 @@ def test_copied_run_folder_is_taken_in_once(database_url, tmp_path):
     assert shown_steps(tmp_path / "runs", database_url, run) == ("finished", list(range(1, 40)))
 
 
-def test_resumed_run_goes_on_where_the_index_ended(database_url, tmp_path):
+def test_resumed_run_goes_on_where_the_index_ended(tmp_path):
     runs_root = tmp_path / "runs"
     run = record(runs_root, 1, 2, 3)
-    ingest_all(runs_root, database_url)
+    ingest_all(runs_root, None)
     record(runs_root, 3, 4, run=run)
-    ingest_all(runs_root, database_url)
-    assert shown_steps(runs_root, database_url, run) == ("finished", [1, 2, 3, 4])
+    ingest_all(runs_root, None)
+    assert shown_steps(runs_root, None, run) == ("finished", [1, 2, 3, 4])
 
 
-def test_end_of_an_earlier_attempt_is_shown_after_an_indexing_that_was_cut_off(database_url, tmp_path, monkeypatch):
+def test_end_of_an_earlier_attempt_is_shown_after_an_indexing_that_was_cut_off(tmp_path, monkeypatch):
     runs_root = tmp_path / "runs"
     run = record(runs_root, 1, 2, ends=False)
     write_outcome(run.attempt_path(1), RunStatus.LOST, "Gone.")
     record(runs_root, 3, run=run)
     with monkeypatch.context() as patch:
         patch.setattr(run_index.RunIndexing, "_show", raise_unreachable)
-        ingest_all(runs_root, database_url)
-    assert shown_attempts(runs_root, database_url, run) == ["running", "finished"]
-    ingest_all(runs_root, database_url)
-    assert shown_attempts(runs_root, database_url, run) == ["lost", "finished"]
+        ingest_all(runs_root, None)
+    assert shown_attempts(runs_root, None, run) == ["running", "finished"]
+    ingest_all(runs_root, None)
+    assert shown_attempts(runs_root, None, run) == ["lost", "finished"]
 
 
 def raise_unreachable(*_) -> None:
@@ -137,36 +137,36 @@ def record_lost(runs_root: Path) -> RunDirectory:
     return run
 
 
-def test_run_of_a_worker_that_is_gone_is_shown_as_lost_with_all_it_recorded(database_url, tmp_path):
+def test_run_of_a_worker_that_is_gone_is_shown_as_lost_with_all_it_recorded(tmp_path):
     run = record_lost(tmp_path / "runs")
-    ingest_all(tmp_path / "runs", database_url)
-    assert shown_steps(tmp_path / "runs", database_url, run) == ("lost", [1, 2])
+    ingest_all(tmp_path / "runs", None)
+    assert shown_steps(tmp_path / "runs", None, run) == ("lost", [1, 2])
 
 
-def test_runs_that_have_ended_are_read_once(database_url, tmp_path):
+def test_runs_that_have_ended_are_read_once(tmp_path):
     for make in (record, record_lost):  # an end by the outcome, at its time, and one at a time that nobody knows
         make(tmp_path)
     recording.start("recorded", None, tmp_path).finish()
-    ingest_all(tmp_path, database_url)
-    with closing(Indexer(database_url, tmp_path)) as index:
+    ingest_all(tmp_path, None)
+    with closing(Indexer(None, tmp_path)) as index:
         index.poll(0.0)
         assert not index.is_behind
 
 
 @pytest.mark.parametrize("is_next_program", [True, False])
-def test_what_a_run_recorded_after_it_was_opened_again_is_shown(database_url, tmp_path, monkeypatch, is_next_program):
+def test_what_a_run_recorded_after_it_was_opened_again_is_shown(tmp_path, monkeypatch, is_next_program):
     monkeypatch.setattr(indexing, "_REST", 0.0)
     run = recording.start("recorded", None, tmp_path)
     run.log(1, {"reward/mean": 1.0})
     run.finish()
-    with closing(Indexer(database_url, tmp_path, list_seconds=0.0)) as index:
+    with closing(Indexer(None, tmp_path, list_seconds=0.0)) as index:
         assert index.catch_up()
         time.sleep(0.002)  # times of ends are milliseconds
         run = recording.reopen(run.path)
         run.log(2, {"reward/mean": 0.5})
         run.finish()
-        assert ingest_all(tmp_path, database_url) if is_next_program else index.catch_up()
-    assert shown_steps(tmp_path, database_url, RunDirectory(run.path)) == ("finished", [1, 2])
+        assert ingest_all(tmp_path, None) if is_next_program else index.catch_up()
+    assert shown_steps(tmp_path, None, RunDirectory(run.path)) == ("finished", [1, 2])
 
 
 def test_a_database_that_another_program_has_made_again_is_not_reset(database_url, tmp_path, monkeypatch):
@@ -199,7 +199,7 @@ def test_a_database_that_another_program_empties_is_read_again(database_url, tmp
     assert shown_steps(tmp_path, database_url, ended) == ("finished", [1])
 
 
-def test_a_run_that_is_deleted_during_a_poll_and_restored_is_shown(database_url, tmp_path, monkeypatch):
+def test_a_run_that_is_deleted_during_a_poll_and_restored_is_shown(tmp_path, monkeypatch):
     runs_root = tmp_path / "runs"
     run = record(runs_root, 1, 2)
     apply_journal = indexing.apply_journal
@@ -210,26 +210,26 @@ def test_a_run_that_is_deleted_during_a_poll_and_restored_is_shown(database_url,
         Journal(runs_root).append(JournalKind.DELETED, run.run_id)
         return apply_journal(*options)
 
-    with closing(Indexer(database_url, runs_root)) as index:
+    with closing(Indexer(None, runs_root)) as index:
         assert index.catch_up()
         monkeypatch.setattr(indexing, "apply_journal", delete_before)
         index.poll()
         index.poll()
         shutil.move(tmp_path / "aside", run.path)
         assert index.catch_up()
-    assert shown_steps(runs_root, database_url, run) == ("finished", [1, 2])
+    assert shown_steps(runs_root, None, run) == ("finished", [1, 2])
 
 
-def test_tags_and_notes_come_with_runs_that_are_taken_in_late(database_url, tmp_path):
+def test_tags_and_notes_come_with_runs_that_are_taken_in_late(tmp_path):
     runs_root = tmp_path / "runs"
     run = record(runs_root, 1)
     run_actions.tag(runs_root, run.run_id, "keep")
     run_actions.note(runs_root, run.run_id, "a note")
     shutil.move(run.path, tmp_path / "aside")
-    ingest_all(runs_root, database_url)
+    ingest_all(runs_root, None)
     shutil.move(tmp_path / "aside", run.path)
-    ingest_all(runs_root, database_url)
-    with closing(open_database(database_url, runs_root)) as database:
+    ingest_all(runs_root, None)
+    with closing(open_database(None, runs_root)) as database:
         assert runs.get_run(database, run.run_id).tags == ("keep",)
         assert [text for _, text in runs.list_notes(database, run.run_id)] == ["a note"]
 
@@ -354,25 +354,25 @@ def test_heartbeat_says_how_many_runs_are_still_to_read(tmp_path):
         assert [num_unread(0.0), num_unread(60.0)] == [2, 0]
 
 
-@pytest.mark.postgres
-def test_connections_that_the_server_cuts_are_made_again(tmp_path, monkeypatch):
+def test_connections_that_the_server_cuts_are_made_again(postgres_server, tmp_path, monkeypatch):
     monkeypatch.setattr(indexing, "RETRY_SECONDS", 0.0)
     runs_root = tmp_path / "runs"
-    with running_server() as url:
-        run = record(runs_root, 1, 2)
-        index = Indexer(url, runs_root)
-        index.poll(0.0)
-        engine = create_engine(make_url(url).set(drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT")
-        with engine.connect() as connection:
-            connection.exec_driver_sql(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
-            )
-        engine.dispose()
-        assert index.is_behind
-        while index.is_behind:
-            index.poll()
-        index.close()
-        assert shown_steps(runs_root, url, run) == ("finished", [1, 2])
+    url = create_postgres_database(postgres_server)
+    run = record(runs_root, 1, 2)
+    index = Indexer(url, runs_root)
+    index.poll(0.0)
+    engine = create_engine(make_url(url).set(drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.exec_driver_sql(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE pid <> pg_backend_pid() AND datname = current_database()"
+        )
+    engine.dispose()
+    assert index.is_behind
+    while index.is_behind:
+        index.poll()
+    index.close()
+    assert shown_steps(runs_root, url, run) == ("finished", [1, 2])
 
 
 def test_a_run_whose_data_the_database_refuses_holds_up_no_later_run(database_url, tmp_path, caplog):
@@ -393,28 +393,28 @@ def test_a_run_whose_data_the_database_refuses_holds_up_no_later_run(database_ur
         assert broken.run_id not in runs.list_ends(database)
 
 
-def test_user_that_may_only_read_sees_all_and_marks_no_run_as_damaged(tmp_path, caplog, monkeypatch):
+def test_user_that_may_only_read_sees_all_and_marks_no_run_as_damaged(postgres_server, tmp_path, caplog, monkeypatch):
     monkeypatch.setattr(indexing, "RETRY_SECONDS", 0.0)
     runs_root = tmp_path / "runs"
     run = record(runs_root, 1, 2)
-    with running_server() as url:
-        ingest_all(runs_root, url)
-        engine = create_engine(make_url(url).set(drivername="postgresql+psycopg"))
-        with engine.begin() as connection:
-            connection.exec_driver_sql("CREATE ROLE reader LOGIN")
-            connection.exec_driver_sql("GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader")
-        engine.dispose()
-        reader = make_url(url).set(username="reader").render_as_string()
-        record(runs_root, 3, run=run)
-        for _ in range(2):
-            index = Indexer(reader, runs_root)
-            index.poll()
-            index.poll()
-            assert not index.is_reachable
-            index.close()
-        assert shown_steps(runs_root, reader, run) == ("finished", [1, 2])
-        assert len([record for record in caplog.records if record.name == indexing.__name__]) == 2
-        ingest_all(runs_root, url)
-        assert shown_steps(runs_root, reader, run) == ("finished", [1, 2, 3])
-        with closing(open_database(url, runs_root)) as database:
-            assert runs.get_run(database, run.run_id).health == ()
+    url = create_postgres_database(postgres_server)
+    ingest_all(runs_root, url)
+    engine = create_engine(make_url(url).set(drivername="postgresql+psycopg"))
+    with engine.begin() as connection:
+        connection.exec_driver_sql("CREATE ROLE reader LOGIN")
+        connection.exec_driver_sql("GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader")
+    engine.dispose()
+    reader = make_url(url).set(username="reader").render_as_string()
+    record(runs_root, 3, run=run)
+    for _ in range(2):
+        index = Indexer(reader, runs_root)
+        index.poll()
+        index.poll()
+        assert not index.is_reachable
+        index.close()
+    assert shown_steps(runs_root, reader, run) == ("finished", [1, 2])
+    assert len([record for record in caplog.records if record.name == indexing.__name__]) == 2
+    ingest_all(runs_root, url)
+    assert shown_steps(runs_root, reader, run) == ("finished", [1, 2, 3])
+    with closing(open_database(url, runs_root)) as database:
+        assert runs.get_run(database, run.run_id).health == ()

@@ -63,12 +63,17 @@ def test_restarted_supervisor_adopts_the_running_worker_and_starts_no_second_one
     bench.look_until(orphaned, RunStatus.STOPPED)
 
 
-def test_end_of_a_run_while_no_supervisor_looked_is_told_right(bench: Bench, orphaned):
-    bench.run_of(orphaned).request_stop()
-    wait_until(lambda: read_state(bench.run_of(orphaned)).is_ended, "the run's end")
+def test_ending_a_supervisor_leaves_its_run_going_whose_end_the_next_one_tells_right(bench: Bench):
+    run_id = bench.submit(toy_spec(4_000))
+    supervisor = start_supervisor(bench.runs_root)
+    bench.wait_for_step(run_id, 2)
+    assert end(supervisor, signal.SIGINT) == 0
+    bench.wait_for_step(run_id, bench.step_of(run_id) + 5)
+    bench.run_of(run_id).request_stop()
+    wait_until(lambda: read_state(bench.run_of(run_id)).is_ended, "the run's end")
     bench.start()
-    bench.look_until(orphaned, RunStatus.STOPPED)
-    assert bench.reason_of(orphaned) == ""
+    bench.look_until(run_id, RunStatus.STOPPED)
+    assert bench.reason_of(run_id) == ""
 
 
 def test_worker_killed_while_no_supervisor_looked_is_lost(bench: Bench, orphaned):
@@ -90,15 +95,6 @@ def test_supervisors_that_start_together_give_a_run_one_worker(bench: Bench):
     assert codes == [0, 1, 1]
     assert bench.run_of(run_id).attempts() == [1]
     assert read_state(bench.run_of(run_id)).status is RunStatus.STOPPED
-
-
-def test_ending_a_supervisor_leaves_its_run_going(bench: Bench):
-    run_id = bench.submit(toy_spec(400))
-    supervisor = start_supervisor(bench.runs_root)
-    bench.wait_for_step(run_id, 2)
-    assert end(supervisor, signal.SIGINT) == 0
-    step = bench.step_of(run_id)
-    bench.wait_for_step(run_id, step + 5)
 
 
 def test_a_shutdown_interrupts_a_run_which_the_next_supervisor_resumes_before_it_starts_others(bench: Bench):

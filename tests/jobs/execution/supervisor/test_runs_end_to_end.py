@@ -56,19 +56,19 @@ def test_stop_leaves_a_checkpoint_and_resume_goes_on_from_it(bench: Bench):
     assert shown(bench, run_id)[1:] == (list(range(1, 151)), [(1, "stopped"), (2, "finished")])
 
 
-@pytest.mark.parametrize(
-    ("tag", "words"),
-    [
-        ("fails", "data.source: the toy data are missing."),
-        ("crashes", "KeyError: 'toy'."),
-        ("exits", "exit code 7"),
-        ("aborts", "memory"),
-    ],
-)
-def test_failure_is_one_sentence(bench: Bench, tag, words):
-    run_id = start(bench, toy_spec(2, tag), RunStatus.FAILED)
-    assert words in bench.reason_of(run_id)
-    assert ("Traceback" in bench.log_of(run_id)) is (tag in {"fails", "crashes"})
+def test_failure_is_one_sentence(bench: Bench):
+    told = {
+        "fails": "data.source: the toy data are missing.",
+        "crashes": "KeyError: 'toy'.",
+        "exits": "exit code 7",
+        "aborts": "memory",
+    }
+    failing = {tag: bench.submit(toy_spec(2, tag)) for tag in told}
+    bench.start(max_running=len(told))
+    for tag, run_id in failing.items():
+        bench.look_until(run_id, RunStatus.FAILED)
+        assert told[tag] in bench.reason_of(run_id)
+        assert ("Traceback" in bench.log_of(run_id)) is (tag in {"fails", "crashes"})
 
 
 def test_killed_worker_is_lost_with_its_children_and_the_run_resumes_from_its_newest_checkpoint(bench: Bench):

@@ -9,11 +9,14 @@ import pytest
 import torch
 
 from exgrpo_core.recording.attempt_gate import EXIT_NOT_MINE, clear_attempt, set_attempt
+from exgrpo_core.recording.record_file import RecordFile
 from jobs.actions.evaluations import plan_evaluation_after
 from jobs.execution.worker.__main__ import (
+    EXIT_FAILED,
     allow_open_files,
     error_message,
     load_embedded_loop,
+    main,
     with_kept_model,
     wrong_fields,
 )
@@ -27,27 +30,7 @@ from jobs.runs.recording.event_reader import EventReader
 from jobs.specs.train import ModelSpec, SpecError, TrainSpec, load_preset, parse_spec
 from jobs.training.pretrained.sources import CACHE_VARIABLE
 from tests.jobs.execution.supervisor.toy_bench import TOY_WORKER, toy_spec
-
-LAST_STEP_FAILS = """
-import sys
-from jobs.runs.control import RunStatus
-from exgrpo_core.recording.record_file import RecordFile
-from jobs.execution.worker.__main__ import main
 from tests.step_reports import make_report
-
-append = RecordFile.append
-
-def fail_once(*_):
-    RecordFile.append = append
-    raise OSError(28, "No space left on device")
-
-def loop(spec, run, recorder, control):
-    RecordFile.append = fail_once
-    recorder.step(make_report(1))
-    return RunStatus.FINISHED
-
-sys.exit(main(sys.argv[1:], {"embedded": lambda: loop}))
-"""
 
 
 @pytest.mark.parametrize(
@@ -135,18 +118,27 @@ def test_a_stop_is_heard_while_the_model_to_start_from_is_made(tmp_path, monkeyp
     assert list(cache.iterdir()) == []
 
 
-def test_a_run_that_is_resumed_where_gpus_are_missing_says_so_before_ray_starts(tmp_path):
+def test_a_run_that_is_resumed_where_gpus_are_missing_says_so_before_ray_starts(tmp_path, monkeypatch):
     run = RunDirectory.create(tmp_path / "runs", parse_spec({"engine": "verl"}, "test"))
-    command = [sys.executable, "-m", "jobs.execution.worker", str(run.path), str(run.claim_attempt())]
-    environment = os.environ | {VISIBLE_VARIABLE: ""}
-    subprocess.run(command, env=environment, stderr=subprocess.DEVNULL, timeout=120, check=False)
+    monkeypatch.setenv(VISIBLE_VARIABLE, "")
+    assert main([str(run.path), str(run.claim_attempt())]) == EXIT_FAILED
     assert read_outcome(run.attempt_path(1)).fields == ("verl.gpus_per_node",)
 
 
-def test_a_run_whose_last_step_cannot_be_written_failed_and_says_so_in_its_record(tmp_path):
+def test_a_run_whose_last_step_cannot_be_written_failed_and_says_so_in_its_record(tmp_path, monkeypatch):
+    append = RecordFile.append
+
+    def fail_once(*_):
+        monkeypatch.setattr(RecordFile, "append", append)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def loop(_spec, _run, recorder, _control):
+        monkeypatch.setattr(RecordFile, "append", fail_once)
+        recorder.step(make_report(1))
+        return RunStatus.FINISHED
+
     run = RunDirectory.create(tmp_path / "runs", load_preset("chains-exgrpo"))
-    command = [sys.executable, "-c", LAST_STEP_FAILS, str(run.path), str(run.claim_attempt())]
-    assert subprocess.run(command, stderr=subprocess.DEVNULL, timeout=120, check=False).returncode != 0
+    assert main([str(run.path), str(run.claim_attempt())], {"embedded": lambda: loop}) == EXIT_FAILED
     outcome = read_outcome(run.attempt_path(1))
     assert outcome.status is RunStatus.FAILED
     assert "No space left" in outcome.reason

@@ -69,7 +69,7 @@ def test_bad_rows_are_left_out_and_named_by_file_and_line(tmp_path, text):
     assert sentence.startswith("1.jsonl, line 2: ")
 
 
-@pytest.mark.parametrize("files", [None, {}, {"1.jsonl": ""}, {"1.jsonl": "{}"}, {"notes.txt": "words"}])
+@pytest.mark.parametrize("files", [None, {"1.jsonl": "{}"}])
 def test_what_holds_no_rollouts_is_refused_by_its_path(tmp_path, files):
     folder = tmp_path / "dump"
     if files is not None:

@@ -8,17 +8,16 @@ from transformers import AutoTokenizer
 from jobs.tasks.chains.demonstrators import (
     SPECIAL_TOKENS,
     Demonstrators,
-    error_rate,
     make_tokenizer,
     write_code,
     write_demonstration,
 )
 from jobs.tasks.chains.oracle import judge_response, run_program
-from jobs.tasks.chains.question_set import Operation, draw_problem
+from jobs.tasks.chains.question_set import draw_problem
 
 pytestmark = pytest.mark.slow
 
-NUM_DRAWS = 3000
+NUM_DRAWS = 1500
 
 
 def judgements(demonstrators: Demonstrators):
@@ -55,12 +54,6 @@ def test_a_larger_error_scale_makes_fewer_right_answers():
     rates = [share(j.is_correct for j in judgements(Demonstrators(error_scale=scale))) for scale in (0.0, 1.0, 2.6)]
     assert rates[0] > rates[1] + 0.2
     assert rates[1] > rates[2] + 0.1
-
-
-def test_error_rates_are_those_of_the_facts():
-    assert error_rate(1, Operation("+", 2), 1.0) == pytest.approx(0.06)
-    assert error_rate(8, Operation("*", 9), 1.0) == pytest.approx(0.22 + 0.12 + 0.08)
-    assert error_rate(8, Operation("*", 9), 3.0) == pytest.approx(0.6)
 
 
 @pytest.mark.parametrize("modulus", [10, 100])

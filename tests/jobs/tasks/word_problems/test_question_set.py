@@ -24,8 +24,8 @@ def test_a_set_is_the_same_for_a_seed_and_a_longer_one_begins_with_it():
 def test_no_held_out_text_or_set_of_numbers_is_ever_trained_on(size):
     held_out = make_stories(40, 1, size=size, is_held_out=True)
     numbers, texts = {story.number_set for story in held_out}, {story.text for story in held_out}
-    for seed in (1, 2, 3):
-        training = make_stories(150, seed, size=size)
+    for seed in (1, 2):
+        training = make_stories(80, seed, size=size)
         assert not numbers & {story.number_set for story in training}
         assert not texts & {story.text for story in training}
     assert all(is_held_out_set(story.number_set) for story in held_out)

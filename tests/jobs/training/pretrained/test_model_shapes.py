@@ -35,12 +35,7 @@ def test_parameters_and_adapters_are_counted_by_hand():
 
 @pytest.mark.parametrize(
     ("source", "billions"),
-    [
-        ("Qwen/Qwen2.5-0.5B", 0.494),
-        ("Qwen/Qwen2.5-Math-1.5B", 1.544),
-        ("Qwen/Qwen2.5-7B-Instruct", 7.615),
-        ("meta-llama/Llama-3.1-8B", 8.030),
-    ],
+    [("Qwen/Qwen2.5-0.5B", 0.494), ("meta-llama/Llama-3.1-8B", 8.030)],
 )
 def test_the_tables_shapes_have_the_models_published_sizes(source, billions):
     shape = model_shape(source)
@@ -105,9 +100,7 @@ def test_a_model_of_images_and_text_has_the_sizes_of_its_text_part(tmp_path):
     [
         '{"hidden_size": 64, "num_attention_heads": 0}',
         '{"hidden_size": "64"}',
-        '{"vocab_size": 1e30}',
         '{"head_dim": -1}',
-        '{"num_hidden_layers": [1]}',
         "[" * 200_000,
         "[]",
     ],

@@ -169,13 +169,10 @@ def hub(base, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "revision", "command"),
     [
-        ("other/model", None, "`hf download other/model`"),
         ("other/model", "v2", "`hf download other/model --revision v2`"),
         ("org/kept", "v2", "`hf download org/kept --revision v2`"),
         ("gpt2", None, "`hf download gpt2`"),
         ("https://huggingface.co/other/model", None, "is not on this machine"),
-        ("/nowhere/model", None, "is not on this machine"),
-        ("../nowhere", None, "is not on this machine"),
         (7, None, "adapters of 7, which is not on this machine"),
         ("org/kept", 7, "--revision 7"),
     ],
@@ -189,7 +186,7 @@ def test_the_base_that_adapters_name_is_refused_unless_it_is_there_and_no_hub_is
     assert hub == []
 
 
-@pytest.mark.parametrize("revision", [None, "v1", "0123456789abcdef0123456789abcdef01234567"])
+@pytest.mark.parametrize("revision", [None, "0123456789abcdef0123456789abcdef01234567"])
 def test_adapters_of_a_model_of_the_hub_that_is_there_are_loaded(adapters, hub, revision):
     assert load_policy(adapters("org/kept", revision), torch.device("cpu")).model.num_parameters() > 0
     assert hub == []
@@ -214,12 +211,8 @@ def test_checkpoint_of_another_rank_is_refused(tmp_path):
     ("targets", "options"),
     [
         (["lm_head"], {}),
-        (["embed_tokens"], {}),
         (["embed_tokens", "q_proj"], {}),
-        (["lm_head", "o_proj"], {}),
         (["q_proj", "up_proj"], {}),
-        (["q_proj"], {"modules_to_save": ["lm_head"]}),
-        (["q_proj"], {"modules_to_save": ["embed_tokens"]}),
         (["q_proj"], {"modules_to_save": ["embed_tokens", "lm_head"]}),
         (["q_proj", "up_proj"], {"use_dora": True}),
         (["q_proj", "lm_head"], {"use_rslora": True}),

@@ -59,9 +59,7 @@ def test_a_missing_model_and_pickled_weights_are_refused_by_name(folder):
     [
         ("model.safetensors", b"\x10\x00"),
         ("config.json", b'{"model_type": {}}'),
-        ("config.json", b'{"a":' * 3000),
         ("generation_config.json", b'{"pad_token_id": {}}'),
-        ("tokenizer.json", b'{"version": null}'),
         ("tokenizer.json", PANICS),
         ("tokenizer_config.json", b'{"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": []}'),
     ],

@@ -5,7 +5,7 @@ import torch
 from jobs.training.engines.embedded.sampling import SMALL_VOCABULARY, Sampler, SharedSampling
 
 
-@pytest.mark.parametrize("vocabulary", [7, 300, SMALL_VOCABULARY, SMALL_VOCABULARY + 1, 50_001])
+@pytest.mark.parametrize("vocabulary", [7, SMALL_VOCABULARY, SMALL_VOCABULARY + 1, 50_001])
 def test_row_with_a_point_gets_the_token_at_that_point_of_its_cumulative_distribution(vocabulary):
     rng = np.random.default_rng(vocabulary)
     logits, points = rng.normal(size=(6, vocabulary)).astype(np.float32), rng.random(6)

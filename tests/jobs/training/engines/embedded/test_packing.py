@@ -64,15 +64,6 @@ def test_packed_rows_by_hand():
     assert packed.blocks == (QueryBlock(num_rows=3, first=0, end=4),)
 
 
-def test_worked_example_in_blocks_of_two_columns(monkeypatch):
-    monkeypatch.setattr(packing, "MIN_COLUMNS", 2)
-    packed = pack_sequences([sequence([7, 8], [1, 2]), sequence([9], [3]), sequence([7, 8], [6, 2])], CPU)
-    assert packed.blocks == (QueryBlock(num_rows=2, first=0, end=2), QueryBlock(num_rows=2, first=2, end=3))
-    assert packed.queries.tolist() == [0, 1, 4, 0, 2, 3]
-    assert packed.keys.tolist() == [0, 1, 4, 0, 0, 1, 2, 0, 1, 3]
-    assert packed.slots.tolist() == [0, 1, 4, 5, 2]
-
-
 @pytest.mark.parametrize("module", [packing, shared_prefixes])
 def test_worked_examples_of_docstrings_hold(module):
     result = doctest.testmod(module)

@@ -18,47 +18,6 @@ NUM_NEW = 24
 CPU = torch.device("cpu")
 
 
-def whole(*values):
-    return np.array(values, dtype=np.int64)
-
-
-def flags(*values):
-    return np.array(values, dtype=np.bool_)
-
-
-def of(copies):
-    return copies.sources.tolist(), copies.targets.tolist(), copies.num_prefixes
-
-
-def test_rows_fork_by_hand():
-    prefixes = SharedPrefixes(whole(0, 0, 1, 0, 1), vocabulary_size=10)
-    shared = prefixes.locate_draws(CPU)
-    assert (shared.num_ranks, shared.draw_index.tolist()) == (3, [0, 1, 3, 2, 4])
-
-    next_ids, copies = prefixes.fork(whole(7, 5, 4, 7, 4), flags(False, False, False, False, False))
-    assert next_ids.tolist() == [5, 4, 7]
-    assert of(copies) == ([0], [2], 3)
-    assert prefixes.locate_draws(CPU).draw_index.tolist() == [4, 0, 2, 5, 3]
-
-    next_ids, copies = prefixes.fork(whole(1, 2, 8, 1, 9), flags(False, True, False, False, False))
-    assert next_ids[1:].tolist() == [8, 1, 9]
-    assert of(copies) == ([1], [3], 4)
-
-    order, copies = prefixes.keep_rows(whole(0, 2, 3, 4))
-    assert order.tolist() == [4, 2, 0, 3]
-    assert of(copies) == ([3], [0], 3)
-
-    next_ids, copies = prefixes.fork(whole(9, 8, 2, 1), flags(False, False, False, False))
-    assert next_ids.tolist() == [9, 8, 1, 2]
-    assert of(copies) == ([2], [3], 4)
-    assert prefixes.all_forked
-    order, copies = prefixes.keep_rows(whole(0, 1, 2, 3))
-    assert order.tolist() == [0, 1, 3, 2]
-    assert of(copies) == ([], [], 4)
-    assert prefixes.is_separate
-    assert prefixes.locate_draws(CPU) is None
-
-
 def carry_out(cache, copies):
     assert not set(copies.sources.tolist()) & set(copies.targets.tolist())
     grown = cache + (copies.num_prefixes - len(cache)) * [""]

@@ -270,7 +270,7 @@ def test_a_gradient_that_is_not_finite_is_refused_and_leaves_the_moments():
         assert torch.equal(value, moments[name])
 
 
-@pytest.mark.parametrize("learning_rate", [1e20, 1e25, 1e30, 1e38])
+@pytest.mark.parametrize("learning_rate", [1e20, 1e38])
 @pytest.mark.parametrize("skips", [False, True])
 def test_learning_rate_that_makes_weights_too_large_ends_with_a_sentence(learning_rate, skips):
     sentence = rf"optimizer step 1 \(learning rate {re.escape(f'{learning_rate:g}')}\) made weights too large"
@@ -284,7 +284,7 @@ def test_learning_rate_that_makes_weights_too_large_ends_with_a_sentence(learnin
         )
 
 
-@pytest.mark.parametrize("vocabulary", [50, 4096, 4097, 5000, 151_936])
+@pytest.mark.parametrize("vocabulary", [50, 4096, 5000])
 def test_logits_that_are_no_numbers_are_drawn_from_with_log_probs_that_are_none(vocabulary):
     for logits in (torch.full((2, vocabulary), float("nan")), torch.full((2, vocabulary), float("inf"))):
         draws = Sampler(0.8, torch.Generator().manual_seed(0)).draw(logits, lambda hidden: hidden, vocabulary)
