@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 from jobs.queries.frames import open_run
 from tests.app import played
 from tests.jobs.actions.replay import solved_runs
@@ -30,15 +28,12 @@ def test_questions_of_another_task_are_said(tmp_path):
     assert "cannot read the recorded questions" in row["note"]
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
+def test_wrong_steps_are_one_sentence(tmp_path):
+    solved_runs.record(tmp_path, num_steps=1)
+    for words, sentence in (
         ((), "expected either"),
         (("--steps", "3:1"), "expected A:B"),
         (("--step", "9"), "recorded no trajectories"),
         (("--steps", "8:9"), "recorded no trajectories of step 8"),
-    ],
-)
-def test_wrong_steps_are_one_sentence(tmp_path, words, sentence):
-    solved_runs.record(tmp_path, num_steps=1)
-    assert sentence in exgrpo(tmp_path, "replay", "solved", *words, code=2)
+    ):
+        assert sentence in exgrpo(tmp_path, "replay", "solved", *words, code=2)

@@ -73,10 +73,9 @@ SAME = [
 ]
 
 
-@pytest.fixture(scope="module")
-def is_right():
-    with AnswerGrader(seconds_per_answer=60.0) as grader:
-        yield lambda gold, response: grader.grade([GradeItem(gold, response, "math")]) == [Grade.CORRECT]
+@pytest.fixture
+def is_right(grader):
+    return lambda gold, response: grader.grade([GradeItem(gold, response, "math")]) == [Grade.CORRECT]
 
 
 def boxed(answer):

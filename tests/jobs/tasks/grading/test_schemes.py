@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from bench.grading import verify_alone
 from jobs.tasks.grading import answer_grader
 from jobs.tasks.grading.answer_grader import GRADING_RULES, AnswerGrader, GradeItem, Scheme, grader_version
 from jobs.tasks.grading.reward_function import Grade
@@ -48,12 +47,6 @@ CHOICES = [
     ("3", r"\boxed{C}", (W, W)), ("C", "\\boxed{B}\nANSWER: C", (W, W)), ("C", "the answer is C", (U, U)),
     ("C", "ANSWER: C or D", (U, U)), ("C", r"\boxed{Carbon}", (W, U)),
 ]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def grader():
-    with AnswerGrader(seconds_per_answer=60.0) as shared:
-        yield shared
 
 
 @pytest.mark.parametrize(("kind", "cases"), [("math", MATH), ("choice", CHOICES)])
@@ -102,8 +95,8 @@ def of_suite(grader):
 def test_training_agrees_with_math_verifys_tests_as_often_as_math_verify_alone(of_suite):
     by_training = [outcome.training is C for _, outcome in of_suite]
     assert len(of_suite) == 179
-    # NUM_ALONE: see `bench.grading.verify_alone`.
-    assert sum(map(bool.__eq__, by_training, [is_equal for _, _, is_equal in SUITE])) >= NUM_ALONE
+    # Math-Verify alone, `bench.grading.verify_alone`, agrees with 173 of them.
+    assert sum(map(bool.__eq__, by_training, [is_equal for _, _, is_equal in SUITE])) >= 173
 
 
 def test_changed_outcomes_raise_the_version_of_the_rules(grader, of_suite):
