@@ -19,6 +19,7 @@ from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
 from jobs.specs.train import DataSpec, RecordingSpec, SpecError, TrainSpec
 from jobs.training.data_rows import DataError
 from jobs.training.training_loop import keep_checkpoint
+from tests.data_files import verl_row, write_lines
 from tests.faults.small_training import StepControl
 from tests.jobs.evaluation.tiny_evaluations import save_tiny_model, tiny_evaluation
 
@@ -153,8 +154,7 @@ SUMS = [{"problem": f"What is {number}+{number}?", "answer": 2 * number} for num
 def sums(run) -> Path:
     path = benchmarks_folder(run.path.parent) / "sums.jsonl"
     path.parent.mkdir(parents=True)
-    path.write_text("".join(json.dumps(row) + "\n" for row in SUMS))
-    return path
+    return write_lines(path, SUMS)
 
 
 def plan(run, target="mine@last", **fields) -> EvalSpec:
@@ -216,16 +216,7 @@ def test_a_model_is_asked_in_the_template_that_its_evaluation_plans(run, tmp_pat
 
 
 def write_rows(path, *pairs):
-    rows = [
-        {
-            "data_source": "mine",
-            "prompt": [{"role": "user", "content": question}],
-            "reward_model": {"ground_truth": answer},
-        }
-        for question, answer in pairs
-    ]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(path)
+    return str(write_lines(path, [verl_row(*pair) for pair in pairs]))
 
 
 def test_own_data_are_graded_as_the_run_is_unless_they_say_otherwise(tmp_path):

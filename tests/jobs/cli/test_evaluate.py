@@ -1,5 +1,4 @@
 import contextlib
-import json
 import threading
 import time
 
@@ -10,6 +9,7 @@ from jobs.execution.supervisor.__main__ import supervise
 from jobs.execution.supervisor.indexing import REFRESH_SECONDS, Indexer
 from jobs.execution.supervisor.loop import Supervisor
 from jobs.runs.directory import RunDirectory
+from tests.data_files import write_lines
 from tests.jobs.cli.invoked import exgrpo, printed_json
 from tests.jobs.evaluation.judging.chain_runs import record_chains
 from tests.jobs.evaluation.judging.judge_server import completions, serving
@@ -21,10 +21,8 @@ KINDS = ["valid", "lucky", "wrong", "code"]
 
 @pytest.fixture
 def benchmark_file(tmp_path):
-    path = tmp_path / "sums.jsonl"
     rows = [{"problem": f"What is {number}+{number}?", "answer": 2 * number} for number in range(30)]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
+    return write_lines(tmp_path / "sums.jsonl", rows)
 
 
 def queued(runs_root, command, *words):

@@ -1,6 +1,6 @@
-import json
 import math
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -15,6 +15,8 @@ from jobs.specs.evaluation import BenchmarkChoice
 from jobs.specs.train import SpecError, parse_spec
 from jobs.training.data_rows import DataError
 from jobs.training.layouts import read_row
+from tests import data_files
+from tests.data_files import write_lines
 from tests.jobs.training.format_tokenizer import make_format_tokenizer
 
 SMALL = Protocol("small", "Small", ("small",), find_protocol("aime24").hub, 2, 4, "math")
@@ -33,17 +35,12 @@ PROVIDED = {
 }
 
 
-def verl_row(question: str, answer: object, source: str = "small") -> dict:
-    prompt = [{"role": "system", "content": "Think."}, {"role": "user", "content": question}]
-    return {"data_source": source, "prompt": prompt, "reward_model": {"ground_truth": answer}}
-
-
+verl_row = partial(data_files.verl_row, source="small", system="Think.")
 ONE, TWO, ELSE = verl_row("1+1", "2"), verl_row("2+2", "4"), verl_row("other", "1", source="else")
 
 
 def load_rows(tmp_path, rows, protocol=SMALL, **changes):
-    path = tmp_path / "data.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    path = write_lines(tmp_path / "data.jsonl", rows)
     return load_benchmark(BenchmarkChoice(name=protocol.name, source=str(path), **changes), protocol)
 
 
@@ -155,9 +152,8 @@ def spec_of(benchmarks, max_prompt_tokens=20_000, **validation):
 
 @pytest.fixture
 def own_file(tmp_path):
-    path = tmp_path / "own.jsonl"
-    path.write_text("".join(json.dumps({"problem": text, "answer": "7"}) + "\n" for text in ("3 + 4?", "9" * 500)))
-    return str(path)
+    rows = [{"problem": text, "answer": "7"} for text in ("3 + 4?", "9" * 500)]
+    return str(write_lines(tmp_path / "own.jsonl", rows))
 
 
 def test_questions_are_asked_in_the_template_of_the_training_data_unless_too_long(own_file):

@@ -14,6 +14,7 @@ from jobs.specs.evaluation import BenchmarkChoice, ServerSpec
 from jobs.specs.train import RecordingSpec
 from jobs.tasks.grading.answer_grader import grader_version
 from tests import records
+from tests.data_files import write_lines
 from tests.jobs.evaluation.judging.chain_runs import Switch
 from tests.jobs.evaluation.judging.judge_server import Reply, completions, serving
 from tests.jobs.evaluation.tiny_evaluations import save_tiny_model, tiny_evaluation
@@ -23,10 +24,8 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def benchmark_file(tmp_path):
-    path = tmp_path / "aime.jsonl"
     rows = [{"id": f"q{item}", "problem": f"What is {item}+{item}?", "answer": 2 * item} for item in range(30)]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
+    return write_lines(tmp_path / "aime.jsonl", rows)
 
 
 def attempt(run, control=None):
@@ -119,7 +118,7 @@ def test_answers_to_a_file_that_changed_are_graded_by_its_new_golds_or_asked_aga
         rows = [json.loads(line) for line in benchmark_file.read_text().splitlines()]
         rows[0] |= {"answer": 1}
         rows[2] |= {"problem": "What is 6+6?", "answer": 12}
-        benchmark_file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        write_lines(benchmark_file, rows)
         assert attempt(run) is RunStatus.FINISHED
     assert len(server.asked) == 4 + 1
     scores = [event["num_correct"]["training"] for event in events(run)]
@@ -128,11 +127,11 @@ def test_answers_to_a_file_that_changed_are_graded_by_its_new_golds_or_asked_aga
 
 def test_curves_are_of_the_questions_that_the_score_is_of(tmp_path, benchmark_file):
     rows = [json.loads(line) for line in benchmark_file.read_text().splitlines()]
-    benchmark_file.write_text("".join(json.dumps({**row, "id": None}) + "\n" for row in rows))
+    write_lines(benchmark_file, ({**row, "id": None} for row in rows))
     with evaluated_by(tmp_path, benchmark_file, num_questions=2, samples_per_question=2) as (run, _):
         attempt(run)
         rows[0] |= {"id": None, "answer": 1}  # another id, since that follows from question and gold answer
-        benchmark_file.write_text("".join(json.dumps({**row, "id": None}) + "\n" for row in rows))
+        write_lines(benchmark_file, ({**row, "id": None} for row in rows))
         attempt(run)
     event = events(run)[-1]
     curves = read_question_curves(run.path, "aime24", "training")
@@ -193,8 +192,7 @@ def test_samples_depend_on_neither_batch_size_nor_row_order_nor_other_questions(
     rows = [{"id": f"q{item}", "problem": f"What is {item}+{7**item}?", "answer": item} for item in range(8)]
     orders = {"as written": rows, "reversed": rows[::-1], "by parts": rows[3:] + rows[:3], "fewer": rows[2:7]}
     for name, ordered in orders.items():
-        path = tmp_path / f"{name}.jsonl"
-        path.write_text("".join(json.dumps(row) + "\n" for row in ordered))
+        write_lines(tmp_path / f"{name}.jsonl", ordered)
     model = save_tiny_model(tmp_path / "model")
     expected = sampled_texts(tmp_path, tmp_path / "as written.jsonl", model)
     assert len({text for texts in expected.values() for text in texts}) == 24

@@ -1,11 +1,10 @@
-import json
-
 import pytest
 
 from jobs.evaluation.benchmark_questions import load_benchmark
 from jobs.evaluation.protocols import protocol_of
 from jobs.specs.evaluation import BenchmarkChoice
 from jobs.training.data_rows import DataError
+from tests.data_files import write_lines
 
 OPTIONS = ["red", "green", "blue"]
 ASKED = "Q?\n\nA) red\nB) green\nC) blue\n"
@@ -51,8 +50,7 @@ LAYOUTS = {
 
 
 def load(tmp_path, rows, **fields):
-    path = tmp_path / "mine.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    path = write_lines(tmp_path / "mine.jsonl", rows)
     choice = BenchmarkChoice(name="mine", source=str(path), **fields)
     return load_benchmark(choice, protocol_of(choice))
 

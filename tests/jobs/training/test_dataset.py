@@ -1,5 +1,4 @@
 import gzip
-import json
 import math
 import re
 
@@ -15,6 +14,7 @@ from jobs.tasks.chains.demonstrators import make_tokenizer
 from jobs.training.data_rows import DataError
 from jobs.training.dataset import DataSource, encode_rows, leak_notices, read_rows
 from jobs.training.templates import TemplateName
+from tests.data_files import write_lines
 from tests.jobs.training.format_tokenizer import make_format_tokenizer
 
 pytestmark = pytest.mark.slow
@@ -34,11 +34,6 @@ def row(question="What is 2+3?", answer="5", data_source="openr1", **changes):
 
 
 ROWS = [row(f"What is {number}+3?", str(number + 3)) for number in range(6)]
-
-
-def write_lines(path, rows):
-    path.write_text("".join(json.dumps(item) + "\n" for item in rows), encoding="utf-8")
-    return path
 
 
 def source(path, **changes) -> DataSource:

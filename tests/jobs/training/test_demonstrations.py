@@ -11,6 +11,7 @@ from jobs.tasks.chains.demonstrators import make_tokenizer
 from jobs.tasks.chains.question_set import make_questions
 from jobs.training.data_rows import DataError
 from jobs.training.demonstrations import encode_response, load_external, read_external
+from tests.data_files import write_lines
 from tests.jobs.training.format_tokenizer import make_format_tokenizer
 
 pytestmark = pytest.mark.slow
@@ -67,8 +68,7 @@ def test_bad_rows_and_a_missing_file_are_named(tmp_path, row, named):
 
 def hub_data(tmp_path, *targets):
     """A data set in the hub's schema, whose column `target` holds an R1 trajectory as messages."""
-    path = tmp_path / "data.jsonl"
-    path.write_text("".join(json.dumps({"target": target}) + "\n" for target in targets))
+    path = write_lines(tmp_path / "data.jsonl", [{"target": target} for target in targets])
     spec = TrainSpec(
         data=DataSpec(source=str(path), template="compact"),
         model=ModelSpec(source="mine"),

@@ -1,7 +1,5 @@
 """Supervised fine-tuning by the embedded engine, from demonstrations to a checkpoint that other jobs start from."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
@@ -17,6 +15,7 @@ from jobs.training.demonstrations import read_demonstrations
 from jobs.training.engines.embedded.model import load_policy
 from jobs.training.engines.embedded.update import OptimSettings
 from jobs.training.run_data import open_data
+from tests.data_files import verl_row, write_lines
 from tests.faults.small_training import StepControl
 from tests.jobs.training.conftest import SMALL
 from tests.jobs.training.test_composition import MemoryRecorder
@@ -94,16 +93,7 @@ def test_demonstrations_of_chains_are_right_whole_and_the_same_for_a_seed(tmp_pa
 
 
 def write_rows(path, target):
-    rows = [
-        {
-            "data_source": "mine",
-            "prompt": [{"role": "user", "content": f"1+{number}"}],
-            "reward_model": {"ground_truth": str(number + 1)},
-            "target": target(number),
-        }
-        for number in range(9)
-    ]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_lines(path, [verl_row(f"1+{number}", str(number + 1), target=target(number)) for number in range(9)])
     return {"source": str(path), "template": "none", "num_questions": 8, "num_held_out": 1}
 
 

@@ -17,7 +17,8 @@ from jobs.tasks.grading.reward_function import Grade, Response
 from jobs.tasks.grading.rewards import open_reward
 from jobs.training.run_components import RunComponents, Validator
 from jobs.training.run_data import open_data
-from tests.jobs.training.test_dataset import row, write_lines
+from tests.data_files import write_lines
+from tests.jobs.training.test_dataset import row
 
 pytestmark = pytest.mark.slow
 

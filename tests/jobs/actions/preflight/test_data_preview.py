@@ -15,6 +15,7 @@ from jobs.specs.settings import apply_settings
 from jobs.specs.train import load_preset
 from jobs.tasks.chains.demonstrators import make_tokenizer
 from jobs.training.data_rows import DataError, iterate_raw_rows
+from tests.data_files import verl_row, write_lines
 
 PANICS = (
     b'{"version": "1.0", "added_tokens": [], "model": {"type": "BPE", "continuing_subword_prefix": "###", '
@@ -28,17 +29,8 @@ CONFIG = {
 }  # fmt: skip
 
 
-def row(text, answer="4"):
-    return {
-        "data_source": "math",
-        "prompt": [{"role": "user", "content": text}],
-        "reward_model": {"ground_truth": answer},
-    }
-
-
 def spec_of(tmp_path, rows, template="compact", model=None):
-    path = tmp_path / "train.jsonl"
-    path.write_text("".join(f"{json.dumps(item)}\n" for item in rows))
+    path = write_lines(tmp_path / "train.jsonl", rows)
     spec = load_preset("chains-exgrpo")
     data = spec.data.model_copy(update={"source": str(path), "template": template})
     return spec.model_copy(
@@ -47,7 +39,7 @@ def spec_of(tmp_path, rows, template="compact", model=None):
 
 
 def test_rows_of_a_file_are_put_into_the_template(tmp_path):
-    preview = preview_data(spec_of(tmp_path, [row("What is 2 + 2?"), row("1 + 1", "2")], "paper"))
+    preview = preview_data(spec_of(tmp_path, [verl_row("What is 2 + 2?"), verl_row("1 + 1", "2")], "paper"))
     prompt = preview.questions[0].prompt
     assert "What is 2 + 2?" in prompt
     assert "<think>" in prompt
@@ -56,7 +48,7 @@ def test_rows_of_a_file_are_put_into_the_template(tmp_path):
 
 
 def test_chat_messages_are_shown_with_their_roles_and_a_notice(tmp_path):
-    spec = spec_of(tmp_path, [row("2 + 2")], "chat")
+    spec = spec_of(tmp_path, [verl_row("2 + 2")], "chat")
     for each in (spec, apply_settings(spec, ["model.source=nobody/nothing", "data.template=auto"])):
         preview = preview_data(each)
         assert preview.questions[0].prompt == "user: 2 + 2"
@@ -86,7 +78,7 @@ def test_prompts_are_in_the_models_chat_template_as_the_tokenizer_renders_them(t
         (chat_model / "chat_template.jinja").unlink()
         settings = json.loads((chat_model / "tokenizer_config.json").read_text())
         (chat_model / "tokenizer_config.json").write_text(json.dumps(settings | {"chat_template": TEMPLATE}))
-    preview = preview_data(spec_of(tmp_path, [row("2 + 2 ")], "auto", chat_model))
+    preview = preview_data(spec_of(tmp_path, [verl_row("2 + 2 ")], "auto", chat_model))
     tokenizer = PreTrainedTokenizerFast.from_pretrained(chat_model)
     assert preview.questions[0].prompt == tokenizer.apply_chat_template(
         [{"role": "user", "content": "2 + 2 "}], tokenize=False, add_generation_prompt=True
@@ -95,7 +87,7 @@ def test_prompts_are_in_the_models_chat_template_as_the_tokenizer_renders_them(t
 
 
 def test_raw_text_to_a_chat_model_is_said(tmp_path, chat_model):
-    preview = preview_data(spec_of(tmp_path, [row("2 + 2")], "none", chat_model))
+    preview = preview_data(spec_of(tmp_path, [verl_row("2 + 2")], "none", chat_model))
     assert preview.questions[0].prompt == "2 + 2"
     assert "data.template" in preview.notice
 
@@ -103,7 +95,7 @@ def test_raw_text_to_a_chat_model_is_said(tmp_path, chat_model):
 def test_template_that_cannot_be_used_is_bad_data(tmp_path, chat_model):
     (chat_model / "chat_template.jinja").write_text("{{ raise_exception('only tools') }}")
     with pytest.raises(DataError):
-        preview_data(spec_of(tmp_path, [row("2 + 2")], "auto", chat_model))
+        preview_data(spec_of(tmp_path, [verl_row("2 + 2")], "auto", chat_model))
 
 
 def test_lengths_are_tokens_where_the_model_has_a_whole_tokenizer_here(tmp_path):
@@ -111,15 +103,15 @@ def test_lengths_are_tokens_where_the_model_has_a_whole_tokenizer_here(tmp_path)
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     (tmp_path / "model").mkdir()
     tokenizer.save(str(tmp_path / "model" / "tokenizer.json"))
-    preview = preview_data(spec_of(tmp_path, [row("one two three")], model=tmp_path / "model"))
+    preview = preview_data(spec_of(tmp_path, [verl_row("one two three")], model=tmp_path / "model"))
     assert (preview.lengths, preview.is_in_tokens) == ((3,), True)
     (tmp_path / "model" / "tokenizer.json").write_bytes(PANICS)
     with pytest.raises(UnreadableFileError):
-        preview_data(spec_of(tmp_path, [row("one two three")], model=tmp_path / "model"))
+        preview_data(spec_of(tmp_path, [verl_row("one two three")], model=tmp_path / "model"))
 
 
 def test_a_data_set_is_streamed_as_one_of_the_hub_is(tmp_path):
-    rows = [row(f"question {number}") | {"unused": number} for number in range(5)]
+    rows = [verl_row(f"question {number}") | {"unused": number} for number in range(5)]
     (tmp_path / "set").mkdir()
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "set" / "train.parquet")
     preview = preview_data(
@@ -137,7 +129,7 @@ def test_a_stream_that_does_not_know_its_columns_may_lack_some_and_one_that_brea
     for source in (str(tmp_path), "some/dataset"):
         with pytest.raises(DataError):
             list(iterate_raw_rows(source, "train", streams=True))
-    stream = datasets.IterableDataset.from_generator(lambda: iter([row("2 + 2")] * 2))
+    stream = datasets.IterableDataset.from_generator(lambda: iter([verl_row("2 + 2")] * 2))
     assert stream.column_names is None
     monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: stream)
     assert [number for number, _ in iterate_raw_rows("org/set", "train", streams=True)] == [1, 2]
@@ -146,7 +138,7 @@ def test_a_stream_that_does_not_know_its_columns_may_lack_some_and_one_that_brea
 @pytest.mark.parametrize("streams", [False, True])
 def test_a_data_set_of_archives_is_read(tmp_path, streams):
     with zipfile.ZipFile(tmp_path / "train.zip", "w") as archive:
-        archive.writestr("train.jsonl", json.dumps(row("2 + 2")) + "\n")
+        archive.writestr("train.jsonl", json.dumps(verl_row("2 + 2")) + "\n")
     assert [number for number, _ in iterate_raw_rows(str(tmp_path), "train", streams=streams)] == [1]
 
 

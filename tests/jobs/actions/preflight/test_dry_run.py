@@ -15,6 +15,7 @@ from jobs.machine.hardware import GIB, Gpu
 from jobs.runs.lookup import CommandError
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import ModelSpec, SpecError, TrainSpec, load_preset, parse_spec
+from tests.data_files import verl_row, write_lines
 from tests.jobs.training.chat_model import make_chat_model
 
 pytestmark = pytest.mark.slow
@@ -173,17 +174,8 @@ def looks(monkeypatch):
 
 
 def sft_plan(tmp_path, *responses):
-    rows = [
-        {
-            "data_source": "own",
-            "prompt": [{"role": "user", "content": f"What is 1 + {number}?"}],
-            "reward_model": {"ground_truth": "3"},
-            "response": response,
-        }
-        for number, response in enumerate(responses, start=1)
-    ]
-    data = tmp_path / "own.jsonl"
-    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    rows = [verl_row(f"What is 1 + {number}?", response=text) for number, text in enumerate(responses, start=1)]
+    data = write_lines(tmp_path / "own.jsonl", rows)
     content = {
         "sft": {"response_column": "response"},
         "model": {"source": str(make_chat_model(tmp_path / "model")), "device": "cpu"},

@@ -11,6 +11,7 @@ from jobs.actions.preflight import local_sources
 from jobs.actions.preflight.local_sources import check_benchmarks, check_rows, resolve_source, with_absolute_sources
 from jobs.actions.preflight.looks import look_at
 from jobs.specs.train import DataSpec, ModelSpec, SpecError, TrainSpec, parse_spec
+from tests.data_files import verl_row, write_lines
 
 
 @pytest.fixture
@@ -70,17 +71,12 @@ def test_every_local_file_of_a_specification_is_named_absolutely(folder):
 SMALL = {"num_questions": 2, "num_held_out": 1}
 
 
-def row(text, answer="4", system=()):
-    prompt = [*({"role": "system", "content": each} for each in system), {"role": "user", "content": text}]
-    return {"data_source": "sums", "prompt": prompt, "reward_model": {"ground_truth": answer}}
-
-
-ROWS = [row(f"What is {number}?") for number in range(100)]
+ROWS = [verl_row(f"What is {number}?") for number in range(100)]
 
 
 def check(path, rows, batch_size=2, **data):
     if rows is not None:
-        path.write_text("".join(json.dumps(each) + "\n" for each in rows))
+        write_lines(path, rows)
     content = {
         "model": {"source": "mine"},
         "data": {"source": str(path), "template": "paper"} | data,
@@ -92,9 +88,13 @@ def check(path, rows, batch_size=2, **data):
 @pytest.mark.parametrize(
     ("rows", "data", "text"),
     [
-        ([*ROWS, row("Why? \ud83d")], SMALL, r"a.jsonl, row 101, prompt, content: holds half of a character"),
-        ([*ROWS, row("Why?", math.nan)], SMALL, r"a.jsonl, row 101, reward_model.ground_truth: "),
-        ([*ROWS, row("What is  7?", "5")], SMALL, r"row 101, reward_model.ground_truth: '5' contradicts '4' of row 8"),
+        ([*ROWS, verl_row("Why? \ud83d")], SMALL, r"a.jsonl, row 101, prompt, content: holds half of a character"),
+        ([*ROWS, verl_row("Why?", math.nan)], SMALL, r"a.jsonl, row 101, reward_model.ground_truth: "),
+        (
+            [*ROWS, verl_row("What is  7?", "5")],
+            SMALL,
+            "row 101, reward_model.ground_truth: '5' .* '4' of row 8",
+        ),
         (ROWS[:2], SMALL, "has 2 usable questions, expected 3"),
         (ROWS[:2], {"num_questions": None, "num_held_out": 1}, r"^algorithm.batch_size, data.num_held_out: .*\(1 of"),
         (ROWS[:2], {"num_questions": None, "num_held_out": 9}, "questions to train on \\(0 of a.jsonl"),
@@ -107,7 +107,7 @@ def test_every_row_of_a_file_and_their_number_are_checked_before_anything_starts
 
 def test_what_is_merged_used_and_left_out_of_a_file_is_said_and_said_anew_when_it_changes(tmp_path):
     path = tmp_path / "a.jsonl"
-    rows = [row("One?", system=["Be terse."]), *ROWS, row("What is 7? ")]
+    rows = [verl_row("One?", system="Be terse."), *ROWS, verl_row("What is 7? ")]
     assert check(path, rows, **SMALL) == [
         "a.jsonl: 102 rows hold 101 questions; equal rows were merged.",
         "a.jsonl: 3 of 101 questions are used, as data.num_questions and data.num_held_out say.",
@@ -121,7 +121,7 @@ BAD_GOLD = "So there are 7 apples"
 
 def test_golds_that_the_grader_cannot_read_are_counted_with_three_examples_before_the_start(tmp_path):
     golds = ["7", BAD_GOLD, "8", "", "So there are 8 pears", "About 9 plums", "So this makes 10"]
-    rows = [row(f"Why {number}?", gold) for number, gold in enumerate(golds) if gold]
+    rows = [verl_row(f"Why {number}?", gold) for number, gold in enumerate(golds) if gold]
     (notice,) = check(tmp_path / "a.jsonl", rows, num_questions=4, num_held_out=2)
     assert "a.jsonl: 4 of the 6 " in notice
     assert [number for number in range(1, 7) if f"row {number}:" in notice] == [2, 4, 5]
@@ -139,7 +139,7 @@ def test_a_column_of_responses_is_read_once_before_the_start(tmp_path, monkeypat
         content |= {"algorithm": algorithm | {"uses_external_experience": True}, "external_column": "target"}
     for num_given in range(4):
         given = [each | {"target": "so"} for each in ROWS[:num_given]]
-        path.write_text("".join(json.dumps(each) + "\n" for each in [*given, *ROWS[num_given:4]]))
+        write_lines(path, [*given, *ROWS[num_given:4]])
         if num_given >= needed:
             check_rows(look_at(parse_spec(content, "test")))
             with monkeypatch.context() as unread:
@@ -154,12 +154,11 @@ def test_a_column_of_responses_is_read_once_before_the_start(tmp_path, monkeypat
 def test_rows_of_benchmarks_and_of_hub_data_that_were_loaded_before_are_checked_too(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-    path = tmp_path / "mine.jsonl"
-    path.write_text("".join(json.dumps(each) + "\n" for each in [row("Why?", BAD_GOLD), row("How?")]))
+    path = write_lines(tmp_path / "mine.jsonl", [verl_row("Why?", BAD_GOLD), verl_row("How?")])
     content = {"data": {"source": "word_problems"}, "model": {"source": "mine"}}
     content["validation"] = {"benchmarks": {"mine": str(path)}}
     assert any("mine.jsonl: 1 of the 2 " in notice for notice in check_benchmarks(look_at(parse_spec(content, "test"))))
-    path.write_text(json.dumps(row("Why?", math.nan)))
+    path.write_text(json.dumps(verl_row("Why?", math.nan)))
     with pytest.raises(SpecError) as refused:
         check_benchmarks(look_at(parse_spec(content, "test")))
     assert refused.value.fields == ("validation.benchmarks",)
@@ -168,7 +167,7 @@ def test_rows_of_benchmarks_and_of_hub_data_that_were_loaded_before_are_checked_
     content = {"model": {"source": "mine"}, "data": hub, "algorithm": {"batch_size": 2, "mini_batch_size": 2}}
     spec = parse_spec(content, "test")
     assert check_rows(look_at(spec)) == []
-    rows = datasets.Dataset.from_list([row("Why?", BAD_GOLD), row("How?"), row("Who?")])
+    rows = datasets.Dataset.from_list([verl_row("Why?", BAD_GOLD), verl_row("How?"), verl_row("Who?")])
     folder = tmp_path / "cache" / "some___sums" / "default" / "0.0.0" / "a1b2"
     folder.mkdir(parents=True)
     rows.info.splits = datasets.SplitDict({"train": datasets.SplitInfo("train", num_examples=3, dataset_name="sums")})

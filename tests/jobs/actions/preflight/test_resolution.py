@@ -12,6 +12,7 @@ from jobs.cli.main import app
 from jobs.runs.lookup import CommandError
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import TrainSpec, load_preset
+from tests.data_files import verl_row, write_lines
 from tests.jobs.evaluation.tiny_evaluations import save_tiny_model
 
 BAD_SPECS = {
@@ -76,10 +77,7 @@ def test_a_chat_template_that_the_model_lacks_is_missed_before_the_run(runs_root
 
 def test_notices_on_schedule_and_rows_are_told_by_dry_run_and_form(runs_root, tmp_path, monkeypatch):
     monkeypatch.setattr(dry_run, "first_look", lambda _: None)
-    data = tmp_path / "my.jsonl"
-    row = {"data_source": "a", "reward_model": {"ground_truth": "4"}}
-    rows = [row | {"prompt": [{"role": "user", "content": f"What is {number}?"}]} for number in range(9)]
-    data.write_text("".join(json.dumps(each) + "\n" for each in rows))
+    data = write_lines(tmp_path / "my.jsonl", [verl_row(f"What is {number}?") for number in range(9)])
     content = {
         "model": {"source": str(save_tiny_model(tmp_path / "model"))},
         "data": {"source": str(data), "num_questions": 4, "num_held_out": 2, "template": "compact"},
