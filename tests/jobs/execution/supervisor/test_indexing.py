@@ -6,6 +6,7 @@ import os
 import shutil
 import sqlite3
 import time
+from collections import Counter
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -282,7 +283,7 @@ def lose(path: Path, kind: str, name: str) -> bool:
     return True
 
 
-def test_a_database_that_lacks_any_part_is_built_again(tmp_path):
+def test_a_database_that_lacks_a_part_is_built_again(tmp_path):
     """By a command that reads, by a rebuild, or by a supervisor that has it open, in turn."""
     record(tmp_path, 1)
     path = tmp_path / "workbench" / "workbench.db"
@@ -291,15 +292,15 @@ def test_a_database_that_lacks_any_part_is_built_again(tmp_path):
         with closing(open_database(None, tmp_path)) as database:
             whole = contents(database)
         again = itertools.cycle([ingest_all, rebuild_index, lambda *_: (index.catch_up(), index.catch_up())])
-        lost = set()
+        lost = Counter()
         for kind, name in parts_of(path):
-            if not lose(path, kind, name):
+            if lost[kind] == 4 or not lose(path, kind, name):
                 continue
-            lost.add(kind)
+            lost[kind] += 1
             next(again)(tmp_path, None)
             with closing(open_database(None, tmp_path)) as database:
                 assert contents(database) == whole, name
-    assert lost == {"table", "index", "trigger", "column"}
+    assert lost.keys() == {"table", "index", "trigger", "column"}
 
 
 @pytest.mark.parametrize(
