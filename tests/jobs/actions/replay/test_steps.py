@@ -89,10 +89,6 @@ def other_counts(report):
     report.buckets[row] = dataclasses.replace(report.buckets[row], num_drawn=report.buckets[row].num_drawn + 1)
 
 
-def other_overflow(report):
-    report.buckets[1] = dataclasses.replace(report.buckets[1], overflow=3)
-
-
 def other_random_state(report):
     state = report.random_state
     numbers = {"state": state["state"]["state"] ^ (0xFFFF << 60), "inc": state["state"]["inc"]}
@@ -134,10 +130,6 @@ def stale_entropy(report):
 
 def other_score(report):
     change_selection(report, scores=report.selections[0].scores + np.float32(0.01))
-
-
-def other_nll(report):
-    change_selection(report, nlls=report.selections[0].nlls * np.float32(1.01))
 
 
 def other_rollout_step(report):
@@ -199,11 +191,6 @@ def text_of_fresh(report):
     item.text = solved_runs.WRITINGS["wrong" if item.reward else "valid"]
 
 
-def wrong_deviation(report):
-    group = next(group for group in report.groups if group.advantages.any())
-    group.advantages = group.advantages / group.rewards.std()
-
-
 def advantage_of_one(report):
     mixed(report).advantages[-1] += np.float32(1e-6)
 
@@ -211,11 +198,6 @@ def advantage_of_one(report):
 def lost_move(report):
     moved = next(event for event in report.buffer_events if event.kind is BufferEventKind.MOVED)
     report.buffer_events.remove(moved)
-
-
-def move_elsewhere(report):
-    index, moved = next((i, row) for i, row in enumerate(report.buffer_events) if row.kind is BufferEventKind.MOVED)
-    report.buffer_events[index] = moved._replace(bucket_to=1 + moved.bucket_to % 4)
 
 
 def lost_trajectory(report):
@@ -232,14 +214,12 @@ OF_A_REWARD = {"bucket after the step", "trajectories stored", "advantage"}
         (other_bucket, {"bucket sizes"}, set()),
         (other_probability, {"bucket probabilities"}, set()),
         (other_counts, {"draws by bucket"}, set()),
-        (other_overflow, {"overflows by bucket"}, set()),
         (other_random_state, {"drawn questions"}, {"draws by bucket", "overflows by bucket"}),
         (bucket_of_drawn, {"bucket of a drawn question"}, set()),
         (lost_candidate, {"candidates"}, set()),
         (worst_chosen, {"best score is chosen", "replayed is the chosen"}, {"tokens"}),
         (stale_entropy, {"entropy that chose", "score of a candidate"}, {"best score is chosen"}),
         (other_score, {"score of a candidate"}, set()),
-        (other_nll, {"NLL that chose"}, set()),
         (other_rollout_step, {"step that wrote a candidate"}, set()),
         (behavior_of_another, {"same log-probs as at rollout"}, set()),
         (token_changed, {"same tokens as at rollout"}, set()),
@@ -249,10 +229,8 @@ OF_A_REWARD = {"bucket after the step", "trajectories stored", "advantage"}
         (reward_of_fresh, {"reward", "advantage"}, OF_A_REWARD),
         (verdict_of_fresh, {"verdict"}, set()),
         (text_of_fresh, {"reward", "verdict"}, set()),
-        (wrong_deviation, {"advantage"}, set()),
         (advantage_of_one, {"advantage"}, set()),
         (lost_move, {"bucket after the step"}, set()),
-        (move_elsewhere, {"bucket after the step"}, set()),
         (lost_trajectory, {"trajectories stored"}, set()),
     ],
 )
