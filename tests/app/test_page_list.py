@@ -1,30 +1,12 @@
 """Addresses of former pages lead to where their content is."""
 
-from urllib.parse import parse_qs
-
 import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from app.app_pages.tabs import buffer, reasoning, step, studies
-from app.components.trajectories import trajectory_detail
-from app.page_list import FORMER_PATHS, PATHS, TABS, moved
+from app.page_list import PATHS, TABS, moved
 from app.serving import shell
 
-PARTS_OF = {
-    "Buffer": buffer.VIEWS, "Trajectories": trajectory_detail.PARTS, "Reasoning": reasoning.VIEWS, "Step": step.VIEWS,
-    "Studies": {*studies.VIEWS, *studies.VIEWS_WITHOUT_PAPER}, "Configuration": ["Settings", "Attempts", "Playground"],
-}  # fmt: skip
-FORMER_VIEWS = {
-    "run": ["Replay buffer", "Attempts", "Playground"],
-    "replay_buffer": ["Buckets", "Flow", "Ages and replays", "Over time", "Concentration", "Retired", "What if"],
-    "trajectories": [],
-    "selection_audit": ["Checks of a step", "Drawn against undrawn", "Weights and variance"],
-    "snowball": ["Code and entropy", "Over steps", "Cases", "Saved cases"],
-    "entropy_and_judge": ["Entropy and validity", "Failures", "Policy entropy", "Verdicts", "Judges"],
-    "studies": ["Runs", "Next to the paper", "What the paper prints", "Results"],
-    "paper": [],
-}
 FORMER = {
     "/run?view=Replay+buffer": "run?view=Buffer&part=Over+time",
     "/run?run=a&view=Attempts": "run?run=a&view=Configuration&part=Attempts",
@@ -50,22 +32,6 @@ def client():
 def test_a_former_address_leads_to_the_tab_with_its_parameters(client, former, now):
     answer = client.get(former)
     assert (answer.status_code, answer.headers["location"]) == (307, f"./{now}")
-
-
-def test_former_pages_are_those_whose_views_are_named_here():
-    assert {*FORMER_VIEWS} == {path.removeprefix("/") for path in FORMER_PATHS} | {"run"}
-
-
-@pytest.mark.parametrize(
-    ("path", "view"),
-    [(path, view) for path, views in FORMER_VIEWS.items() for view in views] + [(path, "") for path in FORMER_PATHS],
-)
-def test_a_former_page_leads_to_a_tab_that_is_there(path, view):
-    place, _, query = moved(path, [("view", view)]).partition("?")
-    there = parse_qs(query, strict_parsing=True)
-    [tab] = there["view"]
-    assert tab in TABS[place]
-    assert {*there.get("part", [])} <= {*PARTS_OF.get(tab, [])}
 
 
 @pytest.mark.parametrize("path", PATHS)

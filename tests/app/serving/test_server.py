@@ -1,9 +1,6 @@
 import json
-import os
 import signal
 import socket
-import subprocess
-import sys
 
 import pytest
 from streamlit import config
@@ -82,15 +79,3 @@ def test_files_and_variables_of_other_applications_change_no_option_of_streamlit
     assert len(before) > 300
     assert config.get_option("server.cookieSecret") != "other"
     assert config.get_option("secrets.files") == []
-
-
-def test_app_loads_no_engine_libraries():
-    program = (
-        "import sys, app.serving.server, app.components.runs.run_controls, app.queries\n"
-        "import app.components.new_run.spec_form, app.components.replay_buffer.buffer_charts\n"
-        "print(sorted({'torch', 'ray', 'verl', 'vllm', 'transformers'} & set(sys.modules)))"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", program], cwd=web_server.REPOSITORY, env=os.environ, capture_output=True, text=True
-    )
-    assert result.stdout.strip() == "[]", result.stderr

@@ -37,14 +37,6 @@ def shares_of(draws, settings):
     return what_if_steps.changed_shares(draws, settings, CONFIG.batch_size, CONFIG.rollouts_per_question)
 
 
-def test_settings_of_the_run_itself_change_nothing_in_any_step(database):
-    draws = all_draws(database, played.FINISHED.run_id)
-    steps, shares = shares_of(draws, OWN)
-    assert len(steps) > 5
-    assert shares.max() == pytest.approx(0.0)
-    assert shares_of(draws, replace(OWN, ratio=0.0))[1].min() == pytest.approx(1.0)
-
-
 @pytest.mark.parametrize(
     "settings",
     [replace(OWN, spread=0.2), replace(OWN, estimator=other_settings.selector_of(ALGORITHM, "highest_entropy"))],

@@ -30,8 +30,6 @@ def evaluated(played_runs, monkeypatch):
     [
         ("run", "selectbox", "run-choice"),
         ("compare", "multiselect", "runs-choice"),
-        ("new_run", "selectbox", "diff-choice"),
-        ("run", "selectbox", f"against-{played.FINISHED.run_id}"),
         ("benchmarks", "selectbox", "evaluate-target"),
     ],
 )
