@@ -53,15 +53,6 @@ def test_a_file_that_cannot_be_read_is_kept_until_it_is_moved_away(tmp_path, con
     assert (SAVED_VIEWS.list(tmp_path), SAVED_VIEWS.find_fault(tmp_path)) == ({"mine": {"axis": "step"}}, "")
 
 
-def test_views_are_kept_replaced_and_deleted(tmp_path):
-    for name, axis in (("b", "step"), ("a", "step"), ("b", "tokens")):
-        SAVED_VIEWS.save(tmp_path, name, {"axis": axis})
-    assert list(SAVED_VIEWS.list(tmp_path).items()) == [("a", {"axis": "step"}), ("b", {"axis": "tokens"})]
-    SAVED_VIEWS.delete(tmp_path, "a")
-    SAVED_VIEWS.delete(tmp_path, "not there")
-    assert list(SAVED_VIEWS.list(tmp_path)) == ["b"]
-
-
 def test_draft_is_a_file_that_a_run_can_be_started_from_and_is_replaced_and_deleted(tmp_path):
     save_draft(tmp_path, "my run", {"name": "my run", "num_steps": 1})
     path = save_draft(tmp_path, "my run", {"name": "my run", "num_steps": 7})

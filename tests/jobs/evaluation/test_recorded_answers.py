@@ -44,13 +44,6 @@ def test_question_is_read_back_with_its_answers_and_the_newest_attempt_counts(ev
     assert find_answers(evaluation.path, "sums", "q0").answers[0].outcomes == {"paper": "correct", "training": "wrong"}
 
 
-def test_a_folder_in_the_place_of_a_file_is_named(evaluation, path):
-    path.unlink()
-    path.mkdir()
-    (fault,) = find_answer_damage(evaluation.path, "sums")
-    assert (fault.kind, fault.file) == (FaultKind.UNREADABLE, NAME)
-
-
 @pytest.mark.parametrize("benchmark", ["../../elsewhere/sums", "**", "a\0b"])
 def test_a_benchmark_that_an_imported_run_names_leads_to_no_other_file(evaluation, benchmark):
     elsewhere = evaluation.path.parent / "elsewhere"

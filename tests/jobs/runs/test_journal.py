@@ -1,5 +1,4 @@
 import json
-import multiprocessing
 
 import pytest
 
@@ -7,11 +6,6 @@ from exgrpo_core.bounded_json import seal
 from jobs.runs.journal import Journal, JournalEntry, JournalKind, add_request
 
 pytestmark = pytest.mark.slow
-
-
-def append_many(runs_root, run_id):
-    for number in range(50):
-        Journal(runs_root).append(JournalKind.NOTED, run_id, text=f"{number} " + "x" * 5000)
 
 
 def test_entries_come_back_in_order_with_text_of_any_characters(tmp_path):
@@ -46,20 +40,6 @@ def test_torn_line_and_unknown_kind_are_passed_over_and_the_next_entry_stands_al
     assert len(journal.entries()) == 1
     journal.append(JournalKind.NOTED, "a", text="two")
     assert [entry.data["text"] for entry in journal.entries()] == ["one", "two"]
-
-
-def test_writers_of_several_processes_never_mix(tmp_path):
-    context = multiprocessing.get_context("spawn")
-    writers = [context.Process(target=append_many, args=(tmp_path, f"run-{number}")) for number in range(3)]
-    for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join()
-    entries = Journal(tmp_path).entries()
-    assert len(entries) == 150
-    for run_id in ("run-0", "run-1", "run-2"):
-        numbers = [int(entry.data["text"].split()[0]) for entry in entries if entry.run_id == run_id]
-        assert numbers == list(range(50))
 
 
 def entry(run_id: str, attempt: object, kind: JournalKind = JournalKind.RESUME_ASKED) -> JournalEntry:

@@ -2,7 +2,6 @@
 
 import json
 
-import numpy as np
 import pytest
 import torch
 
@@ -12,10 +11,8 @@ from jobs.runs.directory import RunDirectory
 from jobs.runs.recording.event_reader import EventReader
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import parse_spec
-from jobs.tasks.grading.reward_function import Response
-from jobs.tasks.grading.rewards import TASKS, BuiltInTask, open_reward
+from jobs.tasks.grading.rewards import TASKS, BuiltInTask
 from jobs.tasks.questions import build_question
-from jobs.tasks.word_problems.oracle import judge_response
 from jobs.tasks.word_problems.story import Story
 from jobs.training.composition import run_sft, run_training
 from jobs.training.demonstrations import read_demonstrations
@@ -79,44 +76,11 @@ def test_a_task_of_a_contributor_is_put_to_the_model_in_its_chat_template_too(ch
     assert (training[3].answer, training[3].metadata["answer_kind"]) == ("4", "sums")
 
 
-def test_a_response_is_rewarded_by_its_box_and_judged_by_its_steps(chat_model):
-    spec = spec_of(chat_model)
-    [question, *_], _, _ = questions_of(spec, chat_model)
-    nothing = np.empty(0, np.int32)
-    texts = [
-        f"\\boxed{{{question.answer}}}",
-        f"7 + 7 = 15. \\boxed{{{question.answer}}}",
-        "7 + 7 = 15. \\boxed{0}",
-        "no",
-    ]
-    with open_reward(spec) as reward:
-        verdicts = reward.grade([question] * 4, [Response(text, nothing, False) for text in texts])
-    assert [(item.reward, item.outcome, item.is_valid) for item in verdicts] == [
-        (1.0, "correct", None), (1.0, "correct", False), (0.0, "wrong", False), (0.0, "unparsed", None)
-    ]  # fmt: skip
-
-
 def test_verls_reward_is_the_same_from_what_its_rows_hold(chat_model):
     [question, *_], _, _ = questions_of(spec_of(chat_model), chat_model)
     extra_info = json.loads(json.dumps(describe_question(question))) | {"is_truncated": False}
     score = compute_score("word_problems", f"7 + 7 = 15. \\boxed{{{question.answer}}}", question.answer, extra_info)
     assert score == {"score": 1.0, "outcome": "correct", "is_valid": False, "has_code": False}
-
-
-def test_about_half_of_the_demonstrations_are_right_and_the_same_for_a_seed(chat_model):
-    algorithm = SPEC["algorithm"] | {"max_response_tokens": 600, "experience_ratio": 0.0}
-    spec = spec_of(chat_model, sft={}, algorithm=algorithm, data=SPEC["data"] | {"num_questions": 60})
-    questions, _, tokenizer = questions_of(spec, chat_model)
-    demonstrations = read_demonstrations(spec, questions, tokenizer)
-    texts = [tokenizer.decode(item.token_ids, skip_special_tokens=True) for item in demonstrations]
-    pairs = zip(questions, texts, strict=True)
-    judged = [judge_response(Story.from_details(question.metadata).problem, text) for question, text in pairs]
-    assert all(item.has_box for item in judged)
-    assert 0.4 <= sum(item.is_correct for item in judged) / len(judged) <= 0.7
-    again = read_demonstrations(spec, questions, tokenizer)
-    assert all(np.array_equal(*pair) for pair in zip(
-        [item.token_ids for item in demonstrations], [item.token_ids for item in again], strict=True
-    ))  # fmt: skip
 
 
 def test_facts_follow_the_demonstrations_and_have_no_end_of_answer(chat_model):

@@ -4,13 +4,11 @@ import sys
 import pytest
 
 from exgrpo_core.recording.file_recorder import FileRecorder
-from exgrpo_core.recording.record_file import RecordFile
 from exgrpo_core.recording.recorder import EvaluationRecord
 from jobs.runs.control import RunStatus
 from jobs.runs.recording.event_reader import EventReader
 from jobs.runs.recording.loggers import FanOutRecorder, open_recorder
 from jobs.specs.train import RecordingSpec, SpecError, TrainSpec
-from tests.exgrpo_core.recording.test_file_recorder import fail
 from tests.step_reports import make_report
 
 
@@ -78,11 +76,3 @@ def test_a_logger_that_fails_is_dropped_and_recording_goes_on(run, caplog):
     assert [step for step, _ in failing.logged] == [1]
     assert caplog.text.count("server is away") == 1
     assert [event["step"] for event in EventReader(run).read().events] == [1, 2, 3]
-
-
-def test_a_run_directory_that_cannot_be_written_is_an_error_not_a_warning(run, monkeypatch):
-    recorder = FanOutRecorder(FileRecorder(run, run.claim_attempt(), RecordingSpec()), [FailingLogger()])
-    monkeypatch.setattr(RecordFile, "append", fail)
-    recorder.step(make_report(1))
-    with pytest.raises(OSError, match="No space"):
-        recorder.settle()

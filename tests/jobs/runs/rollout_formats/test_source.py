@@ -98,16 +98,6 @@ def test_a_longer_file_with_another_beginning_was_written_anew(tmp_path):
         list(json_lines.read(source))
 
 
-def test_files_that_did_not_change_and_other_files_of_a_folder_are_not_read_again(tmp_path):
-    write(tmp_path, "a.jsonl", [MESSAGES])
-    (tmp_path / "weights.bin").write_text(json.dumps(MESSAGES))
-    source = RolloutSource(tmp_path)
-    assert source.files(".jsonl") == [tmp_path / "a.jsonl"]
-    assert source.files(".jsonl") == []
-    write(tmp_path, "b.jsonl", [MESSAGES])
-    assert source.files(".jsonl") == [tmp_path / "b.jsonl"]
-
-
 def test_a_file_that_cannot_be_read_is_named_and_the_others_are_read(tmp_path):
     os.mkfifo(tmp_path / "a.jsonl")
     (tmp_path / "b.jsonl").symlink_to(tmp_path / "none")

@@ -2,7 +2,7 @@ import pytest
 import sympy
 
 from jobs.tasks.grading.published_expressions import ExpressionError, read_expression
-from jobs.tasks.grading.published_rules import equals_by_published_rules, is_whole, normalize_first, normalize_second
+from jobs.tasks.grading.published_rules import equals_by_published_rules, normalize_first, normalize_second
 
 pytestmark = pytest.mark.slow
 
@@ -61,10 +61,3 @@ def test_formulas_are_read_with_the_usual_precedence(text, value):
 def test_what_is_no_formula_is_refused(text):
     with pytest.raises(ExpressionError):
         read_expression(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"), [("1,234", True), ("2.0", True), ("2.5", False), ("x", False), ("1e400", False)]
-)
-def test_whole_numbers_are_told_from_others(text, expected):
-    assert is_whole(text) is expected
