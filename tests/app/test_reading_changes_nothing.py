@@ -1,14 +1,17 @@
-"""Every command that reads, and every page, over runs in odd states: no byte of the runs root changes."""
+"""Every command that reads, and every page, over runs in odd states: no byte changes, and no process is ended."""
 
 import asyncio
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -28,22 +31,25 @@ from jobs.cli.main import app
 from jobs.execution.supervisor.indexing import Indexer
 from jobs.queries import frames
 from jobs.queries.table import QUERIES
-from jobs.runs.attempts import Heartbeat, write_heartbeat, write_outcome
+from jobs.runs.attempts import Heartbeat, read_outcome, write_heartbeat, write_outcome
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory, list_run_directories
-from jobs.runs.processes import ProcessIdentity, boot_id
-from jobs.runs.state import RayContact, write_contact
+from jobs.runs.launchers.local import LocalLauncher
+from jobs.runs.processes import ProcessIdentity, boot_id, group_members, signal_group
+from jobs.runs.state import RayContact, read_state, write_contact
 from tests.app.conftest import MAIN_SCRIPT
 from tests.db.recorded_runs import new_run, record_attempt
 from tests.jobs.cli.invoked import WIDE
-from tests.jobs.execution.supervisor.toy_bench import toy_spec
+from tests.jobs.execution.supervisor.toy_bench import TOY_WORKER, Bench, toy_spec, wait_until
 
 GONE = ProcessIdentity(2**22, 1.0, boot_id())
 ELSEWHERE = ProcessIdentity(2**22, 1.0, "the boot of another machine")
 STATES = {
-    "claimed": "lost", "dead": "lost", "elsewhere": "lost", "finished": "finished", "interrupted": "lost",
-    "loop": "running", "queued": "queued", "ray": "lost", "stopping": "lost", "torn": "lost",
+    **dict.fromkeys(("claimed", "dead", "elsewhere", "emptied", "guessed", "interrupted", "nameless"), "lost"),
+    **dict.fromkeys(("ray", "stopping", "torn", "unset"), "lost"),
+    "finished": "finished", "loop": "running", "queued": "queued",
 }  # fmt: skip
+_OVERLAY = "mount -t overlay overlay -o lowerdir={root},upperdir={folder}/upper,workdir={folder}/work {root}"
 _SEAL = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && if touch "$0/x" 2>/dev/null; then exit 9; fi; "$@"'
 
 
@@ -57,15 +63,16 @@ def abandon(root: Path, name: str, worker: ProcessIdentity | None) -> RunDirecto
         record_attempt(run, range(1, 6))
         at = datetime.now(UTC) - timedelta(hours=1)
         write_heartbeat(run.attempt_path(1), Heartbeat(worker, RunStatus.RUNNING, 5, at))
-    long_ago = time.time() - 3600.0
-    os.utime(run.attempt_path(1), (long_ago, long_ago))
+    age(run.attempt_path(1))
     return run
 
 
-@pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    root = tmp_path_factory.mktemp("odd") / "runs"
-    root.mkdir()
+def age(attempt: Path) -> None:
+    long_ago = time.time() - 3600.0
+    os.utime(attempt, (long_ago, long_ago))
+
+
+def odd_runs(root: Path) -> None:
     finished = new_run(root, toy_spec(9, name="finished"), run_id="finished")
     record_attempt(finished, range(1, 10), end=RunStatus.FINISHED)
     write_outcome(finished.attempt_path(1), RunStatus.FINISHED, "")
@@ -75,6 +82,12 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     abandon(root, "elsewhere", ELSEWHERE)
     abandon(root, "stopping", GONE).request_stop()
     abandon(root, "interrupted", GONE).request_stop(for_shutdown=True)
+    emptied = abandon(root, "emptied", GONE)
+    emptied.claim_attempt(2)
+    age(emptied.attempt_path(2))
+    write_outcome(abandon(root, "guessed", GONE).attempt_path(1), RunStatus.LOST, "Gone.")
+    abandon(root, "nameless", GONE).info_path.write_bytes(b"")
+    abandon(root, "unset", GONE).spec_path.write_bytes(b'{"name": "to')
     torn = abandon(root, "torn", GONE)
     events = torn.attempt_path(1) / "record-0000-of-0001.jsonl.gz"
     events.write_bytes(events.read_bytes()[:-40])
@@ -82,6 +95,13 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     ray = abandon(root, "ray", ELSEWHERE)
     contact = RayContact(str(ray.attempt_path(1).resolve()), "http://127.0.0.1:1", "job", True, False, 0, 0.0)
     write_contact(ray.attempt_path(1), contact)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    root = tmp_path_factory.mktemp("odd") / "runs"
+    root.mkdir()
+    odd_runs(root)
     queue_job(root, toy_spec(9, name="queued"))
     loop = recording.start("loop", {"lr": 1e-6}, root)
     loop.log(1, {"loss": 0.5}, trajectories=[{"prompt": "1 + 1?", "response": "2", "reward": 1.0}])
@@ -89,10 +109,23 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     loop.finish()
 
 
-def contents(root: Path) -> dict[str, bytes]:
-    """Return every file of a runs root but the database, which is a cache."""
+def contents(root: Path, *without: str) -> dict[str, bytes]:
+    """Return every file of a runs root but the database, which is a cache, and what else begins with these words."""
     files = {path.relative_to(root).as_posix(): path for path in root.rglob("*") if path.is_file()}
-    return {name: path.read_bytes() for name, path in files.items() if not name.startswith(str(SQLITE_FILE))}
+    left_out = str(SQLITE_FILE), *without
+    return {name: path.read_bytes() for name, path in files.items() if not name.startswith(left_out)}
+
+
+def look(root: Path, out: Path, *before: str) -> dict[str, str]:
+    """Read everything in a process of its own, which a command starts; return the state of each run."""
+    out.mkdir()
+    program = "import sys, json, pathlib; from tests.app import test_reading_changes_nothing as this; "
+    program += "print('\\n' + json.dumps(this.read_all(*map(pathlib.Path, sys.argv[1:]))))"
+    command = [*before, sys.executable, "-c", program, str(root), str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    states: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
+    return states
 
 
 def read_all(root: Path, out: Path) -> dict[str, str]:
@@ -100,9 +133,13 @@ def read_all(root: Path, out: Path) -> dict[str, str]:
     keep_private()
     runner, run_ids = CliRunner(env=WIDE), [run.run_id for run in list_run_directories(root)]
     of_all = ["runs", "runs --all --json", "doctor", "verify", "bin list", "query runs", "query journal"]
-    of_one = ["show", "show --json", "logs", "verify", "clone", "query curves", "query attempts", "case find"]
+    of_each = ["show", "verify"]
+    of_one = ["show --json", "logs", "clone", "query curves", "query attempts", "case find"]
     listed = ""
-    for words in [*of_all, *(f"{words} {run_id}" for words in of_one for run_id in run_ids)]:
+    named = [f"{words} {run_id}" for words in of_each for run_id in run_ids]
+    # Each of the others on another run: they differ after the door through which all enter.
+    named += [f"{words} {run_id}" for run_id, words in zip(run_ids, cycle(of_one), strict=False)]
+    for words in [*of_all, *named]:
         result = runner.invoke(app, [*words.split(), "--runs-root", str(root)])
         assert not isinstance(result.exception, Exception), (words, result.exception)
         listed = result.stdout if words == "runs --all --json" else listed
@@ -156,10 +193,56 @@ def test_a_root_that_cannot_be_written_is_read_as_any_other(root, tmp_path):
     for file in root.glob(f"{SQLITE_FILE}*"):
         file.unlink()
     before = contents(root)
-    program = "import sys, json, pathlib; from tests.app import test_reading_changes_nothing as this; "
-    program += "print('\\n' + json.dumps(this.read_all(*map(pathlib.Path, sys.argv[1:]))))"
-    command = [*sealed, sys.executable, "-c", program, str(root), str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
-    assert json.loads(done.stdout.splitlines()[-1]) == STATES
+    assert look(root, tmp_path / "out", *sealed) == STATES
     assert contents(root) == before
+
+
+@pytest.fixture
+def mounted(tmp_path: Path) -> list[str]:
+    """The command before which a root is a mount with locks of its own, on another machine, where one can be made."""
+    for name in ("upper", "work", "trial/root", "trial/upper", "trial/work"):
+        (tmp_path / name).mkdir(parents=True)
+    trial = _OVERLAY.format(root=tmp_path / "trial/root", folder=tmp_path / "trial")
+    if subprocess.run(["unshare", "-m", "sh", "-c", trial], check=False, capture_output=True).returncode:
+        return []
+    (tmp_path / "boot").write_text("another machine\n")
+    mounts = _OVERLAY.format(root=tmp_path / "runs", folder=tmp_path)
+    boot = f"mount --bind {tmp_path / 'boot'} /proc/sys/kernel/random/boot_id"
+    return ["unshare", "-m", "sh", "-c", f'{mounts} && {boot} && exec "$@"', "sh"]
+
+
+@pytest.mark.timeout(1200)
+def test_looking_ends_no_process_on_this_machine_and_over_a_mount_with_locks_of_its_own(tmp_path, mounted):
+    root = tmp_path / "runs"
+    root.mkdir()
+    bench = Bench(root)
+    with closing(bench.start(max_running=1)):
+        training = bench.run_of(bench.submit(toy_spec(100_000, name="training")))
+        bench.look_until(training.run_id, RunStatus.RUNNING)
+        bench.wait_for_step(training.run_id, 3)
+        worker, step = read_state(training).heartbeat.worker, bench.step_of(training.run_id)
+        odd_runs(root)
+        if mounted:
+            look(root, tmp_path / "first", *mounted)
+            # What a program on the mount writes is in the upper folder, whichever run it is about.
+            assert {path.name for path in (tmp_path / "upper").iterdir()} <= {"workbench"}
+            assert bench.step_of(training.run_id) > step
+    # On this machine there is no supervisor now; the training goes on, and a leader is dead whose child lives.
+    orphaned = new_run(root, toy_spec(1, "starts-child", "stuck"), run_id="orphaned")
+    orphaned.claim_attempt(1)
+    orphaned.request_attempt(1)
+    leader = LocalLauncher(TOY_WORKER).start(orphaned, 1, ())
+    wait_until(lambda: len(group_members(leader)) > 1, "the child")
+    os.kill(leader.pid, signal.SIGKILL)
+    os.waitpid(leader.pid, 0)
+    children, long_ago = group_members(leader), datetime.now(UTC) - timedelta(hours=2)
+    write_heartbeat(orphaned.attempt_path(1), Heartbeat(leader, RunStatus.RUNNING, 2, long_ago))
+    age(orphaned.attempt_path(1))
+    before, step = contents(root, "workbench", training.run_id), bench.step_of(training.run_id)
+    look(root, tmp_path / "second")
+    assert contents(root, "workbench", training.run_id) == before
+    assert group_members(leader) == children != []
+    assert read_outcome(training.attempt_path(1)) is None
+    assert bench.step_of(training.run_id) > step
+    for identity in (leader, worker):
+        signal_group(identity, signal.SIGKILL)

@@ -38,6 +38,7 @@ pytestmark = pytest.mark.fault_row(4)
 DISK_FULL = r"No space left on device; free some space and resume the run\."
 NO_INODES = r"No space left on device; remove some files \(of its 1,500 inodes \d+ are free\) and resume the run\."
 
+PHASES = ("rollout", "score", "update", "collecting", "evaluation", "save")
 LIMITED = r"(.+: )?File too large( \(os error 27\))?; raise the limit of file sizes \(ulimit -f\) and resume the run\."
 
 
@@ -48,8 +49,13 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
 
 
 @pytest.mark.fault_row(16)
-@pytest.mark.parametrize("phase", ["rollout", "score", "update", "collecting", "evaluation", "save"])
-@pytest.mark.parametrize(("fill", "why"), [(SmallDisk.fill, DISK_FULL), (SmallDisk.use_inodes, NO_INODES)])
+@pytest.mark.parametrize(
+    ("phase", "fill", "why"),
+    [
+        *((phase, SmallDisk.fill, DISK_FULL) for phase in PHASES),
+        *((phase, SmallDisk.use_inodes, NO_INODES) for phase in ("collecting", "save")),
+    ],
+)
 def test_a_disk_that_is_full_in_any_phase_ends_the_run_with_a_sentence_and_changes_nothing(
     disk, tmp_path, phase, fill, why, figure
 ):

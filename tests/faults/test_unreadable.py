@@ -64,15 +64,12 @@ def _file(run: Path) -> None:
     run.write_text("no folder")
 
 
-UNREADABLE = {
-    name: _hide(name) for name in (".", "attempts", "attempts/0001", "checkpoints", "run.json", "spec.json")
-} | {
+UNREADABLE = {name: _hide(name) for name in (".", "attempts", "run.json")} | {
     "journal": lambda run: (run.parent / "workbench" / "journal.jsonl").chmod(0),
     "names alone": lambda run: (run / "attempts" / "0001").chmod(0o400),
 }
 NO_RUNS = {
     "broken link": _link("/nowhere/at/all"),
-    "link to itself": _link("bad"),
     "file": _file,
     "not UTF-8": lambda run: os.mkdir(os.fsencode(run.parent) + b"/\xff\xfe\n"),
     "lost+found": lambda run: (run.parent / "lost+found").mkdir(mode=0),
