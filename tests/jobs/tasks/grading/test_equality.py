@@ -9,69 +9,6 @@ from jobs.tasks.grading.reward_function import Grade
 
 pytestmark = pytest.mark.slow
 
-DIFFERENT = [
-    (r"2.5 \times 10^{-19}", r"2.5 \times 10^{-20}"),
-    (r"\frac{1}{10^{30}}", "0"),
-    ("CAT", "ACT"),
-    ("dusty", "study"),
-    (r"\text{north east}", r"\text{east north}"),
-    (r"\angle PQR", r"\angle QPR"),
-    (r"\overline{AB}", r"\overline{AC}"),
-    ("0b101", "0b110"),
-    ("rR", "r^2"),
-    (r"\frac{m}{M}", "1"),
-    ("€5", "£5"),
-    ("A \\cup B", "A \\cap B"),
-    (r"0.1\overline{6}", r"0.\overline{16}"),
-    (r"(-\infty,2)\cup(3,\infty)", r"x \le 2 \text{ or } x>3"),
-    ("[1,2)", r"1 < x < 2"),
-    ("6", "√16"),
-    ("-4", "1\N{EN DASH}5"),
-    ("1e-05", "1e-06"),
-    ("1e+21", "10^{20}"),
-    ("12 345", "12354"),
-    (r"\text{June 20}", "June 21"),
-]
-SAME = [
-    (r"6.02 \times 10^{-23}", r"0.602 \times 10^{-22}"),
-    (r"\frac13", "0.333333"),
-    ("xy", "yx"),
-    ("AB", "BA"),
-    ("1.5E3", r"1.5 \times 10^3 \text{ meters}"),
-    ("Quadrant 2", "quadrant 2"),
-    (r"\mathbb{R}", r"r \in \mathbb{R}"),
-    ("V=IR", "v=IR"),
-    ("4", "√16"),
-    (r"\sqrt{12}", "√12"),
-    ("[1,2)", r"1 \leq x < 2"),
-    (r"(-\infty,2)", "2 > x"),
-    ("3xy", "3yx"),
-    (r"\frac{V}{2}", "V/2"),
-    (r"\text{Yes}", "yes"),
-    (r"\angle ABC", r"\angle CBA"),
-    (r"\triangle ABC", r"\triangle BCA"),
-    ("0x1F", "31"),
-    (r"\frac16", r"0.1\overline{6}"),
-    (r"2\pi", "2π"),
-    (r"\sqrt{2}", "√{2}"),
-    (r"x \le 3", "x ≤ 3"),
-    ("12", "£12"),
-    (r"\emptyset", "∅"),
-    ("[1,2)", r"1 \le x < 2"),
-    (r"(3,\infty)", "x > 3"),
-    ("C", r"\text{(C) } 12"),
-    (r"90^\circ", "90°"),
-    ("B \\cap C", "C \\cap B"),
-    ("1e-05", "10^{-5}"),
-    ("0.00001", "1e-05"),
-    ("1e+21", "10^{21}"),
-    ("1500", "1.5e3"),
-    ("2e-3", "0.002"),
-    ("12345", "12 345"),
-    ("1234567", r"1\ 234\ 567"),
-    (r"\text{June 20}", "June 20"),
-]
-
 
 @pytest.fixture
 def is_right(grader):
@@ -80,17 +17,6 @@ def is_right(grader):
 
 def boxed(answer):
     return f"so \\boxed{{{answer}}}"
-
-
-@pytest.mark.parametrize(("gold", "answer"), DIFFERENT)
-def test_what_differs_is_wrong(is_right, gold, answer):
-    assert not is_right(gold, boxed(answer))
-    assert not is_right(answer, boxed(gold))
-
-
-@pytest.mark.parametrize(("gold", "answer"), SAME)
-def test_what_is_the_same_is_right(is_right, gold, answer):
-    assert is_right(gold, boxed(answer))
 
 
 @pytest.mark.parametrize(

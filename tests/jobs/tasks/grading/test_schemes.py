@@ -7,7 +7,6 @@ import pytest
 from jobs.tasks.grading import answer_grader
 from jobs.tasks.grading.answer_grader import GRADING_RULES, AnswerGrader, GradeItem, Scheme, grader_version
 from jobs.tasks.grading.reward_function import Grade
-from tests.jobs.tasks.grading.test_equality import DIFFERENT, SAME
 
 pytestmark = pytest.mark.slow
 
@@ -80,7 +79,7 @@ def test_no_scheme_runs_an_answer(tmp_path, monkeypatch):
     assert all(C not in (own.paper, own.training) for own in found)
 
 
-OUTCOMES = {6: "7e54187cf0d13253"}
+OUTCOMES = {6: "493190916f2502da"}
 # Math-Verify's own tests, as far as they compare one gold answer with the content of one box.
 SUITE = json.loads((Path(__file__).parent / "math_verify_cases.json").read_text(encoding="utf-8"))["cases"]
 
@@ -100,10 +99,9 @@ def test_training_agrees_with_math_verifys_tests_as_often_as_math_verify_alone(o
 
 
 def test_changed_outcomes_raise_the_version_of_the_rules(grader, of_suite):
-    """On the cases above, those of Math-Verify's own tests and those that it gets wrong."""
+    """On the cases above and those of Math-Verify's own tests."""
     items = [GradeItem(gold, text, "math") for gold, text, _ in MATH]
     items += [GradeItem(gold, text, "choice") for gold, text, _ in CHOICES]
-    items += [GradeItem(gold, rf"\boxed{{{answer}}}", "math") for gold, answer in DIFFERENT + SAME]
     outcomes = [*(outcome for _, outcome in of_suite), *grader.grade_side_by_side(items)]
     found = [[outcome.paper, outcome.training] for outcome in outcomes]
     digest = hashlib.sha256(json.dumps(found).encode()).hexdigest()[:16]
