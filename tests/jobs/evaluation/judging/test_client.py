@@ -66,8 +66,10 @@ def test_whatever_else_comes_is_no_answer_and_has_a_reason(reply, reason, num_re
 )
 def test_an_answer_that_trickles_in_or_is_large_is_not_read_to_its_end(reply, reason):
     with serving(lambda _: reply) as server:
-        [answer] = ask(server.address, timeout_seconds=0.4 if reason == "timeout" else 5.0, num_tries=1)
+        seconds, spending = 0.4 if reason == "timeout" else 5.0, Spending(None, None)
+        [answer] = ask(server.address, spending=spending, timeout_seconds=seconds, num_tries=1)
     assert answer.reason == reason
+    assert spending.num_tokens > 0, "what was asked for may have been paid"
     assert server.num_bytes_sent < len(reply.content)
 
 

@@ -18,8 +18,9 @@ BOX = r"\boxed{9}"
         (r"6;a*2=2;b*9=7;c-5=2;d*3=9;\boxed{9}", (True, False, False, 1)),
         (STEPS + r"\boxed{3}", (False, False, False, 4)), (STEPS + RIGHT_CODE + BOX, (True, True, True, 4)),
         (STEPS + WRONG_CODE + BOX, (True, False, True, 4)), (RIGHT_CODE + BOX, (True, False, True, 0)),
+        (r"6;a*2=2;b*9=8;c-5=3;\boxed{9}", (True, False, False, 3)),
     ],
-    ids=["whole", "step skipped", "wrong steps", "wrong box", "needless code", "wrong code", "code alone"],
+    ids=["whole", "step skipped", "wrong steps", "wrong box", "needless code", "wrong code", "code alone", "cut short"],
 )  # fmt: skip
 def test_steps_code_and_answer_are_judged(text, expected):
     found = judge_response(PROBLEM, text)
