@@ -115,6 +115,8 @@ def set_status(
 ) -> None:
     """Set a run's status, whatever its events say; with `attempt`, that attempt's status too, if it is there whole.
 
+    A run that is not there whole has no end yet: a program that is killed before it is whole leaves it to the next one.
+
     Raises:
         UnknownRunError: There is no such run.
     """
@@ -123,7 +125,7 @@ def set_status(
         run_key = require_run_key(connection, run_id)
         runs, attempts = models.runs, models.attempts
         values: dict[str, Any] = {"status": status, "status_reason": storable_text(reason)}
-        ended_at = _end(runs, status, at)
+        ended_at = _end(runs, status, at) if is_whole else None
         connection.execute(update(runs).where(runs.c.run_key == run_key).values(values | {"ended_at": ended_at}))
         if attempt is None:
             return

@@ -87,7 +87,8 @@ def list_ends(database: Database) -> dict[str, tuple[str, str, int, datetime | N
         .where(attempts.c.run_key == runs.c.run_key, attempts.c.status.in_(ENDED_STATUSES))
         .scalar_subquery()
     )
-    is_still = runs.c.status.in_(ENDED_STATUSES) | ((runs.c.status == "queued") & (runs.c.attempt == 0))
+    has_ended = runs.c.status.in_(ENDED_STATUSES) & runs.c.ended_at.is_not(None)
+    is_still = has_ended | ((runs.c.status == "queued") & (runs.c.attempt == 0))
     query = select(runs.c.run_id, runs.c.status, runs.c.status_reason, runs.c.attempt, runs.c.ended_at, runs.c.summary)
     with database.read() as connection:
         rows = connection.execute(query.where(is_still, num_ended == runs.c.attempt))
