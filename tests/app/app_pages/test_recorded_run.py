@@ -146,7 +146,7 @@ def test_each_metric_has_its_chart_under_its_name_as_written_and_numbers_in_name
     assert any(text.startswith("**spaced** ") for text in shown)
 
 
-@pytest.mark.parametrize("first", [0, 2**24 + 1, 20_000_001, 2**31 - 9])
+@pytest.mark.parametrize("first", [2**24 + 1, 2**31 - 9])
 def test_curves_have_each_step_and_value_as_recorded(of_metrics, open_page, first):
     values = [0.3, 1e300, -1e-300, 9007199254740991.0, 9007199254740992.0, 16777217.0, 1 / 3, 0.1]
     rows = {first + place: {"odd": value} for place, value in enumerate(values)}
@@ -157,7 +157,6 @@ def test_curves_have_each_step_and_value_as_recorded(of_metrics, open_page, firs
 @pytest.mark.parametrize(
     ("values", "linear", "logarithmic"),
     [
-        ([0.0] * 20, "", "(of 20 points 20 zero or negative, not drawn)"),
         ([(step - 10) * 0.1 for step in range(20)], "", "(of 20 points 11 zero or negative, not drawn)"),
         ([math.nan] * 3, "(of 3 points 3 NaN, not drawn)", "(of 3 points 3 NaN, not drawn)"),
         (
@@ -165,8 +164,7 @@ def test_curves_have_each_step_and_value_as_recorded(of_metrics, open_page, firs
             "(of 4 points 2 infinite, not drawn)",
             "(of 4 points 2 infinite, 1 zero or negative, not drawn)",
         ),
-        ([1.0, math.nan, 2.0], "", ""),
-        ([1e-300, 1e300], "", ""),
+        ([1e-300, math.nan, 1e300], "", ""),
     ],
 )  # fmt: skip
 def test_a_chart_says_how_many_values_its_scale_cannot_show(of_metrics, open_page, values, linear, logarithmic):
@@ -187,15 +185,12 @@ BORN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 @pytest.mark.parametrize(
     ("steps", "times", "status", "expected"),
     [
-        ((10, 70, 130), {"started": 0, "ended": 140}, "finished", "2 min 20 s"),
         ((0, 60, -3540, -3480), {"started": 0, "ended": -3480}, "finished", "2 min 00 s"),
         ((0, -60, 0, 60), {"started": 0, "ended": 30}, "stopped", "2 min 00 s"),
         ((0, 7200, 3600, 3660), {"started": 0, "ended": 3660}, "failed", "2 h 01 min"),
         ((0, 60), {"started": 0, "ended": 250_000, "last": 90}, "lost", "1 min 30 s"),
-        ((60,), {"started": 0, "ended": 90}, "finished", "1 min 30 s"),
         ((), {"started": 0, "ended": -5}, "finished", None),
         ((0, 60), {"started": 0, "ended": None}, "stopped", None),
-        ((0, 60), {"started": None, "ended": 60}, "finished", None),
     ],
 )
 def test_the_time_taken_is_that_of_the_run_whatever_its_clock_did_or_is_left_out(

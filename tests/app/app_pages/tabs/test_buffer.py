@@ -3,7 +3,6 @@ from dataclasses import replace
 import pytest
 
 from tests.app import played
-from tests.app.charts import figures
 from tests.app.page_texts import has_text, tables, texts
 
 pytestmark = pytest.mark.slow
@@ -13,11 +12,9 @@ VIEWS = ["Buckets", "Flow", "Ages and replays", "Over time", "Concentration", "R
 
 @pytest.mark.usefixtures("played_shared")
 @pytest.mark.parametrize("view", VIEWS)
-@pytest.mark.parametrize("run_id", ["play-finished", "play-unstarted"])
-def test_every_view_is_shown_before_and_after_replay_opened(open_page, run_id, view):
-    page = open_page("run", view="Buffer", run=run_id, part=view)
+def test_every_view_is_shown_before_replay_opened(open_page, view):
+    page = open_page("run", view="Buffer", run="play-unstarted", part=view)
     assert {*VIEWS} <= {tab.label for tab in page.tabs}
-    assert figures(page) or run_id == "play-unstarted" or view in {"Retired", "What if"}
 
 
 @pytest.mark.usefixtures("played_shared")
@@ -42,9 +39,7 @@ def test_every_kind_of_mark_has_its_questions(open_page, mark):
 
 
 @pytest.mark.usefixtures("played_shared")
-@pytest.mark.parametrize(
-    "mark", ["rollout:x", "nonsense", "bucket:99", "rollout:99999999999999999999", "flow:**x** [a](http://evil)"]
-)
+@pytest.mark.parametrize("mark", ["rollout:99999999999999999999", "flow:**x** [a](http://evil)"])
 def test_mark_that_says_nothing_is_a_designed_state_and_no_markup(open_page, mark):
     page = open_page("run", view="Buffer", run="play-finished", mark=mark)
     assert has_text(page, "None at this step")
@@ -98,12 +93,10 @@ def test_step_of_another_run_is_compared_with_question_by_question(open_page):
 
 
 @pytest.mark.usefixtures("played_shared")
-@pytest.mark.parametrize(
-    ("step", "expected"), [("999", 14), ("0", 1), ("**x**", 14), ("a\n---\nb", 14), ("1" * 500, 14)]
-)
+@pytest.mark.parametrize(("step", "expected"), [("0", 1), ("**x**\n---\nb", 14), ("1" * 500, 14)])
 def test_step_of_the_address_means_the_nearest_and_what_is_none_is_said(open_page, step, expected):
     page = open_page("run", view="Buffer", run="play-finished", step=step, base="70")
     assert (page.slider(key="step").value, page.slider(key="base").value) == (expected, 14)
-    assert has_text(page, "which does not exist: showing step 14.") is (step not in {"999", "0"})
+    assert has_text(page, "which does not exist: showing step 14.") is (step != "0")
     assert not has_text(page, "**x**")
     assert all(len(text) < 500 and "---" not in text.splitlines() for text in texts(page))

@@ -21,9 +21,9 @@ NUM_FIGURES = {"Entropy": 6, "Code": 2, "Over steps": 2}
 
 
 @pytest.mark.usefixtures("judged_shared")
-@pytest.mark.parametrize("query", [{}, {"judge": "judge-voted", "trajectory": "10"}], ids=["oracle", "judge"])
 @pytest.mark.parametrize("view", reasoning.VIEWS)
-def test_every_view_is_shown_and_no_text_is_markup(open_page, view, query):
+def test_every_view_is_shown_by_a_judges_verdicts_and_no_text_is_markup(open_page, view):
+    query = {"judge": "judge-voted", "trajectory": "10"}
     page = open_page("run", view="Reasoning", run=judged.JUDGED, part=view, **query)
     assert not any("<img" in element.value for element in [*page.markdown, *page.caption])
     assert len(figures(page)) == NUM_FIGURES.get(view, 0)

@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 
 from app.components.trajectories import question_view, token_heatmap, trajectory_search
-from app.components.widgets import shown_text
 from db.rows.trajectories import TrajectoryFacets
 from jobs.execution.supervisor.open_index import ingest_all
-from tests.app import recorded
 from tests.app.page_texts import has_text, tables
 from tests.db.recorded_runs import new_run, record_attempt
 from tests.step_reports import make_report
@@ -72,14 +70,6 @@ def test_open_trajectory_shows_prompt_answer_and_text_raw_and_closes(open_page):
     assert not open_page("run", view="Trajectories", run="run-finished", trajectory="drop table").code
 
 
-@pytest.mark.usefixtures("played_shared")
-def test_mathematics_is_rendered_only_on_request(open_page):
-    address = {"run": "play-finished", "trajectory": "0"}
-    assert not open_page("run", view="Trajectories", **address).latex
-    page = open_page("run", view="Trajectories", mathematics="true", **address)
-    assert [formula.value for formula in page.latex] == ["$$\n\\boxed{7}\n$$"]
-
-
 def test_a_trajectory_generated_ahead_names_the_policy_that_wrote_it(runs_root, open_page):
     def write_ahead(report):
         """Have the policy of the step before write all, half as sure of every token."""
@@ -97,14 +87,6 @@ def test_a_trajectory_generated_ahead_names_the_policy_that_wrote_it(runs_root, 
     )
     tokens = open_page("run", view="Trajectories", part="Tokens", **address)
     assert "Ratio" in tokens.segmented_control(key="colour").options
-
-
-def test_marked_text_escapes_everything():
-    markup = shown_text.html([shown_text.Part(recorded.HOSTILE, "red", '"><script>')])
-    assert "<img" not in markup
-    assert "<script" not in markup
-    assert "&lt;img src=x onerror=alert(1)&gt;" in markup
-    assert "\x1b" not in markup
 
 
 def test_compared_texts_add_up_and_only_differences_are_marked():
