@@ -164,10 +164,7 @@ def test_a_file_of_another_user_is_left_out_and_one_that_fails_is_named_instead_
 ):
     log = small / "workbench" / "of-another.log"
     log.write_text("x")
-    add, errors = (
-        backup._add,
-        [OSError(5, "Input/output error", str(log)), PermissionError(13, "Denied", str(log))],
-    )
+    add, errors = (backup._add, [OSError(5, "Input/output error", str(log)), PermissionError(13, "Denied", str(log))])
 
     def refuse(archive, stored, path, name):
         if path == log:

@@ -384,11 +384,7 @@ def test_epochs_of_inspect_are_the_rollouts_of_a_group_and_the_mean_is_over_all(
 @pytest.mark.usefixtures("inspect")
 @pytest.mark.parametrize(
     "scores",
-    [
-        {"match": 1, "f1": 0.5, "words": 0.25},
-        {"safety": {"harm": 0.5, "help": 1}},
-        {"match": "yes", "note": "long"},
-    ],
+    [{"match": 1, "f1": 0.5, "words": 0.25}, {"safety": {"harm": 0.5, "help": 1}}, {"match": "yes", "note": "long"}],
 )
 def test_scorers_of_inspect_are_a_curve_each_without_a_total(tmp_path, scores):
     inspect_log(tmp_path / "logs", "sums", [[scores, scores]])

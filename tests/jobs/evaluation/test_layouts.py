@@ -127,10 +127,7 @@ def test_columns_that_are_not_all_options_are_refused_by_column(tmp_path, column
         load(tmp_path, [row])
 
 
-@pytest.mark.parametrize(
-    ("options", "gold"),
-    [("BCA", "A"), ("BADC", "C"), ("BCDEA", "E")],
-)
+@pytest.mark.parametrize(("options", "gold"), [("BCA", "A"), ("BADC", "C"), ("BCDEA", "E")])
 def test_options_that_are_letters_are_asked_for_unless_their_number_is_given(tmp_path, options, gold):
     row = {"question": "Q?", "options": list(options)}
     with pytest.raises(DataError, match=r"may mean option .*the option's label.*the option's text.*answer_idx"):

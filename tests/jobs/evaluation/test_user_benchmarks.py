@@ -86,10 +86,7 @@ def test_validation_takes_a_whole_declared_benchmark_by_its_name(folder, tmp_pat
         "other": "hub/other",
     }  # fmt: skip
     (folder / "a.yaml").write_text("- mine")
-    spec = TrainSpec(
-        **OF_OTHERS,
-        validation=ValidationSpec(benchmarks={"mine": None}),
-    )
+    spec = TrainSpec(**OF_OTHERS, validation=ValidationSpec(benchmarks={"mine": None}))
     with pytest.raises(SpecError, match=r"^validation.benchmarks: .*, sums, got 'mine'.*a.yaml: "):
         with_declared_benchmarks(spec, tmp_path)
 

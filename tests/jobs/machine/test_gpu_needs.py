@@ -11,13 +11,7 @@ import pytest
 
 from exgrpo_core.verl_plugin.attention_kernel import KERNEL, REVISION, cached_kernel, use_cached_kernel
 from jobs.machine import gpu_needs, hardware
-from jobs.machine.engine_environments import (
-    GPU_PINS,
-    PROJECT_ROOT,
-    VERL_PACKAGES,
-    EngineEnvironmentError,
-    verl_pins,
-)
+from jobs.machine.engine_environments import GPU_PINS, PROJECT_ROOT, VERL_PACKAGES, EngineEnvironmentError, verl_pins
 from jobs.machine.gpu_needs import FETCH_COMMAND, GpuNeeds, missing_packages, needs_of, torch_cuda
 
 pytestmark = pytest.mark.slow
@@ -94,12 +88,7 @@ def test_only_flash_needs_the_kernel():
 
 @pytest.mark.parametrize(
     ("built_for", "driver", "is_too_old"),
-    [
-        ("13.0", 12080, True),
-        ("13.1", 13000, False),
-        (None, 12080, False),
-        ("13.0", None, False),
-    ],
+    [("13.0", 12080, True), ("13.1", 13000, False), (None, 12080, False), ("13.0", None, False)],
 )
 def test_a_driver_older_than_the_cuda_of_torch_is_told(monkeypatch, built_for, driver, is_too_old):
     def version_of_driver():

@@ -9,11 +9,7 @@ from db.queries.metrics import last_metrics
 from exgrpo_core import recording
 from exgrpo_core.recording.run_folder import AttemptClaimedError, make_run_id
 from jobs.execution.supervisor.open_index import open_fresh_index
-from jobs.runs.directory import (
-    RunDirectory,
-    RunDirectoryError,
-    list_run_directories,
-)
+from jobs.runs.directory import RunDirectory, RunDirectoryError, list_run_directories
 from jobs.specs.train import TrainSpec
 
 

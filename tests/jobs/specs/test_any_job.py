@@ -58,8 +58,7 @@ def test_run_directory_and_commands_give_a_training_specification_only_of_a_trai
 
 
 @pytest.mark.parametrize(
-    "algorithm",
-    [{"rollouts_per_question": 10**8}, {"rollouts_per_question": 0}, {"temperature": float("nan")}],
+    "algorithm", [{"rollouts_per_question": 10**8}, {"rollouts_per_question": 0}, {"temperature": float("nan")}]
 )
 def test_a_specification_whose_buckets_or_numbers_no_page_could_draw_is_not_shown(algorithm):
     assert len(shape_mistakes({"algorithm": algorithm})) == 1

@@ -16,12 +16,7 @@ from jobs.training.data_rows import DataError
 from jobs.training.engines.embedded.model import generate, load_policy
 from jobs.training.engines.embedded.sampling import Sampler
 from jobs.training.imitation import ImitationSettings, make_small_policy, train_by_imitation
-from jobs.training.warm_start import (
-    SHIPPED_WEIGHTS,
-    WarmStartSettings,
-    read_shipped,
-    warm_model,
-)
+from jobs.training.warm_start import SHIPPED_WEIGHTS, WarmStartSettings, read_shipped, warm_model
 
 pytestmark = pytest.mark.slow
 

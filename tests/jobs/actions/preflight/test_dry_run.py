@@ -63,13 +63,7 @@ def test_dry_run_of_fine_tuning_tells_the_settings_of_verls_sft_trainer(tmp_path
 
 @pytest.mark.parametrize(
     "word",
-    [
-        "optim.lr=1.0",
-        "trainer={total_training_steps:5}",
-        "optim.betas.x=1",
-        "+checkpoint={}",
-        "optim@optim=megatron",
-    ],
+    ["optim.lr=1.0", "trainer={total_training_steps:5}", "optim.betas.x=1", "+checkpoint={}", "optim@optim=megatron"],
 )
 def test_only_settings_beside_what_fine_tuning_decides_are_left_to_the_user(word):
     spec = apply_settings(load_preset("paper-sft"), ["engine=verl", f'verl.overrides=["{word}"]'])

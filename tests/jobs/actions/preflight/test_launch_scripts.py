@@ -101,10 +101,7 @@ def test_embedded_engine_is_no_job_for_ray_and_what_no_machine_can_run_has_no_sc
     [
         ({"data.source": "big.jsonl", "model.source": "./model"}, {"data.source", "model.source"}),
         ({"data.source": "../up/big.parquet", "model.source": "~/gone.gguf"}, {"data.source", "model.source"}),
-        (
-            {"algorithm.uses_external_experience": True, "external_experience": "theirs.jsonl"},
-            {"external_experience"},
-        ),
+        ({"algorithm.uses_external_experience": True, "external_experience": "theirs.jsonl"}, {"external_experience"}),
     ],
 )
 def test_every_path_of_a_script_is_absolute_also_of_files_that_are_not_here(

@@ -90,11 +90,7 @@ def check(path, rows, batch_size=2, **data):
     [
         ([*ROWS, verl_row("Why? \ud83d")], SMALL, r"a.jsonl, row 101, prompt, content: holds half of a character"),
         ([*ROWS, verl_row("Why?", math.nan)], SMALL, r"a.jsonl, row 101, reward_model.ground_truth: "),
-        (
-            [*ROWS, verl_row("What is  7?", "5")],
-            SMALL,
-            "row 101, reward_model.ground_truth: '5' .* '4' of row 8",
-        ),
+        ([*ROWS, verl_row("What is  7?", "5")], SMALL, "row 101, reward_model.ground_truth: '5' .* '4' of row 8"),
         (ROWS[:2], SMALL, "has 2 usable questions, expected 3"),
         (ROWS[:2], {"num_questions": None, "num_held_out": 1}, r"^algorithm.batch_size, data.num_held_out: .*\(1 of"),
         (ROWS[:2], {"num_questions": None, "num_held_out": 9}, "questions to train on \\(0 of a.jsonl"),

@@ -4,12 +4,7 @@ import pytest
 
 from jobs.actions.preflight import memory_estimate
 from jobs.actions.preflight.disk_estimate import estimate_resources
-from jobs.actions.preflight.memory_estimate import (
-    OVERHEAD_BYTES,
-    estimate_memory,
-    estimate_peak,
-    training_state_bytes,
-)
+from jobs.actions.preflight.memory_estimate import OVERHEAD_BYTES, estimate_memory, estimate_peak, training_state_bytes
 from jobs.specs.base import LoraSpec
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import TrainSpec, load_preset, merge_settings, parse_spec

@@ -16,11 +16,7 @@ from tests.data_files import verl_row, write_lines
 from tests.jobs.evaluation.tiny_evaluations import save_tiny_model
 
 BAD_SPECS = {
-    "missing data file": (
-        {"source": "Qwen/Qwen2.5-1.5B"},
-        "gone.jsonl",
-        "data.source: no file or folder is at ",
-    ),
+    "missing data file": ({"source": "Qwen/Qwen2.5-1.5B"}, "gone.jsonl", "data.source: no file or folder is at "),
     "too short context": ({"source": "Qwen/Qwen2.5-Math-7B"}, "chains", "has a context of 4,096 tokens"),
 }
 

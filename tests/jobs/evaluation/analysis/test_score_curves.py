@@ -35,10 +35,7 @@ def test_each_measure_is_the_mean_over_questions(tmp_path):
     assert curves(tmp_path / "run", "training")["pass@k"].values == (0, 0, 0)
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "third"),
-    [("0.5", r"\frac{1}{2}", "1/2"), ("B", "(B)", r"\text{B}")],
-)
+@pytest.mark.parametrize(("first", "second", "third"), [("0.5", r"\frac{1}{2}", "1/2"), ("B", "(B)", r"\text{B}")])
 def test_answers_that_plainly_say_the_same_are_one_vote(tmp_path, first, second, third):
     append(tmp_path, "q", [(answer, None) for answer in ("4", "4", first, second, third)])
     assert curves(tmp_path)["maj@k"].values[-1] == 0

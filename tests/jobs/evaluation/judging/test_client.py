@@ -122,11 +122,7 @@ def test_a_rate_limit_spreads_requests():
     assert server.started_at[-1] - server.started_at[0] > 0.8  # three gaps of .5, less what the first was late
 
 
-@pytest.mark.parametrize(
-    "claim",
-    [-50_000, 2**70, "NaN", {"of": 5}, None],
-    ids=repr,
-)
+@pytest.mark.parametrize("claim", [-50_000, 2**70, "NaN", {"of": 5}, None], ids=repr)
 def test_what_a_server_says_about_its_use_moves_no_limit(claim):
     """Each answer is 60 bytes of texts, 20 tokens: of a cap of 200, the ninth request could use 20 + 30."""
     with serving(lambda _: completion("\\boxed{yes}", total_tokens=claim)) as server:

@@ -33,10 +33,7 @@ def test_parameters_and_adapters_are_counted_by_hand():
     assert (TINY.trained_parameters(model), TINY.trained_parameters(TrainSpec().model)) == (108, TINY.parameters)
 
 
-@pytest.mark.parametrize(
-    ("source", "billions"),
-    [("Qwen/Qwen2.5-0.5B", 0.494), ("meta-llama/Llama-3.1-8B", 8.030)],
-)
+@pytest.mark.parametrize(("source", "billions"), [("Qwen/Qwen2.5-0.5B", 0.494), ("meta-llama/Llama-3.1-8B", 8.030)])
 def test_the_tables_shapes_have_the_models_published_sizes(source, billions):
     shape = model_shape(source)
     assert shape is not None
@@ -97,13 +94,7 @@ def test_a_model_of_images_and_text_has_the_sizes_of_its_text_part(tmp_path):
 
 @pytest.mark.parametrize(
     "config",
-    [
-        '{"hidden_size": 64, "num_attention_heads": 0}',
-        '{"hidden_size": "64"}',
-        '{"head_dim": -1}',
-        "[" * 200_000,
-        "[]",
-    ],
+    ['{"hidden_size": 64, "num_attention_heads": 0}', '{"hidden_size": "64"}', '{"head_dim": -1}', "[" * 200_000, "[]"],
 )
 def test_an_odd_configuration_is_refused_in_one_sentence_and_has_no_shape(tmp_path, config):
     (tmp_path / "config.json").write_text(config)

@@ -118,10 +118,7 @@ def test_short_rows_beside_a_long_one_are_hardly_padded():
     assert len(packed.blocks) == 1 + NUM_BLOCKS
 
 
-@given(
-    st.lists(st.tuples(st.integers(1, 9), st.integers(1, 60)), min_size=1, max_size=30),
-    st.integers(1, 200),
-)
+@given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 60)), min_size=1, max_size=30), st.integers(1, 200))
 def test_batches_hold_every_sequence_once_and_respect_the_budget(sizes, budget):
     sequences = [sequence(range(prompt), range(response)) for prompt, response in sizes]
     by_length, by_prompt = split_by_length(sequences, budget), split_by_prompt(sequences, budget)
