@@ -26,7 +26,7 @@ from jobs.execution.supervisor import indexing, run_index
 from jobs.execution.supervisor.indexing import Indexer
 from jobs.execution.supervisor.loop import Supervisor, SupervisorSettings
 from jobs.execution.supervisor.open_index import ingest_all, rebuild_index
-from jobs.runs.attempts import read_outcome, write_outcome
+from jobs.runs.attempts import write_outcome
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal, JournalKind
@@ -105,22 +105,33 @@ def test_resumed_run_goes_on_where_the_index_ended(tmp_path):
     assert shown_steps(runs_root, None, run) == ("finished", [1, 2, 3, 4])
 
 
-def test_ends_of_attempts_are_shown_after_an_indexing_that_was_cut_off(tmp_path, monkeypatch):
+def cut_off(runs_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take all runs in, but for the last thing, which is what their files say of their ends."""
+    with monkeypatch.context() as patch:
+        patch.setattr(run_index.RunIndexing, "_show", raise_unreachable)
+        ingest_all(runs_root, None)
+
+
+def test_end_of_an_attempt_is_that_of_its_outcome_after_an_indexing_that_was_cut_off(tmp_path, monkeypatch):
+    run = record(tmp_path, 1)
+    (run.attempt_path(1) / "outcome.json").unlink()
+    write_outcome(run.attempt_path(1), RunStatus.FINISHED, "All done.")  # no event has these words
+    cut_off(tmp_path, monkeypatch)
+    ingest_all(tmp_path, None)
+    with closing(open_database(None, tmp_path)) as database:
+        [attempt] = runs.list_attempts(database, run.run_id)
+    assert attempt.status_reason == "All done."
+
+
+def test_end_of_an_earlier_attempt_is_shown_after_an_indexing_that_was_cut_off(tmp_path, monkeypatch):
     runs_root = tmp_path / "runs"
     run = record(runs_root, 1, 2, ends=False)
     write_outcome(run.attempt_path(1), RunStatus.LOST, "Gone.")
     record(runs_root, 3, run=run)
-    write_outcome(run.attempt_path(2), RunStatus.FINISHED, "All done.")
-    with monkeypatch.context() as patch:
-        patch.setattr(run_index.RunIndexing, "_show", raise_unreachable)
-        ingest_all(runs_root, None)
+    cut_off(runs_root, monkeypatch)
     assert shown_attempts(runs_root, None, run) == ["running", "finished"]
     ingest_all(runs_root, None)
     assert shown_attempts(runs_root, None, run) == ["lost", "finished"]
-    with closing(open_database(None, runs_root)) as database:
-        ends = [(row.status_reason, row.ended_at) for row in runs.list_attempts(database, run.run_id)]
-    outcomes = [read_outcome(run.attempt_path(attempt)) for attempt in (1, 2)]
-    assert ends == [(outcome.reason, outcome.at) for outcome in outcomes]
 
 
 def raise_unreachable(*_) -> None:
