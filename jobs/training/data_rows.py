@@ -66,6 +66,12 @@ _EXAMPLE = (
     '{"data_source": "mine", "prompt": [{"role": "user", "content": "1 + 1?"}], "reward_model": {"ground_truth": "2"}}'
 )
 FILE_SUFFIXES = (".parquet", ".jsonl", ".jsonl.gz")
+_IMAGE_COLUMN = re.compile(
+    r"(?:(?:question|problem|query|prompt|context|input|option|choice|decoded)_)?"
+    r"(?:image|img|picture|photo|figure|diagram|video|audio)s?(?:_?(?:\d+|[a-j]|paths?|urls?|files?|bytes|base64|names?))?",
+    re.IGNORECASE,
+)
+"""What a question is about in addition to its text; images of a solution are not meant."""
 CHOICE_SOURCES = frozenset(
     {"arc_c", "arc_challenge", "mmlu", "mmlu_pro", "gpqa", "gpqa_diamond", "gpqa_main", "gpqa_extended"}
 )
@@ -155,8 +161,31 @@ def is_of_verl(names: Container[str]) -> bool:
 
 def _kept(columns: Sequence[str], names: Sequence[str]) -> list[str]:
     """Return which of a data set's columns are read: of one that is not in verl's schema all."""
-    is_other = columns is COLUMNS and not is_of_verl(names)
-    return [*names] if is_other else [name for name in columns if name in names]
+    is_row = columns is COLUMNS
+    is_other = is_row and not is_of_verl(names)
+    return [name for name in names if is_other or name in columns or (is_row and _IMAGE_COLUMN.fullmatch(name))]
+
+
+def refuse_images(raw: RawRow, label: str) -> None:
+    """Refuse a row whose question has an image, a video or a sound: models are asked its text only.
+
+    Raises:
+        DataError: It has one.
+    """
+    for name, value in raw.items():
+        if _IMAGE_COLUMN.fullmatch(name) and _holds_media(value):
+            raise DataError(
+                f"{label}, {name}: models are asked the text of a question only, without images, videos and sounds; "
+                "remove the row, or the column if the text is enough."
+            )
+
+
+def _holds_media(value: object) -> bool:
+    if isinstance(value, Mapping):  # a file as Parquet has it: bytes and path
+        return any(_holds_media(part) for part in value.values())
+    if isinstance(value, list | tuple):
+        return any(map(_holds_media, value))
+    return value is not None and value != "" and not isinstance(value, bool | int | float)
 
 
 def check_row(origin: str, number: int, raw: RawRow, declared_kind: DeclaredKind) -> DataRow:
@@ -166,6 +195,7 @@ def check_row(origin: str, number: int, raw: RawRow, declared_kind: DeclaredKind
         DataError: A field is missing or is not what the schema says.
     """
     label = f"{origin}, row {number}"
+    refuse_images(raw, label)
     if missing := [name for name in _NEEDED if name not in raw]:
         raise DataError(f"{label}: has no {missing[0]}; expected a row such as {_EXAMPLE}.")
     data_source = _text(raw, "data_source", label)

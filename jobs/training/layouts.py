@@ -16,7 +16,7 @@ from typing import Any
 from exgrpo_core.errors import shown
 from jobs.specs.base import DeclaredKind
 from jobs.tasks.grading.boxed_answers import last_boxed
-from jobs.training.data_rows import DataError, DataRow, check_row, check_text, is_of_verl
+from jobs.training.data_rows import DataError, DataRow, check_row, check_text, is_of_verl, refuse_images
 
 RawRow = Mapping[str, Any]
 LETTERS = "ABCDEFGHIJ"
@@ -106,10 +106,11 @@ def read_row(number: int, raw: RawRow, origin: str) -> PlainRow:
     """
     where = f"{origin}, row {number}"
     identity = next((str(raw[key]) for key in _IDENTITIES if raw.get(key)), None)
-    if "Question" in raw and "Correct Answer" in raw:
-        return _gpqa(number, identity, raw, where)
     if isinstance(raw.get("question"), dict):  # ARC as JSON lines, OpenBookQA
         raw = {**raw, **raw["question"], "question": raw["question"].get("stem")}
+    refuse_images(raw, where)
+    if "Question" in raw and "Correct Answer" in raw:
+        return _gpqa(number, identity, raw, where)
     field = next((key for key in _QUESTIONS if isinstance(raw.get(key), str)), None)
     if field is None:
         raise DataError(

@@ -6,7 +6,7 @@ Two quantities are compared after conversion to one unit. Units of another kind,
 import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cache
 from itertools import pairwise, product
@@ -63,6 +63,7 @@ _PART = re.compile(
     r"[\s,]*+(?P<value>[-+]?\s*+(?:\\(?:[dt]?frac|sqrt|pi|times|cdot)(?![A-Za-z])|\d[eE][-+]?\d|[\d.,\s{}()+*/^-])*+)"
     rf"(?P<unit>(?:[^\W\d_]|[{_MARKS}])(?:[^\W\d_]|[{_MARKS}\s/*·()]|\\cdot|\^-?\d|(?<=[a-z])[23](?!\s*[\w.]))*)"
 )
+_PLURAL = re.compile(r"(?<=\w\w)e?s$")
 _TOKEN = re.compile(rf"([^\W\d_]+|[{_MARKS}])\^?(-?\d)?")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _COMMA = re.compile(r",(?!\d{3}(?!\d))|\\text\s*\{\s*(?:and|or)\s*\}|\b(?:and|or)\b")
@@ -83,6 +84,8 @@ class _Unit:
     factor: Fraction
     pi_power: int = 0
     zero: Fraction = Fraction(0)
+    counted: frozenset[str] = field(default=frozenset(), compare=False)
+    """Unknown words that are counted per unit, such as beats per minute."""
 
     def is_generic(self) -> bool:
         return any(name == "unit" for name, _ in self.powers)
@@ -90,6 +93,11 @@ class _Unit:
     def kind(self) -> frozenset[tuple[str, int]]:
         """Return what has to agree with another unit; π alone is an angle."""
         return frozenset(("m" if name == "unit" else name, power) for name, power in self.powers or {("rad", 1)})
+
+    def is_like(self, other: "_Unit") -> bool:
+        """Return whether quantities in both units can be equal: beats per minute are no words per minute."""
+        is_counted_alike = not (self.counted and other.counted) or not self.counted.isdisjoint(other.counted)
+        return self.kind() == other.kind() and is_counted_alike
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +152,7 @@ def comparable_values(gold: str, answer: str) -> tuple[list[tuple[str, str]], bo
     """
     left, right = _read_quantities(gold), _read_quantities(answer)
     if left and right:
-        same_kind = [pair for pair in product(left, right) if pair[0].unit.kind() == pair[1].unit.kind()]
+        same_kind = [pair for pair in product(left, right) if pair[0].unit.is_like(pair[1].unit)]
         return [_in_one_unit(*pair) for pair in same_kind], True
     pairs = [(left[0].value, answer)] if left else [(gold, right[0].value)] if right else []
     (radian,) = _meanings("rad")
@@ -229,16 +237,18 @@ def _sum(values: Sequence[str], units: tuple[_Unit, ...]) -> _Quantity:
 def _read_unit(text: str) -> list[_Unit]:
     """Return what a name of a unit, or a product or ratio of several, can mean; nothing if one is unknown.
 
-    Unknown words that are counted per unit, such as beats per minute, are numbers.
+    Unknown words that are counted per unit are numbers.
     """
     numerator, *denominators = _apply(_UNIT_PLAIN, text).split("/")
-    named = (token for token in numerator.split() if not denominators or len(token) < 3 or _read_factor(token, 1))
-    signed = [(token, 1) for token in named]
+    unknown = {token for token in numerator.split() if denominators and len(token) > 2 and not _read_factor(token, 1)}
+    signed = [(token, 1) for token in numerator.split() if token not in unknown]
     signed += [(token, -1) for group in denominators for token in group.split()]
     if not 0 < len(signed) <= _MAX_NAMES:
         return []
     factors = [_read_factor(token, sign) for token, sign in signed]
-    return list(dict.fromkeys(_multiply(units) for units in product(*factors)))
+    counted = frozenset(_PLURAL.sub("", token.lower().replace("people", "person")) for token in unknown)
+    meanings = dict.fromkeys(_multiply(units) for units in product(*factors))
+    return [replace(unit, counted=counted) for unit in meanings]
 
 
 def _read_factor(token: str, sign: int) -> list[_Unit]:

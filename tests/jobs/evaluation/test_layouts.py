@@ -1,9 +1,14 @@
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from jobs.evaluation.benchmark_questions import load_benchmark
 from jobs.evaluation.protocols import protocol_of
 from jobs.specs.evaluation import BenchmarkChoice
 from jobs.training.data_rows import DataError
+from jobs.training.dataset import DataSource, read_rows
 from tests.data_files import write_lines
 
 OPTIONS = ["red", "green", "blue"]
@@ -47,6 +52,42 @@ LAYOUTS = {
     "a list of another name": {"question": "Q?", "mcq_options": OPTIONS, "num_options": 3, "answer": "B"},
     "ReClor": {"question": "Q?", "answers": OPTIONS, "answer_index": 1},
 }
+
+
+VERL = {"data_source": "mine", "prompt": [{"role": "user", "content": "Q?"}], "reward_model": {"ground_truth": "2"}}
+PLAIN = {"question": "Q?", "answer": "2"}
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "parquet"])
+@pytest.mark.parametrize("row", [VERL, PLAIN])
+@pytest.mark.parametrize(
+    ("name", "value", "is_media"),
+    [
+        ("images", ["a.png"], True), ("image", {"bytes": None, "path": "a.png"}, True), ("image_1", "a.png", True),
+        ("Image", "data:image/png;base64,AA==", True), ("decoded_image", "AA==", True), ("image_path", "a/b.png", True),
+        ("video", "a.mp4", True), ("question_figure", "a.svg", True), ("images", [{"bytes": "A=", "path": None}], True),
+        ("image", "", False), ("image", None, False), ("images", [], False), ("images", [None], False),
+        ("image", {"bytes": None, "path": None}, False), ("has_image", True, False), ("num_images", 0, False),
+        ("rationale_image", "a.png", False), ("imagery", "vivid", False),
+    ],
+)  # fmt: skip
+def test_a_row_with_an_image_is_refused_by_row_and_field_and_one_with_an_empty_column_is_asked(
+    tmp_path, ending, row, name, value, is_media
+):
+    path = tmp_path / f"data.{ending}"
+    other = json.loads(json.dumps(row).replace("Q?", "R?"))
+    rows = [other | {name: None}, row | {name: value}]
+    if ending == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    else:
+        write_lines(path, rows)
+    choice = BenchmarkChoice(name="mine", source=str(path))
+    for read in (lambda: load_benchmark(choice, protocol_of(choice)), lambda: read_rows(DataSource(str(path)))):
+        if is_media:
+            with pytest.raises(DataError, match=rf"data\.{ending}, row 2, {name}: models are asked the text"):
+                read()
+        else:
+            assert read()
 
 
 def load(tmp_path, rows, **fields):
