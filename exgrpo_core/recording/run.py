@@ -169,12 +169,15 @@ class Run:
     def _log(self, step: int | None, metrics: Mapping[str, Any], trajectories: Iterable[object]) -> list[str]:
         number = self._step + 1 if step is None else as_step(step)
         self._step = number
+        if not hasattr(metrics, "items"):
+            self._lose(1, 0, TypeError(f"metrics: expected numbers by name, got a {type(metrics).__name__}"))
+            metrics = {}
         numbers = {name: value for name, given in _flat(metrics) if (value := self._number(name, given)) is not None}
         lines = [self._line("metrics", number, {"metrics": numbers})] if numbers else []
         values: list[bytes] = []
         ids = []
         try:
-            if isinstance(trajectories, str | bytes | Mapping):
+            if isinstance(trajectories, str | bytes | Mapping) or not isinstance(trajectories, Iterable):
                 kind = type(trajectories).__name__
                 raise TypeError(f"trajectories: expected a list of trajectories, got a {kind}; write it in brackets")
             for given in trajectories:

@@ -6,6 +6,7 @@ import math
 import os
 import subprocess
 import sys
+from collections import deque
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +32,10 @@ def read(run, kind="trajectory"):
     return [line for line in lines_of(run) if line["kind"] == kind]
 
 
-@pytest.mark.parametrize("none", [None, [], (), iter(()), (row for row in [])])
+@pytest.mark.parametrize(
+    "none",
+    [None, [], (), iter(()), (row for row in []), deque(), set(), {}.values(), np.array([]), range(0), map(str, "")],
+)
 def test_a_step_without_trajectories_loses_nothing(tmp_path, none, caplog):
     run = recording.start("of metrics", {}, tmp_path)
     assert [*run.log(1, {"loss": 0.5}, trajectories=none)] == []
@@ -55,13 +59,23 @@ def test_of_many_metrics_that_are_no_numbers_the_first_are_named(run, caplog):
     assert len(caplog.messages) == 20
 
 
-@pytest.mark.parametrize("one", [TRAJECTORY, "a text", b"bytes", {"prompt": ["a", "b"], "response": ["c", "d"]}])
+@pytest.mark.parametrize(
+    "one", [TRAJECTORY, "a text", b"bytes", {"prompt": ["a", "b"], "response": ["c", "d"]}, {}, "", 5, True, 0.5]
+)
 def test_what_is_no_list_of_trajectories_is_counted_and_not_taken_apart(run, one, caplog):
     run.log(1, {"loss": 0.5}, trajectories=one)
     run.finish()
     assert (read(run), len(caplog.records)) == ([], 1)
     assert [line["metrics"] for line in read(run, "metrics")] == [{"loss": 0.5}]
     assert "trajectories: expected a list" in read(run, "lost")[0]["reason"]
+
+
+@pytest.mark.parametrize("odd", [[TRAJECTORY], "loss", [("loss", 0.5)], 0.5, {"loss"}, b"loss"])
+def test_metrics_without_names_are_counted_and_the_trajectories_of_the_step_are_recorded(run, odd, caplog):
+    assert len(run.log(1, odd, trajectories=[TRAJECTORY])) == 1
+    run.finish()
+    assert (len(read(run)), read(run, "metrics"), len(caplog.records)) == (1, [], 1)
+    assert read(run, "lost")[0]["reason"].startswith("TypeError: metrics: expected numbers by name, got a ")
 
 
 @pytest.mark.parametrize("step", [3, 3.0, "3", "3.0", np.int64(3), np.float32(3), np.array(3)])

@@ -290,6 +290,31 @@ def runs_of(path, root):
             {"samples_sums_1.jsonl": {"x": [1.0], None: [0.5], "y": [0.0]}},
             {"mine sums x": [1.0, 0.5], "mine sums y": [0.0]},
         ),
+        (
+            {"samples_sums_1.jsonl": {"none": [1.0, 1.0], "strict": [0.0, 1.0]}},
+            {"mine sums": [1.0, 1.0], "mine sums strict": [0.0, 1.0]},
+        ),
+        (
+            {"samples_a_2026-01-01.jsonl": {"x": [1.0]}, "samples_a_2026-01-02.jsonl": {"x": [0.0]}},
+            {"mine samples_a_2026-01-01.jsonl x": [1.0], "mine samples_a_2026-01-02.jsonl x": [0.0]},
+        ),
+        ({"samples_s_1.jsonl": {"a/b c": [1.0], "a/b d": [0.0]}}, {"mine s a/b c": [1.0], "mine s a/b d": [0.0]}),
+        (
+            {"samples_a_1.jsonl": {"x": [1.0], "y": [0.0]}, "samples_b_1.jsonl": {"x": [0.5], "y": [0.25]}},
+            {"mine a x": [1.0], "mine a y": [0.0], "mine b x": [0.5], "mine b y": [0.25]},
+        ),
+        (
+            {"samples_gsm8k_cot_zeroshot_1.jsonl": {"a": [1.0], "b": [0.0], "c": [0.5]}},
+            {f"mine gsm8k_cot_zeroshot {name}": [score] for name, score in {"a": 1.0, "b": 0.0, "c": 0.5}.items()},
+        ),
+        (
+            {"m1/samples_s_1.jsonl": {"x": [1.0], "y": [0.0]}, "m2/samples_s_1.jsonl": {"x": [0.5]}},
+            {
+                "mine m1/samples_s_1.jsonl x": [1.0],
+                "mine s y": [0.0],
+                "mine m2/samples_s_1.jsonl x": [0.5],
+            },
+        ),
     ],
 )
 def test_each_task_and_filter_of_lm_eval_is_a_run(tmp_path, files, expected):
@@ -367,6 +392,11 @@ def inspect_log(folder, name, epochs):
         ([["C", "P", "N", "I"]], 0.375, 4),
         ([["yes", "No"], ["TRUE", "false"]], 0.5, 2),
         ([["0.25", "1"], ["0", "0.75"]], 0.5, 2),
+        ([["C", "I"], [{}, "C"]], 2 / 3, 2),
+        ([["C", "I"], [{"match": None}, "C"]], 2 / 3, 2),
+        ([[1000, -1], [0, 3]], 250.5, 2),
+        ([["yes", "C"], ["I", 0.5]], 0.625, 2),
+        ([["C", "I", "I"], ["C", "C", "I"], ["C", "C", "C"]], 6 / 9, 3),
     ],
 )
 def test_epochs_of_inspect_are_the_rollouts_of_a_group_and_the_mean_is_over_all(tmp_path, epochs, mean, groups):
@@ -375,7 +405,7 @@ def test_epochs_of_inspect_are_the_rollouts_of_a_group_and_the_mean_is_over_all(
     imported = import_rollouts(path, find_format(path), tmp_path / "runs", "mine")
     lines = [*lines_of(tmp_path / "runs" / imported.run_id, "trajectory")]
     assert ({line["step"] for line in lines}, len(lines)) == ({0}, len(epochs) * groups)
-    assert not any("error" in line["extra"] for line in lines), "no sample failed"
+    assert not any("error" in line.get("extra", {}) for line in lines), "no sample failed"
     assert sorted(Counter(line["question_id"] for line in lines).values()) == [len(epochs)] * groups
     with open_fresh_index(tmp_path / "runs", None) as database:
         assert last_metrics(database, imported.run_id)["reward/mean"] == pytest.approx(mean)
