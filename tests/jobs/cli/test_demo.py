@@ -19,6 +19,7 @@ SMALL = (
     "num_steps=2", "data.num_questions=24", "algorithm.max_prompt_tokens=400", "algorithm.max_response_tokens=100",
     "algorithm.rollouts_per_question=2", "validation.samples_per_question=1",
 )  # fmt: skip
+OF_WARM_START, OF_OTHERS = "sft.num_facts=80", "data.num_held_out=4"
 
 
 @pytest.mark.whole
@@ -34,9 +35,12 @@ def test_the_demo_trains_two_runs_to_their_end_and_its_last_line_is_json(tmp_pat
 def test_both_runs_start_from_the_warm_start_and_the_last_line_is_json(tmp_path, monkeypatch, capsys):
     path = write_gguf(make_chat_model(tmp_path / "model"), tmp_path / "tiny.gguf")
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
-    monkeypatch.setattr(
-        demo, "load_preset", lambda name: apply_settings(load_preset(name), [*SMALL, f"model.source={path}"])
-    )
+
+    def load_small(name):
+        own = OF_WARM_START if name == demo.REAL_WARM_PRESET else OF_OTHERS
+        return apply_settings(load_preset(name), [*SMALL, own, f"model.source={path}"])
+
+    monkeypatch.setattr(demo, "load_preset", load_small)
     assert demo.run_demo(tmp_path / "runs", is_headless=True, is_real=True) == 0
     out = capsys.readouterr().out
     figures = json.loads(out.strip().splitlines()[-1])
