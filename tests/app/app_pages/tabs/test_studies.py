@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import streamlit as st
 
-from app.components.studies import study_results
+from app.components.studies import study_matrix, study_results
 from db.connections.opening import open_database
 from db.ingest import events
 from db.queries.run_filter import RunFilter
@@ -13,7 +13,7 @@ from db.queries.runs import list_runs
 from db.statistics import MeanInterval
 from jobs.actions.studies.comparison import ComparedRow, reading
 from jobs.actions.studies.definition import Scale, load_study
-from jobs.actions.studies.matrix import RunKey, key_from_tags
+from jobs.actions.studies.matrix import RunKey, key_from_tags, wanted_keys
 from jobs.actions.studies.study_results import StudyResults
 from jobs.execution.supervisor.open_index import ingest_all, open_fresh_index
 from jobs.runs.control import RunStatus
@@ -110,6 +110,15 @@ def test_running_seed_is_shown_and_not_launched_again(study_runs, open_page):
     assert page.button(key="launch").label == "Nothing is missing"
 
 
+def test_one_run_of_each_cell_that_has_begun_is_compared():
+    def cell(name, *steps):
+        runs = tuple(None if step is None else SimpleNamespace(run_id=f"{name}-{step}", step=step) for step in steps)
+        return study_matrix.CellState(name, (), (), (), runs)
+
+    cells = [cell("a", None, 5), cell("b", 0, 0), cell("c", 7, 9)]
+    assert study_matrix.one_run_of_each_cell(cells) == ["a-5", "c-7"]
+
+
 def test_a_study_leads_to_the_comparison_of_its_cells(runs_root, open_page):
     recorded.record(runs_root, recorded.FINISHED, recorded.ON_POLICY)
     for run_id, cell_name in (("run-finished", "exgrpo"), ("run-on-policy", "on-policy")):
@@ -159,6 +168,20 @@ def test_changes_of_every_new_run_are_in_estimate_command_and_runs(runs_root, op
     page = open_page("methods", view="Studies", study="mini-batch-counts", scale="paper", cells="masked-easy")
     page.text_area(key="study-settings").set_value("num_steps=1").run()
     assert has_text(page, "1 run takes less than an H100 hour, a coarse estimate.")
+
+
+def test_state_of_a_cell_names_what_is_under_way_before_what_broke():
+    study = load_study("repo")
+    keys = wanted_keys(study, Scale.CHAINS, study.cells[:1], 3)
+
+    def state(*states):
+        cell = study_matrix.CellState("c", (), tuple(keys), states, (None,) * 3)
+        return cell.state, cell.words
+
+    assert state("finished", "running", "failed") == ("running", "running, 1/3 seeds")
+    assert state("finished", "failed", "missing") == ("failed", "failed, 1/3 seeds")
+    assert state("finished", "finished", "finished") == ("finished", "finished")
+    assert state("queued", "missing", "missing") == ("queued", "queued")
 
 
 @pytest.mark.usefixtures("study_shared")
