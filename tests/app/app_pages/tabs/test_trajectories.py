@@ -70,6 +70,14 @@ def test_open_trajectory_shows_prompt_answer_and_text_raw_and_closes(open_page):
     assert not open_page("run", view="Trajectories", run="run-finished", trajectory="drop table").code
 
 
+@pytest.mark.usefixtures("played_shared")
+def test_mathematics_is_rendered_only_on_request(open_page):
+    address = {"run": "play-finished", "trajectory": "0"}
+    assert not open_page("run", view="Trajectories", **address).latex
+    page = open_page("run", view="Trajectories", mathematics="true", **address)
+    assert [formula.value for formula in page.latex] == ["$$\n\\boxed{7}\n$$"]
+
+
 def test_a_trajectory_generated_ahead_names_the_policy_that_wrote_it(runs_root, open_page):
     def write_ahead(report):
         """Have the policy of the step before write all, half as sure of every token."""

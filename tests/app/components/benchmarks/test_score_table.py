@@ -110,6 +110,11 @@ def test_score_off_the_protocol_says_how_and_takes_no_rank():
     assert (line.scores["AIME24"].rank, line.group, line.name) == (0, "Other models", "own")
 
 
+def test_best_and_second_best_are_marked_and_equal_prints_share_a_mark():
+    lines = rank([line("a", AMC=10.04), line("b", AMC=10.01), line("c", AMC=9.0), line("d", AMC=8.0)])
+    assert [line.scores["AMC"].rank for line in lines] == [1, 1, 2, 0]
+
+
 def test_exports_have_the_papers_columns_best_bold_second_underlined_and_obey_no_name():
     assert load_study("main-table").tables[0].columns == COLUMNS
     (first, *rest) = rank([line("a_b & c|", AMC=3.0), line("d", AMC=2.0), line("e", AMC=1.0)])

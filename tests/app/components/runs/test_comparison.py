@@ -113,6 +113,15 @@ def test_the_costs_of_a_branch_are_of_its_own_steps(tmp_path, monkeypatch):
     assert costs["child"]["Of on-policy"] == pytest.approx(100 * 30 / (TrainSpec().algorithm.batch_size * 8))
 
 
+def test_a_mean_over_runs_has_an_interval_and_leaves_out_what_is_not_there():
+    interval = comparison.mean_over([1.0, 3.0, None])
+    assert interval[:2] == (2.0, pytest.approx(12.706205))
+    assert interval.ends() == pytest.approx((-10.706205, 14.706205))
+    assert interval.ends(0.0, 10.0) == (0.0, 10.0)
+    assert np.isnan(comparison.mean_over([1.0]).ends(0.0, 100.0)).all()
+    assert comparison.mean_over([None, float("nan")]) is None
+
+
 def test_smoothing_starts_at_the_first_value_and_leaves_out_what_is_not_finite():
     line = Line(np.array([1, 2, 3, 4], np.float32), np.array([1, np.nan, 3, 3], np.float32))
     # By hand: sums 0.5, 0.25 + 1.5 and 0.125 + 0.75 + 1.5 over weights 0.5, 0.75 and 0.875.

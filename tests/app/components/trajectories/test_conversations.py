@@ -61,6 +61,12 @@ def test_every_part_of_a_replayed_conversation_is_shown(open_page, part):
 UNKNOWN = dict.fromkeys(("reward", "is_truncated", "mean_entropy", "mean_log_prob", "advantage")) | {"verdict": ""}
 
 
+@pytest.mark.usefixtures("talks")
+@pytest.mark.parametrize("view", ["Buffer", "Step", "Reasoning"])
+def test_tabs_of_replay_work_on_conversations(open_page, view):
+    open_page("run", run="talks", view=view)
+
+
 @pytest.mark.parametrize("part", ["Text", "Group"])
 def test_facts_that_were_not_recorded_are_absent_and_what_else_was_recorded_is_shown(open_page, runs_root, part):
     recorded.beat(runs_root, datetime.now(UTC))
