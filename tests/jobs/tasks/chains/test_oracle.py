@@ -69,6 +69,7 @@ def test_programs_of_the_language_run_as_python_would(source, printed):
     [
         "import os\n", "x=__import__('os')\n", "x=2**9\nprint(x)\n", "x=9\nx//=2\nprint(x)\n", "x,y=1,2\n",
         "print(x)\n", "x=1\nprint(x,x)\n", "x=1\nprint(x+1)\n", "while 1:\n x=1\n", "x=lambda y: y\n", "x=(\n",
+        "x=1 if 2 else 3\n",
         "x=07\n", "x=" + "9" * 100 + "\n", "x=9\n" + "x*=x\n" * 12, "x=" + "(" * 300 + "1" + ")" * 300 + "\n",
         "x=" + "-" * 300 + "1\n", "x=1\n" * 1000,
     ],

@@ -35,6 +35,7 @@ SALE = StoryProblem.read("A jacket for $80 is 25% cheaper. What does it cost now
         r"\boxed{41} since 36 + 5 = 41, where 36 = 3 * 12.",
         r"3 \cdot 12 = 3 \cdot 10 + 3 \cdot 2 = 30 + 6 = 36 and 36 + 5 = 41. \boxed{41}",
         "3 \N{MULTIPLICATION SIGN} 12 = 36 + 5 = 41 \\boxed{41}",
+        r"Boxes - 3 * 12 = 36. Then 36 + 5 = 41. \boxed{41}",
     ],
 )
 def test_a_chain_that_computes_the_answer_is_valid_in_any_notation(chain):
