@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from db.statistics import MeanInterval
-from jobs.actions.studies.comparison import compare, interval_text, reading
+from jobs.actions.studies.comparison import compare, reading
 from jobs.actions.studies.definition import Scale, Study
 from jobs.actions.studies.matrix import RunKey, wanted_keys
 from jobs.actions.studies.running import PendingRun, pending_runs, start
@@ -25,6 +25,7 @@ from jobs.actions.studies.study_results import (
     state_of_keys,
 )
 from jobs.actions.studies.sweeps import find_study
+from jobs.actions.studies.tables import mean_text
 from jobs.cli.following import follow, leave_to_supervisor
 from jobs.cli.options import (
     DEFAULT_RUNS_ROOT,
@@ -240,8 +241,8 @@ def results(
         print_json({"study": study.name, "scale": study_scale, "figures": figures, "beside_paper": lines})
         return
     for row in rows:
-        difference = f", difference {interval_text(row.difference, is_difference=True)}" if row.difference else ""
-        figure = f"{interval_text(row.own)}{difference} ({row.num_seeds} seeds)"
+        difference = f", difference {mean_text(row.difference, is_difference=True)}" if row.difference else ""
+        figure = f"{mean_text(row.own) or '-'}{difference} ({row.num_seeds} seeds)"
         print_result(f"{row.full_row} / {row.column}: paper {row.printed}, own {row.cell} {figure}")
     beside_paper = {row.cell for row in rows}
     for cell in measured.cells:
@@ -298,9 +299,9 @@ def _study_at(runs_root: Path, name: str, scale: str | None) -> tuple[Study, Sca
 def _cell_line(measured: StudyResults, result: CellResult) -> str:
     name = measured.main_figure or ""
     difference = None if result.cell.name == measured.study.baseline else measured.difference(result)
-    difference_text = f", difference {interval_text(difference, is_difference=True)}" if difference else ""
+    difference_text = f", difference {mean_text(difference, is_difference=True)}" if difference else ""
     num_seeds = sum(name in item.figures for item in result.seeds)
-    return f"{result.cell.name}: {name} {interval_text(result.figures[name])}{difference_text} ({num_seeds} seeds)"
+    return f"{result.cell.name}: {name} {mean_text(result.figures[name])}{difference_text} ({num_seeds} seeds)"
 
 
 def _interval(interval: MeanInterval | None) -> dict[str, Any] | None:

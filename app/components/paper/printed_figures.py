@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
@@ -11,15 +12,14 @@ from app.components.paper import method_overview
 from app.components.paper.entries import ENTRIES, PARTS, Drawing, Entry
 from app.components.paper.run_selection import RunSelection
 from app.components.runs import comparison
-from app.components.studies import study_results
 from app.components.widgets import data_table, figures
 from app.theme import Palette
 from db.rows.runs import MetricPoint
 from jobs.actions.studies.definition import PaperTable, load_study, number_of
 from jobs.actions.studies.numbers import printed as printed_of_numbers
+from jobs.actions.studies.tables import WORDS, printed_table
 
 _PER_ROW = 26
-_WORDS = ("Group", "Row", "Cells here")
 _MARGIN = 1.15
 
 
@@ -73,7 +73,7 @@ def show(entry: Entry) -> None:
         )  # fmt: skip
     with st.expander("The printed table", icon=":material/table:", key=f"printed-table-{entry.key}"):
         for table in tables_of(entry):
-            data_table.show_numbers(study_results.printed_table(table), _WORDS, f"The paper's {entry.label}")
+            data_table.show_numbers(pd.DataFrame(printed_table(table)), WORDS, f"The paper's {entry.label}")
 
 
 def bars(entry: Entry) -> go.Figure:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from statistics import fmean
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -10,24 +9,23 @@ import streamlit as st
 
 from app import theme
 from app.components.widgets import data_table, figures, notice
-from db.statistics import MeanInterval
-from jobs.actions.studies.comparison import (
-    ComparedRow,
-    compare,
-    coverage,
-    differences_sentence,
-    interval_text,
-    is_by_column,
-    reading,
-)
-from jobs.actions.studies.definition import PaperTable, Study
+from jobs.actions.studies.comparison import compare, coverage, differences_sentence, is_by_column, reading
+from jobs.actions.studies.definition import Study
 from jobs.actions.studies.matrix import RunKey
-from jobs.actions.studies.numbers import disagreements, number_rows, printed, setting_gains
-from jobs.actions.studies.study_report import BARS, interval_bars, render_report
-from jobs.actions.studies.study_results import CellResult, StudyResults
+from jobs.actions.studies.numbers import disagreements
+from jobs.actions.studies.study_report import BARS, draw_cells, render_report
+from jobs.actions.studies.study_results import StudyResults
+from jobs.actions.studies.tables import (
+    WORDS,
+    Table,
+    beside_table,
+    figures_table,
+    gains_table,
+    printed_table,
+    texts_table,
+)
 
 _PER_CELL = 34
-_WORDS = ("Paper's row", "Cell", "Column", "Figure")
 
 
 def show(results: StudyResults) -> None:
@@ -37,11 +35,9 @@ def show(results: StudyResults) -> None:
         notice.show_empty("science", "No run has finished yet", "Results appear here after the first finished run.")
         return
     if rows:
-        frame = beside_table(rows, by_column=by_column)
-        data_table.show_numbers(
-            frame, _WORDS, "The paper's numbers next to yours", "Next to the paper",
-            f"{results.study.name}-next-to-the-paper",
-        )  # fmt: skip
+        table = beside_table(rows, by_column=by_column)
+        name = f"{results.study.name}-next-to-the-paper"
+        _draw(table, "The paper's numbers next to yours", "Next to the paper", name)
     sentences = [
         differences_sentence(results.study, results),
         "" if by_column else reading(results),
@@ -56,39 +52,7 @@ def show(results: StudyResults) -> None:
             results.main_figure, f"orange: each seed; blue: mean and {BARS}{dotted}", figure, "study-cells",
             "Means and intervals of each cell",
         )  # fmt: skip
-    frame = figures_table(results)
-    data_table.show_numbers(
-        frame, _WORDS, "Every figure of every cell", "Your figures", f"{results.study.name}-own-figures"
-    )
-
-
-def beside_table(rows: Sequence[ComparedRow], *, by_column: bool) -> pd.DataFrame:
-    """Return one row for each printed number with the cell that reproduces it."""
-    frame: dict[str, Sequence[object]] = {
-        "Paper's row": [row.full_row if by_column else row.row for row in rows],
-        "Cell": [row.cell for row in rows],
-    }
-    if by_column:
-        frame["Column"] = [row.column for row in rows]
-        frame["Paper"] = [row.printed for row in rows]
-        frame["Yours"] = [_text(row.own) for row in rows]
-    else:
-        gains = [None if row.printed_gain is None else f"{row.printed_gain:+z.1f}" for row in rows]
-        frame[f"Paper, {rows[0].column}"] = [row.printed for row in rows]
-        frame["Paper, difference"] = gains
-        frame["Yours"] = [_text(row.own) for row in rows]
-        frame["Yours, difference"] = [_text(row.difference, is_difference=True) for row in rows]
-        frame["Lowest seed"] = [None if row.own is None else f"{min(row.own.values):.1f}" for row in rows]
-    frame["Seeds"] = [row.num_seeds for row in rows]
-    return _without_empty_differences(pd.DataFrame(frame))
-
-
-def figures_table(results: StudyResults) -> pd.DataFrame:
-    """Return one row per figure and one column per cell, each as mean and half interval."""
-    done = [result for result in results.cells if result.seeds]
-    names = list(dict.fromkeys(name for result in done for name in result.figures))
-    columns = {result.cell.name: [_text(result.figures.get(name)) for name in names] for result in done}
-    return pd.DataFrame({"Figure": names, **columns}) if len(names) > len(done) else _by_cell(results, names)
+    _draw(figures_table(results), "Every figure of every cell", "Your figures", f"{results.study.name}-own-figures")
 
 
 def chart(results: StudyResults) -> go.Figure | None:
@@ -96,24 +60,11 @@ def chart(results: StudyResults) -> go.Figure | None:
     name = results.main_figure
     if name is None:
         return None
-    rows = [result for result in results.cells if name in result.figures]
-    colours, drawn = theme.palette(), rows[::-1]
-    figure = figures.new_figure(height=_PER_CELL * len(rows) + 70)
-    baseline = results.common_baseline
-    if baseline is not None:
-        figure.add_vline(x=baseline.figures[name].mean, line={"color": colours.muted, "width": 1, "dash": "dot"})
-    figure.add_trace(_means(drawn, name, colours.fresh))
-    seeds = [(value, row.cell.name) for row in drawn for value in row.figures[name].values]
-    figure.add_trace(
-        go.Scatter(
-            x=[value for value, _ in seeds], y=[cell for _, cell in seeds], mode="markers", name="seed",
-            marker={"color": colours.held_out, "size": 9, "symbol": "line-ns-open", "line": {"width": 1.5}},
-            hovertemplate="%{y}: %{x:.1f}<extra>seed</extra>",
-        )
-    )  # fmt: skip
+    colours = theme.palette()
+    figure = figures.new_figure(height=_PER_CELL * sum(name in result.figures for result in results.cells) + 70)
+    draw_cells(figure, results, colours.fresh, colours.held_out, colours.muted)
     figure.update_layout(hovermode="closest", showlegend=False)
     figure.update_xaxes(title={"text": name}, showgrid=True)
-    figure.update_yaxes(type="category")
     return figure
 
 
@@ -131,58 +82,15 @@ def report(results: StudyResults, wanted: Sequence[RunKey]) -> None:
     )  # fmt: skip
 
 
-def _text(interval: MeanInterval | None, *, is_difference: bool = False) -> str | None:
-    return None if interval is None else interval_text(interval, is_difference)
-
-
-def _by_cell(results: StudyResults, names: Sequence[str]) -> pd.DataFrame:
-    rows = []
-    for result in results.cells:
-        if result.seeds:
-            values = {name: _text(result.figures.get(name)) for name in names}
-            difference = _text(results.difference(result), is_difference=True)
-            rows.append({"Cell": result.cell.name, **values, "Difference": difference, "Seeds": len(result.seeds)})
-    return _without_empty_differences(pd.DataFrame(rows))
-
-
-def _without_empty_differences(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the table without differences where no cell has one, as in a study without a baseline."""
-    names = {"Paper, difference", "Yours, difference", "Difference"}
-    return frame.drop(columns=[name for name in frame if name in names and frame[name].isna().all()])
-
-
-def _means(rows: Sequence[CellResult], name: str, colour: str) -> go.Scatter:
-    return go.Scatter(
-        x=[row.figures[name].mean for row in rows], y=[row.cell.name for row in rows], mode="markers", name="mean",
-        marker={"color": colour, "size": 9, "symbol": "diamond"},
-        error_x=interval_bars(rows, name) | {"color": colour},
-        hovertemplate="%{y}: %{x:.1f}<extra>mean</extra>",
-    )  # fmt: skip
-
-
-_TEXT = "text"
-_PAPER_WORDS = ("Group", "Row", "Cells here", "What", "Column", "Setting")
-
-
 def show_paper(study: Study) -> None:
     """Show the paper's tables as printed, numbers in the running text, and which of them disagree."""
     for table in study.tables:
-        data_table.show_numbers(
-            printed_table(table), _PAPER_WORDS, "The paper's table", "The paper's table", f"{study.name}-printed"
-        )
-    texts = [row for row in number_rows(study) if row.table == _TEXT]
+        _draw(printed_table(table), "The paper's table", "The paper's table", f"{study.name}-printed")
+    texts, gains = texts_table(study), gains_table(study)
     if texts:
-        frame = pd.DataFrame(
-            {"What": [row.row for row in texts], "Column": [row.column for row in texts],
-             "Number": [row.printed for row in texts]}
-        )  # fmt: skip
-        data_table.show_numbers(frame, _PAPER_WORDS, "Numbers in the paper's text", "In the text", f"{study.name}-text")
-    if study.gains:
-        frame = gains_table(study)
-        data_table.show_numbers(
-            frame, _PAPER_WORDS, "Gains in each setting, from the printed tables", "Gains by setting",
-            f"{study.name}-gains",
-        )  # fmt: skip
+        _draw(texts, "Numbers in the paper's text", "In the text", f"{study.name}-text")
+    if gains:
+        _draw(gains, "Gains in each setting, from the printed tables", "Gains by setting", f"{study.name}-gains")
     if not study.tables and not texts:
         st.markdown(":gray[The paper prints no numbers for this study.]")
     faults = disagreements(study)
@@ -191,22 +99,8 @@ def show_paper(study: Study) -> None:
         st.text("\n".join(f"{_without_label(study, fault.location)}: {fault.sentence}." for fault in faults))
 
 
-def printed_table(table: PaperTable) -> pd.DataFrame:
-    """Return a table of the paper, each cell as printed."""
-    frame = pd.DataFrame([[printed(value) for value in row.values] for row in table.rows], columns=list(table.columns))
-    frame.insert(0, "Cells here", [", ".join(row.cells) or "none" for row in table.rows])
-    frame.insert(0, "Row", [row.row for row in table.rows])
-    if any(row.group for row in table.rows):
-        frame.insert(0, "Group", [row.group for row in table.rows])
-    return frame
-
-
-def gains_table(study: Study) -> pd.DataFrame:
-    """Return what the method gains in each setting by the printed tables, and the mean over settings."""
-    gains, columns = setting_gains(study), list(study.gain_columns)
-    rows = [{"Setting": gain.setting} | {name: f"{gain.gains[name]:+z.1f}" for name in columns} for gain in gains]
-    means = {name: f"{fmean(gain.gains[name] for gain in gains):+z.2f}" for name in columns}
-    return pd.DataFrame([*rows, {"Setting": "Mean", **means}])
+def _draw(table: Table, alt: str, title: str, name: str) -> None:
+    data_table.show_numbers(pd.DataFrame(table), WORDS, alt, title, name)
 
 
 def _without_label(study: Study, location: str) -> str:

@@ -1,19 +1,14 @@
-"""A study's own figures next to the paper's numbers row by row, and the settings that tell its cells apart."""
+"""A study's own figures next to the paper's numbers row by row, and in sentences what they say."""
 
-import importlib.metadata
 import math
-import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from db.statistics import CONFIDENCE, MeanInterval, holm
 from jobs.actions.studies.definition import PaperRow, PaperTable, Study, number_of
 from jobs.actions.studies.numbers import printed
 from jobs.actions.studies.study_results import CellResult, StudyResults
 
-DASH = "-"
-"""What a table holds where there is no number."""
 _MAX_NAMED = 10
 
 
@@ -46,14 +41,14 @@ def compare(results: StudyResults) -> list[ComparedRow]:
     Where tables name figures of a run, these are set next to their columns. Else the figure for a whole run is set
     next to the main column, and a row that the paper prints in two groups is listed once.
     """
-    tables = results.study.tables
-    mapped = [item for item in tables if item.figures]
-    if mapped:
-        return [line for entry in mapped for line in _mapped_rows(results, entry)]
+    is_mapped = is_by_column(results.study)
+    tables = [table for table in results.study.tables if table.figures or (results.main_figure and not is_mapped)]
+    rows = [row for table in tables for row in _compared_rows(results, table)]
+    if is_mapped:
+        return rows
     distinct: dict[tuple[str, ...], ComparedRow] = {}
-    for table in tables if results.main_figure else ():
-        for line in _whole_rows(results, table):
-            distinct.setdefault((line.table, line.row, line.cell, line.printed), line)
+    for row in rows:
+        distinct.setdefault((row.table, row.row, row.cell, row.printed), row)
     return list(distinct.values())
 
 
@@ -152,125 +147,31 @@ def _done_cells(results: StudyResults, row: PaperRow) -> list[CellResult]:
     return [result for result in of_row if result is not None and result.seeds]
 
 
-def _mapped_rows(results: StudyResults, paper_table: PaperTable) -> Iterator[ComparedRow]:
+def _compared_rows(results: StudyResults, paper_table: PaperTable) -> Iterator[ComparedRow]:
+    figures = paper_table.figures or {main_column(paper_table): results.main_figure or ""}
     for row in paper_table.rows:
         for result in _done_cells(results, row):
-            for column, name in paper_table.figures.items():
+            for column, name in figures.items():
+                index = paper_table.columns.index(column)
                 yield ComparedRow(
                     table=paper_table.name,
                     group=row.group,
                     row=row.row,
                     column=column,
                     cell=result.cell.name,
-                    printed=printed(row.values[paper_table.columns.index(column)]),
-                    printed_gain=None,
+                    printed=printed(row.values[index]),
+                    printed_gain=None if paper_table.figures else _gain(results, paper_table, row, result, index),
                     own=result.figures.get(name.format(row=row.row.lower())),
-                    difference=None,
+                    difference=None if paper_table.figures else results.difference(result),
                     num_seeds=len(result.seeds),
                 )
 
 
-def _whole_rows(results: StudyResults, paper_table: PaperTable) -> Iterator[ComparedRow]:
-    column = main_column(paper_table)
-    index = paper_table.columns.index(column)
-    for row in paper_table.rows:
-        for result in _done_cells(results, row):
-            base_row = _base_row(results.study, paper_table, result)
-            values = [number_of(item.values[index]) if item is not None else None for item in (row, base_row)]
-            yield ComparedRow(
-                table=paper_table.name,
-                group=row.group,
-                row=row.row,
-                column=column,
-                cell=result.cell.name,
-                printed=printed(row.values[index]),
-                printed_gain=None if values[0] is None or values[1] is None else values[0] - values[1],
-                own=result.figures.get(results.main_figure or ""),
-                difference=results.difference(result),
-                num_seeds=len(result.seeds),
-            )
-
-
-def _base_row(study: Study, paper_table: PaperTable, result: CellResult) -> PaperRow | None:
-    name = study.baseline_of(result.cell)
-    return next((row for row in paper_table.rows if name in row.cells), None)
-
-
-_PACKAGES = ("exgrpo-workbench", "torch", "transformers", "numpy", "verl", "vllm")
-_OWN_TO_A_RUN = frozenset({"name", "tags", "seed", "algorithm.seed", "model.warm_seed", "preset"})
-_NOT_SET = "(not set)"
-
-
-@dataclass(frozen=True, slots=True)
-class Configuration:
-    """Fields of specifications as dotted paths, with their values in words."""
-
-    common: dict[str, str]
-    by_cell: dict[str, dict[str, str]]
-    """For each cell, the fields in which cells differ."""
-    unequal: tuple[str, ...]
-    """Sentences on cells whose runs differ in more than the seed."""
-
-
-def read_configuration(cells: tuple[CellResult, ...]) -> Configuration:
-    """Return what the finished runs were asked for, as their specifications recorded it."""
-    specs = {result.cell.name: [_flat(seed.spec) for seed in result.seeds] for result in cells if result.seeds}
-    everything = [fields for spec in specs.values() for fields in spec]
-    names = sorted({name for fields in everything for name in fields} - _OWN_TO_A_RUN)
-    values = {name: {fields.get(name, _NOT_SET) for fields in everything} for name in names}
-    differing = [name for name in names if len(values[name]) > 1]
-    return Configuration(
-        common={name: next(iter(values[name])) for name in names if len(values[name]) == 1},
-        by_cell={
-            cell: {name: " or ".join(sorted({fields.get(name, _NOT_SET) for fields in item})) for name in differing}
-            for cell, item in specs.items()
-        },
-        unequal=tuple(
-            f"{cell}: its runs differ in {name}, so its interval is not only over seeds."
-            for cell, entry in specs.items()
-            for name in differing
-            if len({fields.get(name, _NOT_SET) for fields in entry}) > 1
-        ),
-    )
-
-
-def read_versions() -> dict[str, str]:
-    """Return the versions of this machine's Python, of the packages that matter, and its processor."""
-    versions = {"Python": platform.python_version(), "system": f"{platform.system()} {platform.machine()}"}
-    for name in _PACKAGES:
-        try:
-            versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return versions
-
-
-def _flat(content: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    fields: dict[str, str] = {}
-    for name, value in content.items():
-        if isinstance(value, Mapping):
-            fields |= _flat(value, f"{prefix}{name}.")
-        else:
-            fields[prefix + name] = "none" if value is None else str(value)
-    return fields
-
-
-def interval_text(interval: MeanInterval | None, is_difference: bool = False) -> str:
-    """Return mean and half interval, the latter left out of a single seed and of equal values."""
-    if interval is None:
-        return DASH
-    sign = "+" if is_difference and interval.mean > 0 else ""
-    decimals = 1 if max(abs(interval.mean), 0.0 if math.isnan(interval.half) else interval.half) >= 10 else 2
-    if abs(interval.mean) < 1 and not is_difference:
-        decimals = 3
-    end = "" if math.isnan(interval.half) else f" ± {interval.half:.{decimals}f}"
-    return f"{sign}{interval.mean:z.{decimals}f}{end}"
-
-
-def number_text(value: float | None) -> str:
-    """Return a number with as many decimals as its size calls for, a dash for none."""
-    if value is None or math.isnan(value):
-        return DASH
-    if value.is_integer() and abs(value) >= 1000:
-        return f"{value:z,.0f}"
-    return f"{value:.1f}" if abs(value) >= 10 else f"{value:z.3f}"
+def _gain(
+    results: StudyResults, paper_table: PaperTable, row: PaperRow, result: CellResult, index: int
+) -> float | None:
+    """Return what the paper prints of a row, minus what it prints of the baseline's."""
+    baseline = results.study.baseline_of(result.cell)
+    base_row = next((item for item in paper_table.rows if baseline in item.cells), None)
+    value, base = number_of(row.values[index]), None if base_row is None else number_of(base_row.values[index])
+    return None if value is None or base is None else value - base

@@ -62,14 +62,6 @@ class Disagreement:
         return ", ".join(part for part in (self.table, self.group, self.row, self.column) if part)
 
 
-@dataclass(frozen=True, slots=True)
-class SettingGain:
-    """What a method gains over its baseline in one setting, column by column."""
-
-    setting: str
-    gains: dict[str, float]
-
-
 def number_rows(study: Study) -> list[NumberRow]:
     """Return every number that the paper prints of a study: its tables cell by cell, then its text."""
     notes = {
@@ -104,12 +96,11 @@ def disagreements(study: Study) -> list[Disagreement]:
     return [*_wrong_averages(study), *_wrong_claims(study), *_wrong_gains(study)]
 
 
-def setting_gains(study: Study) -> list[SettingGain]:
-    """Return the gain in each setting that a study averages over, from the printed tables."""
-    return [
-        SettingGain(gain.setting, {name: _gain(gain, column) for name, column in study.gain_columns.items()})
-        for gain in study.gains
-    ]
+def setting_gains(study: Study) -> dict[str, dict[str, float]]:
+    """Return the gain in each setting that a study averages over, column by column, from the printed tables."""
+    return {
+        gain.setting: {name: _gain(gain, column) for name, column in study.gain_columns.items()} for gain in study.gains
+    }
 
 
 def find_value(reference: Reference) -> float:
@@ -156,7 +147,7 @@ def _wrong_gains(study: Study) -> Iterator[Disagreement]:
         value = number_of(claim.value)
         if value is None or claim.column not in study.gain_columns:
             continue
-        mean = fmean(gain.gains[claim.column] for gain in gains)
+        mean = fmean(gain[claim.column] for gain in gains.values())
         if abs(value - mean) > 0.05 + _SLACK:
             yield Disagreement(TEXT_TABLE, "", claim.row, claim.column, value, mean, "the mean over settings is")
 

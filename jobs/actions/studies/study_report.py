@@ -2,14 +2,14 @@
 
 import base64
 import hashlib
+import importlib.metadata
 import math
+import platform
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import plotly.graph_objects as go
@@ -17,21 +17,19 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from plotly.offline import get_plotlyjs
 from plotly.subplots import make_subplots
 
-from jobs.actions.studies.comparison import (
-    DASH,
-    compare,
-    coverage,
-    differences_sentence,
-    interval_text,
-    is_by_column,
-    number_text,
-    read_configuration,
-    read_versions,
-    reading,
-)
-from jobs.actions.studies.definition import Scale, Study
-from jobs.actions.studies.numbers import TEXT_TABLE, disagreements, number_rows, printed, setting_gains
+from jobs.actions.studies.comparison import compare, coverage, differences_sentence, is_by_column, reading
+from jobs.actions.studies.definition import Scale
+from jobs.actions.studies.numbers import disagreements
 from jobs.actions.studies.study_results import CellResult, StudyResults
+from jobs.actions.studies.tables import (
+    WORDS,
+    beside_table,
+    figures_table,
+    gains_table,
+    own_gains_table,
+    printed_table,
+    texts_table,
+)
 
 _FOLDER = Path(__file__).parent
 _SCALE_TEXTS = {
@@ -44,31 +42,33 @@ _SCALE_TEXTS = {
 
 def render_report(results: StudyResults, num_wanted: int) -> str:
     """Return the page of a study at one scale, about 5 MB where it has figures: it holds Plotly's library."""
-    study, done = results.study, [result for result in results.cells if result.figures]
-    measured = list(dict.fromkeys(name for result in done for name in result.figures))
+    study, rows = results.study, compare(results)
+    runs = [(result, seed) for result in results.cells for seed in result.seeds]
+    by_column = is_by_column(study)
     return _template().render(
         study=study,
-        results=results,
+        words=WORDS,
         scale_text=_SCALE_TEXTS[results.scale],
         progress=_progress(results, num_wanted),
-        compared=compare(results),
-        is_by_column=is_by_column(study),
-        differences=differences_sentence(study, results),
-        reading=reading(results),
-        main_figure=results.main_figure,
+        beside=beside_table(rows, by_column=by_column),
+        differences="" if by_column else differences_sentence(study, results),
+        reading="" if by_column else reading(results),
         figures=_figures(results),
-        done=done,
-        names=measured,
-        gains=_gains(results),
-        gain_names=[name for name in study.gain_columns.values() if name in measured] or measured[:1],
-        claims=[row for row in number_rows(study) if row.table == TEXT_TABLE],
-        printed_gains=_printed_gains(study),
+        own_figures=figures_table(results),
+        own_gains=own_gains_table(results) if runs else [],
+        printed_tables=[(table.name, printed_table(table)) for table in study.tables],
+        texts=texts_table(study),
+        gains=gains_table(study),
         disagreements=disagreements(study),
         not_run=_not_run(results),
-        configuration=read_configuration(results.cells),
         written=_written(results),
-        versions=read_versions(),
-        runs=[(result.cell.name, seed) for result in done for seed in result.seeds],
+        versions=[{"Package": name, "Version": version} for name, version in _versions().items()],
+        runs=[
+            {"Cell": result.cell.name, "Seed": seed.seed, "Run": seed.run.run_id}
+            | {name: f"{value:.1f}" for name, value in seed.figures.items() if name == results.main_figure}
+            for result, seed in runs
+        ],
+        **_configuration(results.cells),
         **_scripts(),
     )
 
@@ -82,13 +82,6 @@ def _template() -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {
-        "interval": interval_text,
-        "difference": partial(interval_text, is_difference=True),
-        "number": number_text,
-        "printed": printed,
-        "signed": lambda value: DASH if value is None else f"{value:+z.1f}",
-    }
     return environment.get_template("report.html.jinja")
 
 
@@ -119,13 +112,13 @@ def _figures(results: StudyResults) -> list[tuple[str, dict[str, Any]]]:
     if name is None:
         return []
     baseline = results.common_baseline
-    done = [result for result in results.cells if result.seeds]
-    rows = [result for result in done if name in result.figures]
-    mean = baseline.figures[name].mean if baseline else None
-    dashed = "; dashed: the baseline's mean" if baseline else ""
-    drawn = [(f"{name}: each seed (small), mean and {BARS}{dashed}.", interval_figure(rows, name, mean))]
-    panels = [Panel(item.cell.name, [seed.curve for seed in item.seeds], _means(item)) for item in done if item.curve]
-    if panels:
+    cells = [result for result in results.cells if name in result.figures]
+    figure = go.Figure(layout={"height": ROW_HEIGHT * len(cells) + MARGIN})
+    draw_cells(figure, results, MEAN, SEED, BASELINE)
+    figure.update_yaxes(showgrid=False)
+    dotted, dashed = ("; dotted: the baseline's mean", "; dashed: the baseline's") if baseline else ("", "")
+    drawn = [(f"{name}: each seed (small), mean and {BARS}{dotted}.", figure)]
+    if panels := [result for result in results.cells if result.curve]:
         caption = f"Held-out Avg@n in percent by step: seeds thin, their mean thick{dashed}."
         drawn.append((caption, curve_panels(panels, _means(baseline) if baseline else {})))
     return [(caption, figure.to_plotly_json()) for caption, figure in drawn]
@@ -133,21 +126,6 @@ def _figures(results: StudyResults) -> list[tuple[str, dict[str, Any]]]:
 
 def _means(result: CellResult) -> dict[int, float]:
     return {step: value.mean for step, value in result.curve.items()}
-
-
-def _gains(results: StudyResults) -> list[dict[str, Any]]:
-    """Return the cells of each setting that the study averages over, where both can be run at this scale."""
-    cells = [(gain.setting, *(results.result_of(name) for name in gain.cells)) for gain in results.study.gains]
-    names = ("setting", "method", "baseline")
-    return [dict(zip(names, item, strict=True)) for item in cells if None not in item]
-
-
-def _printed_gains(study: Study) -> list[list[str]]:
-    """Return the printed gain in each setting, and their mean, column by column."""
-    gains, columns = setting_gains(study), list(study.gain_columns)
-    rows = [[gain.setting, *(f"{gain.gains[name]:+z.1f}" for name in columns)] for gain in gains]
-    means = [["Mean", *(f"{fmean(gain.gains[name] for gain in gains):+z.2f}" for name in columns)]] if gains else []
-    return rows + means
 
 
 def _not_run(results: StudyResults) -> list[str]:
@@ -180,21 +158,66 @@ def _written(results: StudyResults) -> str:
     return written
 
 
+_PACKAGES = ("exgrpo-workbench", "torch", "transformers", "numpy", "verl", "vllm")
+_OWN_TO_A_RUN = frozenset({"name", "tags", "seed", "algorithm.seed", "model.warm_seed", "preset"})
+_NOT_SET = "(not set)"
+
+
+def _configuration(cells: Sequence[CellResult]) -> dict[str, object]:
+    """Return what the finished runs were asked for, by their specifications: fields that all share, others by cell.
+
+    With them come sentences on cells whose runs differ in more than the seed.
+    """
+    specs = {result.cell.name: [_flat(seed.spec) for seed in result.seeds] for result in cells if result.seeds}
+    everything = [fields for spec in specs.values() for fields in spec]
+    names = sorted({name for fields in everything for name in fields} - _OWN_TO_A_RUN)
+    values = {name: {fields.get(name, _NOT_SET) for fields in everything} for name in names}
+    differing = [name for name in names if len(values[name]) > 1]
+    of_cells = {
+        cell: {name: sorted({fields.get(name, _NOT_SET) for fields in spec}) for name in differing}
+        for cell, spec in specs.items()
+    }
+    return {
+        "common": [{"Field": name, "Value": next(iter(values[name]))} for name in names if len(values[name]) == 1],
+        "by_cell": [
+            {"Cell": cell} | {name: " or ".join(texts) for name, texts in fields.items()}
+            for cell, fields in of_cells.items()
+            if fields
+        ],
+        "unequal": [
+            f"{cell}: its runs differ in {name}, so its interval is not only over seeds."
+            for cell, fields in of_cells.items()
+            for name, texts in fields.items()
+            if len(texts) > 1
+        ],
+    }
+
+
+def _versions() -> dict[str, str]:
+    """Return the versions of this machine's Python, of the packages that matter, and its processor."""
+    versions = {"Python": platform.python_version(), "system": f"{platform.system()} {platform.machine()}"}
+    for name in _PACKAGES:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def _flat(content: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    fields: dict[str, str] = {}
+    for name, value in content.items():
+        if isinstance(value, Mapping):
+            fields |= _flat(value, f"{prefix}{name}.")
+        else:
+            fields[prefix + name] = "none" if value is None else str(value)
+    return fields
+
+
 MEAN, SEED, BASELINE = "#3b7ddd", "#8a94a6", "#8a94a6"
 """Colours that are seen on a white and on a dark page."""
 ROW_HEIGHT, PANEL_HEIGHT, MARGIN = 26, 170, 60
 PANELS_IN_ROW = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Panel:
-    """One small chart of curves: each seed's and their mean, by step."""
-
-    title: str
-    seeds: Sequence[Mapping[int, float]]
-    mean: Mapping[int, float]
-
-
 BARS = "95% interval over seeds, of one seed over questions"
 
 
@@ -206,39 +229,41 @@ def interval_bars(rows: Sequence[CellResult], name: str) -> dict[str, Any]:
     return {"type": "data", "symmetric": False, "array": above, "arrayminus": below}
 
 
-def interval_figure(rows: Sequence[CellResult], name: str, baseline: float | None) -> go.Figure:
-    """Return one row a cell: seeds as small dots, mean and 95% interval, the baseline as a line."""
-    labels, means = [row.cell.name for row in rows], [row.figures[name].mean for row in rows]
-    seeds = [(row.cell.name, value) for row in rows for value in row.figures[name].values]
-    figure = go.Figure(layout={"height": ROW_HEIGHT * len(rows) + MARGIN})
+def draw_cells(figure: go.Figure, results: StudyResults, mean: str, seed: str, baseline: str) -> None:
+    """Draw the main figure of each cell in these colours: seeds, mean and interval, the baseline's mean as a line."""
+    name = results.main_figure
+    rows = [result for result in results.cells if name in result.figures][::-1]
+    if name is None:
+        return
+    if (common := results.common_baseline) is not None:
+        figure.add_vline(x=common.figures[name].mean, line={"color": baseline, "width": 1, "dash": "dot"})
+    seeds = [(value, row.cell.name) for row in rows for value in row.figures[name].values]
     figure.add_scatter(
-        x=[value for _, value in seeds], y=[label for label, _ in seeds], name="seed", mode="markers",
-        marker={"color": SEED, "size": 6, "opacity": 0.6},
+        x=[value for value, _ in seeds], y=[cell for _, cell in seeds], mode="markers", name="seed",
+        marker={"color": seed, "size": 9, "symbol": "line-ns-open", "line": {"width": 1.5}},
+        hovertemplate="%{y}: %{x:.1f}<extra>seed</extra>",
     )  # fmt: skip
     figure.add_scatter(
-        x=means, y=labels, name="mean", mode="markers", marker={"color": MEAN, "size": 9},
-        error_x={"color": MEAN, "thickness": 2, **interval_bars(rows, name)},
+        x=[row.figures[name].mean for row in rows], y=[row.cell.name for row in rows], mode="markers", name="mean",
+        marker={"color": mean, "size": 9, "symbol": "diamond"},
+        error_x=interval_bars(rows, name) | {"color": mean}, hovertemplate="%{y}: %{x:.1f}<extra>mean</extra>",
     )  # fmt: skip
-    if baseline is not None:
-        figure.add_vline(x=baseline, line={"color": BASELINE, "dash": "dash", "width": 1})
-    figure.update_traces(hovertemplate="%{y}: %{x:.1f}")
-    figure.update_yaxes(type="category", autorange="reversed", showgrid=False)
-    return figure
+    figure.update_yaxes(type="category")
 
 
-def curve_panels(panels: Sequence[Panel], baseline: Mapping[int, float]) -> go.Figure:
+def curve_panels(panels: Sequence[CellResult], baseline: Mapping[int, float]) -> go.Figure:
     """Return small charts side by side on one scale: seeds thin, their mean thick, the baseline's mean dashed."""
     num_rows = math.ceil(len(panels) / PANELS_IN_ROW)
     cells: list[dict[str, str] | None] = [{}] * len(panels)
     cells += [None] * (PANELS_IN_ROW * num_rows - len(panels))
     figure = make_subplots(
         num_rows, PANELS_IN_ROW, specs=[cells[at : at + PANELS_IN_ROW] for at in range(0, len(cells), PANELS_IN_ROW)],
-        subplot_titles=[panel.title for panel in panels], horizontal_spacing=0.04, vertical_spacing=0.35 / num_rows,
+        subplot_titles=[panel.cell.name for panel in panels], horizontal_spacing=0.04, vertical_spacing=0.35 / num_rows,
     )  # fmt: skip
     for number, panel in enumerate(panels):
-        lines = [("seed", curve, {"color": SEED, "width": 1}, 0.45) for curve in panel.seeds]
+        lines = [("seed", seed.curve, {"color": SEED, "width": 1}, 0.45) for seed in panel.seeds]
         lines += [("baseline", baseline, {"color": BASELINE, "width": 1.5, "dash": "dash"}, 1.0)]
-        lines += [("mean", panel.mean, {"color": MEAN, "width": 2}, 1.0)]
+        lines += [("mean", _means(panel), {"color": MEAN, "width": 2}, 1.0)]
         for name, curve, line, opacity in lines:
             steps = sorted(curve)
             figure.add_scatter(

@@ -86,9 +86,9 @@ def test_the_only_averages_beyond_rounding_are_gpg_zero_out_of_distribution():
 def test_headline_gains_are_means_over_six_settings_luffy_included():
     study = load_study("headline-gains")
     gains = setting_gains(study)
-    assert [gain.setting for gain in gains][:2] == ["Qwen2.5-Math-7B", "Continual RLVR from LUFFY"]
+    assert [*gains][:2] == ["Qwen2.5-Math-7B", "Continual RLVR from LUFFY"]
     assert len(gains) == 6
-    means = {column: sum(item.gains[column] for item in gains) / 6 for column in study.gain_columns}
+    means = {column: sum(gain[column] for gain in gains.values()) / 6 for column in study.gain_columns}
     assert {column: round(mean, 1) for column, mean in means.items()} == {"ID gain": 3.5, "OOD gain": 7.6}
     assert disagreements(study) == []
 
