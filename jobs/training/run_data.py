@@ -12,56 +12,16 @@ from jobs.specs.train import (
     CHAINS_SOURCE,
     CHAINS_WARM_MODEL,
     DEFAULT_NUM_MADE,
-    WORD_PROBLEMS_SOURCE,
     DataSpec,
     TrainSpec,
 )
 from jobs.tasks.grading.rewards import TASKS, BuiltInTask
-from jobs.tasks.word_problems.question_set import make_question, make_stories
-from jobs.tasks.word_problems.story import Story
 from jobs.training.data_rows import DataError
 from jobs.training.dataset import DataSource, Rows, encode_made, encode_rows, leak_notices, read_rows
 from jobs.training.pretrained.conversion import prepare_model
 from jobs.training.pretrained.sources import cache_directory
 from jobs.training.templates import PromptTokenizer, TemplateName
 from jobs.training.warm_start import WarmStartSettings, warm_model
-
-
-@dataclass(frozen=True, slots=True)
-class WordProblemsData:
-    """Stories to train on and held-out ones, which have sets of numbers of their own."""
-
-    spec: DataSpec
-    max_prompt_tokens: int
-    model_source: str
-
-    def encode(self, tokenizer: PromptTokenizer) -> tuple[list[Question], list[Question]]:
-        """Return the questions to train on and those held out.
-
-        Raises:
-            DataError: A prompt is too long, or there are too few stories.
-        """
-        num_questions = self.spec.num_questions or DEFAULT_NUM_MADE
-        training = draw_stories(self.spec, num_questions, is_held_out=False)
-        stories = [*training, *draw_stories(self.spec, self.spec.num_held_out, is_held_out=True)]
-        made = [make_question(index, story, tokenizer) for index, story in enumerate(stories)]
-        source = DataSource(self.spec.source, template=TemplateName(self.spec.template))
-        questions = encode_made(made, source, tokenizer, self.max_prompt_tokens)
-        return questions[:num_questions], questions[num_questions:]
-
-
-def draw_stories(data: DataSpec, num_stories: int, *, is_held_out: bool) -> list[Story]:
-    """Return the first stories of a specification, to train on or held out.
-
-    Raises:
-        DataError: There are too few.
-    """
-    limits = (data.min_operations, data.max_operations, data.number_size)
-    try:
-        return make_stories(num_stories, data.seed, *limits, is_held_out=is_held_out)
-    except ValueError as error:
-        raise DataError(f"{error}", "data") from error
-
 
 logger = logging.getLogger(__name__)
 
@@ -91,8 +51,6 @@ def open_data(spec: TrainSpec, should_stop: Callable[[], bool] | None = None) ->
         ModelSourceError: The model cannot be downloaded or converted.
         StoppedBeforeStartError: `should_stop` became true while the model was made.
     """
-    if spec.data.source == WORD_PROBLEMS_SOURCE:
-        return WordProblemsData(spec.data, spec.algorithm.max_prompt_tokens, prepare_model(spec.model.source))
     task = TASKS.get(spec.data.source)
     if task is not None:
         is_warm = spec.model.source == CHAINS_WARM_MODEL
@@ -117,11 +75,14 @@ class TaskData:
         """Return the questions to train on and those held out, in the prompt template; `chains` are whole prompts.
 
         Raises:
-            DataError: A prompt is too long.
+            DataError: A prompt is too long, or there are too few questions.
         """
         data = self.spec
         num_questions = data.num_questions or DEFAULT_NUM_MADE
-        made = self.task.make_questions(data, num_questions + data.num_held_out, tokenizer)
+        try:
+            made = self.task.make_questions(data, num_questions, data.num_held_out, tokenizer)
+        except ValueError as error:
+            raise DataError(f"{error}", "data") from error
         if data.source != CHAINS_SOURCE:
             source = DataSource(data.source, template=TemplateName(data.template))
             made = encode_made(made, source, tokenizer, self.max_prompt_tokens)

@@ -141,7 +141,7 @@ def _with_roles(messages: Sequence[Message]) -> str:
 
 
 def _of_task(task: BuiltInTask, data: DataSpec, num_rows: int) -> list[_Conversation]:
-    made = task.make_questions(data, num_rows, _Characters())
+    made = task.make_questions(data, num_rows, 0, _Characters())
     return [
         _Conversation([{"role": "user", "content": item.prompt_text}], item.answer, task.graded_as) for item in made
     ]

@@ -251,7 +251,7 @@ def draw_cells(figure: go.Figure, results: StudyResults, mean: str, seed: str, b
     figure.update_yaxes(type="category")
 
 
-def curve_panels(panels: Sequence[CellResult], baseline: Mapping[int, float]) -> go.Figure:
+def curve_panels(panels: Sequence[CellResult], baseline: dict[int, float]) -> go.Figure:
     """Return small charts side by side on one scale: seeds thin, their mean thick, the baseline's mean dashed."""
     num_rows = math.ceil(len(panels) / PANELS_IN_ROW)
     cells: list[dict[str, str] | None] = [{}] * len(panels)

@@ -1,7 +1,7 @@
 """A study's tables, the same on its page and in its report: each row maps columns to texts, None for no number."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from db.statistics import MeanInterval
@@ -10,7 +10,7 @@ from jobs.actions.studies.definition import PaperTable, Study
 from jobs.actions.studies.numbers import TEXT_TABLE, number_rows, printed, setting_gains
 from jobs.actions.studies.study_results import StudyResults
 
-Table = list[dict[str, str | int | None]]
+Table = list[Mapping[str, str | int | None]]
 
 WORDS = frozenset(("Paper's row", "Cell", "Column", "Figure", "Group", "Row", "Cells here", "What", "Setting"))
 """Columns of words; all others are of numbers."""
@@ -46,13 +46,16 @@ def figures_table(results: StudyResults) -> Table:
     names = list(dict.fromkeys(name for result in done for name in result.figures))
     if len(names) > len(done):
         return [
-            {"Figure": name} | {result.cell.name: mean_text(result.figures.get(name)) for result in done}
+            {"Figure": name, **{result.cell.name: mean_text(result.figures.get(name)) for result in done}}
             for name in names
         ]
     table: Table = [
-        {"Cell": result.cell.name}
-        | {name: mean_text(result.figures.get(name)) for name in names}
-        | {"Difference": mean_text(results.difference(result), is_difference=True), "Seeds": len(result.seeds)}
+        {
+            "Cell": result.cell.name,
+            **{name: mean_text(result.figures.get(name)) for name in names},
+            "Difference": mean_text(results.difference(result), is_difference=True),
+            "Seeds": len(result.seeds),
+        }
         for result in done
     ]
     return _without_empty_differences(table)
@@ -67,7 +70,7 @@ def own_gains_table(results: StudyResults) -> Table:
         method, baseline = (results.result_of(name) for name in gain.cells)
         if method is not None and baseline is not None:
             pairs = {name: mean_text(results.paired(method, baseline, name), is_difference=True) for name in names}
-            table.append({"Setting": gain.setting} | pairs)
+            table.append({"Setting": gain.setting, **pairs})
     return table
 
 
@@ -75,9 +78,12 @@ def printed_table(table: PaperTable) -> Table:
     """Return a table of the paper, each cell as printed."""
     has_groups = any(row.group for row in table.rows)
     return [
-        ({"Group": row.group} if has_groups else {})
-        | {"Row": row.row, "Cells here": ", ".join(row.cells) or "none"}
-        | {column: printed(value) for column, value in zip(table.columns, row.values, strict=True)}
+        {
+            **({"Group": row.group} if has_groups else {}),
+            "Row": row.row,
+            "Cells here": ", ".join(row.cells) or "none",
+            **dict(zip(table.columns, map(printed, row.values), strict=True)),
+        }
         for row in table.rows
     ]
 
@@ -92,13 +98,13 @@ def gains_table(study: Study) -> Table:
     """Return what the method gains in each setting by the printed tables, and the mean over settings."""
     gains = setting_gains(study)
     rows: Table = [
-        {"Setting": setting} | {name: f"{value:+z.1f}" for name, value in values.items()}
+        {"Setting": setting, **{name: f"{value:+z.1f}" for name, value in values.items()}}
         for setting, values in gains.items()
     ]
     if not gains:
         return []
     means = {name: f"{fmean(values[name] for values in gains.values()):+z.2f}" for name in study.gain_columns}
-    return [*rows, {"Setting": "Mean"} | means]
+    return [*rows, {"Setting": "Mean", **means}]
 
 
 def mean_text(interval: MeanInterval | None, *, is_difference: bool = False) -> str | None:

@@ -112,22 +112,29 @@ def _answer_kind(question: Question) -> AnswerKind:
 class BuiltInTask:
     """One task. Its questions carry its name as `metadata["answer_kind"]`, by which their grader is found."""
 
-    make_questions: Callable[[DataSpec, int, TextEncoder], list[Question]]
-    """So many distinct questions, numbered from 0; the first n of a longer set are the set of n."""
+    make_questions: Callable[[DataSpec, int, int, TextEncoder], list[Question]]
+    """So many distinct questions to train on, then so many held out, numbered from 0.
+
+    The first n of a longer set are the set of n. A `ValueError` says that there are too few.
+    """
     make_reward: Callable[[DataSpec, RewardKind], RewardFunction]
     graded_as: str
     """What a correct answer is, in words."""
 
 
-def _make_chains(data: DataSpec, num_questions: int, tokenizer: TextEncoder) -> list[Question]:
+def _make_chains(data: DataSpec, num_questions: int, num_held_out: int, tokenizer: TextEncoder) -> list[Question]:
     return question_set.make_questions(
-        num_questions, data.seed, tokenizer, data.min_operations, data.max_operations, data.modulus
+        num_questions + num_held_out, data.seed, tokenizer, data.min_operations, data.max_operations, data.modulus
     )
 
 
-def _make_word_problems(data: DataSpec, num_questions: int, tokenizer: TextEncoder) -> list[Question]:
-    longest = min(data.max_operations, word_problems.MAX_OPERATIONS)
-    stories = word_problems.make_stories(num_questions, data.seed, data.min_operations, longest, data.number_size)
+def _make_word_problems(
+    data: DataSpec, num_questions: int, num_held_out: int, tokenizer: TextEncoder
+) -> list[Question]:
+    """Return questions whose held-out ones have sets of numbers of their own."""
+    limits = (data.min_operations, data.max_operations, data.number_size)
+    stories = word_problems.make_stories(num_questions, data.seed, *limits)
+    stories += word_problems.make_stories(num_held_out, data.seed, *limits, is_held_out=True)
     return [word_problems.make_question(index, story, tokenizer) for index, story in enumerate(stories)]
 
 

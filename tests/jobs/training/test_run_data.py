@@ -59,8 +59,8 @@ def test_a_question_is_one_user_message_in_the_models_chat_template_which_the_lo
 
 
 def test_a_task_of_a_contributor_is_put_to_the_model_in_its_chat_template_too(chat_model, monkeypatch):
-    def make_sums(_data, num_questions, tokenizer):
-        texts = [f"{number} + 1 =" for number in range(num_questions)]
+    def make_sums(_data, num_questions, num_held_out, tokenizer):
+        texts = [f"{number} + 1 =" for number in range(num_questions + num_held_out)]
         return [
             build_question(index, f"sum {index}", text, str(index + 1), tokenizer.encode(text), {"answer_kind": "sums"})
             for index, text in enumerate(texts)

@@ -84,7 +84,7 @@ TOKENIZER = make_tokenizer()
 
 
 def questions_of(name, count=20):
-    return TASKS[name].make_questions(DataSpec(), count, TOKENIZER)
+    return TASKS[name].make_questions(DataSpec(max_operations=6), count, 0, TOKENIZER)
 
 
 def test_every_folder_with_a_question_set_is_a_task():
