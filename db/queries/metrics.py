@@ -168,19 +168,19 @@ def replay_ratios(database: Database, run_id: str, max_steps: int = 150) -> dict
         return ratios
 
 
-def reward_counts(database: Database, run_id: str, max_steps: int = 60) -> list[RewardCountRow]:
-    """Return the fresh responses of about `max_steps` steps, the last one included, counted by reward and by its parts.
+def reward_counts(database: Database, run_id: str, steps: int = 60) -> list[RewardCountRow]:
+    """Return histograms of rewards and of their parts: how many fresh responses of a step had which.
 
     Each of at most `MAX_REWARD_BINS` different values is a bin of its own; more are counted in as many even bins.
     """
-    steps, table = models.steps, models.trajectories
+    of_run, table = models.steps.c, models.trajectories
     with database.read() as connection:
         run_key = find_run_key(connection, run_id)
         known = connection.scalars(
-            select(steps.c.step).where(steps.c.run_key == run_key).order_by(steps.c.step.desc())
+            select(of_run.step).where(of_run.run_key == run_key).order_by(of_run.step.desc())
         ).all()
         query = select(table.c.step, type_coerce(table.c.reward, Double), table.c.extra).where(
-            table.c.run_key == run_key, table.c.step.in_(known[:: -(-len(known) // max_steps) or 1]),
+            table.c.run_key == run_key, table.c.step.in_(known[:: -(-len(known) // steps) or 1]),
         )  # fmt: skip
         found: dict[str, list[tuple[int, float]]] = {}
         for step, reward, extra in connection.execute(query):

@@ -10,8 +10,18 @@ from db.queries.benchmarks import list_scores
 from jobs.actions.evaluations import plan_evaluation
 from jobs.actions.preflight.local_sources import look_at_benchmarks, with_absolute_benchmarks
 from jobs.actions.queueing import queue_job
-from jobs.cli.following import exit_as, follow, leave_to_supervisor
-from jobs.cli.options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunsRoot, print_json, print_result, print_status
+from jobs.cli.following import exit_as, follow_unless
+from jobs.cli.options import (
+    DEFAULT_RUNS_ROOT,
+    AsJson,
+    DatabaseUrl,
+    Detach,
+    RunsRoot,
+    Settings,
+    print_json,
+    print_result,
+    print_status,
+)
 from jobs.evaluation.analysis.report import summarize_judge
 from jobs.execution.supervisor.open_index import open_fresh_index
 from jobs.runs.lookup import find_run_id, open_run
@@ -43,11 +53,8 @@ def evaluate(  # noqa: PLR0913, PLR0917 - typer reads a command's options from i
     num_samples: Annotated[
         int | None, typer.Option(help="n of Avg@n: responses per question. Default: the benchmark's.", min=1)
     ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="FIELD=VALUE", help="Change another field, as FIELD=VALUE. Repeatable."),
-    ] = None,
-    detach: Annotated[bool, typer.Option("--detach", help="Return at once instead of waiting for the end.")] = False,
+    settings: Settings = None,
+    detach: Detach = False,
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
@@ -60,11 +67,7 @@ def evaluate(  # noqa: PLR0913, PLR0917 - typer reads a command's options from i
     for benchmark in look_at_benchmarks(spec.benchmarks):
         for notice in benchmark.notices:
             print_status(notice)
-    if detach:
-        leave_to_supervisor(runs_root, database_url)
-        print_json({"run_id": run_id}) if as_json else print_result(run_id)
-        return
-    state = follow(runs_root, database_url, run_id)
+    state = follow_unless(detach, runs_root, database_url, run_id, as_json)
     _print_scores(runs_root, database_url, run_id, as_json)
     exit_as(state)
 
@@ -115,11 +118,8 @@ def judge(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its 
     limit: Annotated[
         int | None, typer.Option(min=1, help="Judge this many responses, spread evenly over the run.")
     ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="FIELD=VALUE", help="Change a field, as FIELD=VALUE. Repeatable."),
-    ] = None,
-    detach: Annotated[bool, typer.Option("--detach", help="Return at once instead of waiting for the end.")] = False,
+    settings: Settings = None,
+    detach: Detach = False,
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
@@ -133,11 +133,7 @@ def judge(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its 
     if server is not None:
         content |= {"judge": "server", "server": {"address": server} | ({"model": model} if model else {})}
     job_id = queue_job(runs_root, apply_settings(parse_judge_spec(content, "exgrpo judge"), settings or []))
-    if detach:
-        leave_to_supervisor(runs_root, database_url)
-        print_json({"run_id": job_id}) if as_json else print_result(job_id)
-        return
-    state = follow(runs_root, database_url, job_id)
+    state = follow_unless(detach, runs_root, database_url, job_id, as_json)
     with open_fresh_index(runs_root, database_url) as database:
         summary = summarize_judge(database, job_id)
     _print_judgement(summary, as_json)

@@ -18,7 +18,7 @@ from db.queries.runs import get_run
 from db.rows.display_names import BATCH_PASS_RATE
 from jobs.actions import run_actions
 from jobs.actions.progress import count_pieces
-from jobs.cli.options import EXIT_FAILURE, EXIT_STOPPED, print_status
+from jobs.cli.options import EXIT_FAILURE, EXIT_STOPPED, print_json, print_result, print_status
 from jobs.execution.supervisor.indexing import Indexer
 from jobs.execution.supervisor.instance import start_supervisor
 from jobs.execution.supervisor.loop import Supervisor
@@ -200,6 +200,15 @@ def follow(runs_root: Path, database_url: str | None, run_id: str) -> RunState:
         follower.close()
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+def follow_unless(detach: bool, runs_root: Path, database_url: str | None, run_id: str, as_json: bool) -> RunState:
+    """Follow a job that was just queued to its end; if `detach`, print its id and end the command instead."""
+    if not detach:
+        return follow(runs_root, database_url, run_id)
+    leave_to_supervisor(runs_root, database_url)
+    print_json({"run_id": run_id}) if as_json else print_result(run_id)
+    raise typer.Exit
 
 
 def _request_stop(runs_root: Path, run_id: str) -> None:

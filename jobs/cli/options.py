@@ -48,6 +48,7 @@ JudgeRun = Annotated[
 Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="Change a field, as FIELD=VALUE. Repeatable.")
 ]
+Detach = Annotated[bool, typer.Option("--detach", help="Return at once instead of waiting for the end.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 _PIPED = 1000

@@ -10,11 +10,12 @@ from jobs.actions.preflight.dry_run import describe_plan, plan_record, plan_run
 from jobs.actions.preflight.launch_scripts import ScriptKind, write_script
 from jobs.actions.queueing import queue_job
 from jobs.actions.studies.running import estimate_step_seconds
-from jobs.cli.following import exit_as, follow, leave_to_supervisor
+from jobs.cli.following import exit_as, follow_unless
 from jobs.cli.options import (
     DEFAULT_RUNS_ROOT,
     AsJson,
     DatabaseUrl,
+    Detach,
     RunsRoot,
     Settings,
     print_json,
@@ -59,7 +60,7 @@ def train(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its 
     gpu: Annotated[
         str | None, typer.Option(metavar="TYPE", help='GPU to estimate for, such as "H100 80 GB", on other machines.')
     ] = None,
-    detach: Annotated[bool, typer.Option("--detach", help="Return at once instead of waiting for the end.")] = False,
+    detach: Detach = False,
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
@@ -76,11 +77,7 @@ def train(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its 
         print_json(plan_record(plan)) if as_json else print_result(describe_plan(plan))
         return
     run_id = queue_job(runs_root, chosen)
-    if detach:
-        leave_to_supervisor(runs_root, database_url)
-        print_json({"run_id": run_id}) if as_json else print_result(run_id)
-        return
-    state = follow(runs_root, database_url, run_id)
+    state = follow_unless(detach, runs_root, database_url, run_id, as_json)
     with open_fresh_index(runs_root, database_url) as database:
         report = report_run(database, run_id)
     report["peak_memory"] = state.heartbeat.peak_memory if state.heartbeat else 0

@@ -23,6 +23,7 @@ Limit = Annotated[int, Field(ge=1, le=10_000, description="At most this many.")]
 _NAMED = {
     "limit": Limit,
     "step_from": Number,
+    "steps": Annotated[int, Field(ge=1, le=10_000, description="Of about so many steps, the last one included.")],
     "run_id": Annotated[str, Field(description=RUN)],
     "judge_run_id": Annotated[str | None, Field(description=JUDGE)],
 }

@@ -20,7 +20,7 @@ from db.queries.run_values import UNDERSTOOD
 from db.queries.trajectories import get_trajectory, list_marks, marked_trajectories, messages_of
 from db.queries.trajectory_list import list_snippets
 from db.rows.judging import JudgedRow, VerdictFilter
-from db.rows.runs import MetricPoint, RewardCountRow, RunRow
+from db.rows.runs import MetricPoint, RunRow
 from db.rows.scores import ComparisonRow, ScoredRuns
 from db.rows.trajectories import TrajectoryFacets, TrajectoryRow
 from jobs.actions.replay.facts import ReplayRow
@@ -29,7 +29,7 @@ from jobs.actions.studies.definition import load_study, study_names
 from jobs.actions.studies.measures import AVERAGES
 from jobs.actions.studies.numbers import number_rows
 from jobs.evaluation.analysis.code_detection import RuleTable, tabulate_counts
-from jobs.evaluation.analysis.report import RunAnalysis, analyse_run, find_calibration
+from jobs.evaluation.analysis.report import analyse_run, find_calibration
 from jobs.evaluation.analysis.score_curves import read_score_curves
 from jobs.evaluation.protocols import load_protocols, load_user_benchmarks, protocol_of
 from jobs.queries.calls import Limit, Number
@@ -176,15 +176,6 @@ def curves(
     return metrics.metric_series(database, run_id, tuple(metric or recorded), points)
 
 
-def rewards(
-    database: Database,
-    run_id: str,
-    steps: Annotated[int, Field(ge=1, le=10_000, description="Of about so many steps, the last one included.")] = 60,
-) -> list[RewardCountRow]:
-    """Histograms of rewards and of their parts: how many fresh responses of a step had which."""
-    return metrics.reward_counts(database, run_id, steps)
-
-
 def judges(database: Database, runs_root: Path, run: str | None = None) -> list[dict[str, object]]:
     """Judges' jobs with votes, cost, calibration, and agreement with the oracle and with users."""
     run_id = None if run is None else find_run_id(runs_root, run)
@@ -207,11 +198,6 @@ def verdicts(
 ) -> list[JudgedRow]:
     """Answer-correct trajectories with the verdicts of judge, oracle and users, newest first."""
     return judging.list_verdicts(database, run_id, judge_run_id, which, limit=limit)
-
-
-def analysis(database: Database, run_id: str, judge_run_id: str | None = None) -> RunAnalysis:
-    """Entropy and validity with and without code, their AUC, code's spread over the run, and cases."""
-    return analyse_run(database, run_id, judge_run_id)
 
 
 def code(database: Database, run_id: str, only_correct: bool = False) -> RuleTable:
@@ -327,7 +313,7 @@ QUERIES: dict[str, Callable[..., object]] = {
     "checkpoints": runs.list_checkpoints,
     "evaluations": metrics.list_evaluations,
     "curves": curves,
-    "rewards": rewards,
+    "rewards": metrics.reward_counts,
     "buffer": buffer_after,
     "concentration": replay_concentration,
     "selections": selected,
@@ -343,7 +329,7 @@ QUERIES: dict[str, Callable[..., object]] = {
     "judges": judges,
     "verdicts": verdicts,
     "case-sets": cases.list_case_sets,
-    "analysis": analysis,
+    "analysis": analyse_run,
     "code": code,
     "scores": scores,
     "score-curves": score_curves,

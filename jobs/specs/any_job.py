@@ -1,8 +1,7 @@
 """Every kind of job that a run directory can hold, distinguished by `kind` in `spec.json`."""
 
 import os
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 from zlib import crc32
@@ -11,10 +10,10 @@ from exgrpo_core.bounded_json import UnreadableFileError, parse_json, read_plain
 from exgrpo_core.config import MAX_ROLLOUTS
 from exgrpo_core.errors import Mistake, shown
 from jobs.specs.base import Spec, map_files
-from jobs.specs.evaluation import EvalSpec, parse_eval_spec
-from jobs.specs.judging import JudgeSpec, parse_judge_spec
+from jobs.specs.evaluation import EvalSpec
+from jobs.specs.judging import JudgeSpec
 from jobs.specs.mistakes import checked, wrong_types
-from jobs.specs.train import SpecError, TrainSpec, parse_spec
+from jobs.specs.train import SpecError, TrainSpec
 
 
 class RecordedSpec(Spec):
@@ -31,13 +30,6 @@ class RecordedSpec(Spec):
 JobSpec = TrainSpec | EvalSpec | JudgeSpec | RecordedSpec
 """A specification of any kind; all have `kind`, `name` and `tags`."""
 
-_PARSERS: dict[str, Callable[[object, str], JobSpec]] = {
-    "train": parse_spec,
-    "eval": parse_eval_spec,
-    "judge": parse_judge_spec,
-    "recorded": partial(checked, RecordedSpec),
-}
-
 _MODELS: dict[str, type[JobSpec]] = {
     "train": TrainSpec, "eval": EvalSpec, "judge": JudgeSpec, "recorded": RecordedSpec
 }  # fmt: skip
@@ -50,10 +42,10 @@ def parse_any_spec(content: object, origin: str) -> JobSpec:
         SpecError: The kind is unknown, or a field is wrong; one sentence names it and what was expected.
     """
     kind = content.get("kind", "train") if isinstance(content, dict) else "train"
-    if not isinstance(kind, str) or kind not in _PARSERS:
-        mistake = Mistake(f"expected one of {', '.join(sorted(_PARSERS))}, got {kind!r}.", "kind")
+    if not isinstance(kind, str) or kind not in _MODELS:
+        mistake = Mistake(f"expected one of {', '.join(sorted(_MODELS))}, got {kind!r}.", "kind")
         raise SpecError(f"{origin}: {mistake}", mistakes=[mistake])
-    return _PARSERS[kind](content, origin)
+    return checked(_MODELS[kind], content, origin)
 
 
 def shape_mistakes(content: object) -> tuple[Mistake, ...]:

@@ -14,7 +14,7 @@ from app.formats import escape_control_characters, literal
 from app.settings import runs_root
 from db.rows.runs import BROKEN_STATES, RunRow
 from exgrpo_core.errors import UserError
-from jobs.actions.studies import sweeps
+from jobs.actions.studies import running
 from jobs.actions.studies.definition import Scale, Study
 from jobs.actions.studies.matrix import RunKey
 from jobs.actions.studies.running import PendingRun, estimate_hours
@@ -186,7 +186,7 @@ def show_launch(study: Study, scale: Scale, cells: Sequence[CellState]) -> None:
                 help="Every run and evaluation of the study at this scale stops at its next step, with a checkpoint",
             )  # fmt: skip
     if is_launched:
-        _launch(open_runs, settings)
+        _launch(study, open_runs, settings)
     if scale is Scale.PAPER:
         chosen_names = [cell.cell for cell in wanted] if chosen else []
         _show_command(study, chosen_names, max(len(cell.keys) for cell in cells), settings)
@@ -220,20 +220,20 @@ def _about(hours: float) -> str:
 
 def _stop_all(study: Study, scale: Scale) -> None:
     try:
-        num_stopped = sweeps.stop_all(runs_root(), study.name, scale.value)
+        num_stopped = running.stop_all(runs_root(), study, scale)
     except UserError as error:
         st.toast(str(error), icon=":material/error:")
     else:
         st.toast(f"Stopping {num_stopped:,} {'job' if num_stopped == 1 else 'jobs'}", icon=":material/check:")
 
 
-def _launch(open_runs: Sequence[PendingRun], settings: Sequence[str]) -> None:
+def _launch(study: Study, open_runs: Sequence[PendingRun], settings: Sequence[str]) -> None:
     launched: dict[RunKey, int] = st.session_state.setdefault(_LAUNCHED, {})
     refused: dict[str, None] = {}
     num_queued = 0
     for pending_run in open_runs:
         try:
-            sweeps.start_run(runs_root(), pending_run, settings)
+            running.start(runs_root(), study, pending_run, settings)
         except UserError as error:
             refused[str(error)] = None
         else:

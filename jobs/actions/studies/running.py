@@ -18,6 +18,7 @@ from jobs.evaluation.protocols import load_protocols
 from jobs.runs.control import RESUMABLE, RunStatus
 from jobs.runs.directory import RunDirectory, list_run_directories
 from jobs.runs.lookup import CommandError
+from jobs.runs.people import Role, needs
 from jobs.runs.state import read_state
 from jobs.specs.evaluation import EvalSpec, parse_eval_spec
 from jobs.specs.settings import apply_settings
@@ -43,6 +44,7 @@ def pending_runs(database: Database, study: Study, keys: Sequence[RunKey]) -> li
     ]
 
 
+@needs(Role.OPERATOR)
 def start(runs_root: Path, study: Study, pending: PendingRun, settings: Sequence[str] = ()) -> str:
     """Queue a run, or a new attempt where it was stopped, failed or lost, and return its id; one under way is kept.
 
@@ -67,6 +69,7 @@ def start(runs_root: Path, study: Study, pending: PendingRun, settings: Sequence
     return pending.run.run_id
 
 
+@needs(Role.OPERATOR)
 def stop_all(runs_root: Path, study: Study, scale: Scale) -> int:
     """Ask every run and evaluation of a study at a scale to stop, those that wait for others first; return how many."""
     num_stopped = 0

@@ -12,7 +12,7 @@ All combinations are run. `seed` sets the seeds of the study, each other combina
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,8 @@ from pydantic import Field
 from exgrpo_core.bounded_json import UnreadableFileError, read_json
 from exgrpo_core.durable_files import write_whole
 from jobs.actions.preflight.resolution import complete, resolve
-from jobs.actions.studies import running
 from jobs.actions.studies.definition import NAME_PATTERN, Cell, Recipe, Scale, Study, load_study, study_names
 from jobs.actions.studies.matrix import spec_of, wanted_keys
-from jobs.actions.studies.running import PendingRun
 from jobs.runs.directory import WORKBENCH_FOLDER
 from jobs.runs.people import Role, needs
 from jobs.specs.base import Seed, Spec
@@ -204,18 +202,6 @@ def keep_text(runs_root: Path, name: str, text: str) -> str:
     refuse_changed(runs_root, study)
     keep(runs_root, study)
     return study.name
-
-
-@needs(Role.OPERATOR)
-def start_run(runs_root: Path, pending: PendingRun, changes: Sequence[str] = ()) -> str:
-    """Queue a run of a study, or a new attempt of a stopped one, and return its id; a running one is left alone."""
-    return running.start(runs_root, find_study(runs_root, pending.key.study), pending, changes)
-
-
-@needs(Role.OPERATOR)
-def stop_all(runs_root: Path, name: str, scale: str) -> int:
-    """Ask every run and evaluation of a study at a scale to stop and return how many there are."""
-    return running.stop_all(runs_root, find_study(runs_root, name), Scale(scale))
 
 
 def sweep_names(runs_root: Path) -> list[str]:

@@ -44,10 +44,10 @@ class RunAnalysis:
 
 
 def analyse_run(database: Database, run_id: str, judge_run_id: str | None = None) -> RunAnalysis:
-    """Return all statistics of a run, with the verdicts of a judge's job or, without one, of the task's oracle.
+    """Return entropy and validity with and without code, their AUC, code's spread over the run, and cases.
 
-    `invalid_shares` are over trajectories with a verdict. A judge's rates are corrected by the newest calibration of
-    the same judge with the same prompt.
+    Verdicts are those of a judge's job or, without one, of the task's oracle. `invalid_shares` are over trajectories
+    with a verdict. A judge's rates are corrected by the newest calibration of the same judge with the same prompt.
 
     Raises:
         UnknownRunError: There is no such run.

@@ -194,7 +194,7 @@ def test_rewards_and_their_parts_are_counted_by_step(database, tmp_path):
     whole = [RewardCountRow(step, "reward", value, value, num) for (step, value), num in counts.items()]
     parts = [("format", 0.0, 5), ("format", 1.0, 5), ("mine:code", 0.25, 10)]
     assert rows == whole + [RewardCountRow(3, part, value, value, num) for part, value, num in parts]
-    assert {row.step for row in metrics.reward_counts(database, run_id, max_steps=2)} == {1, 3}
+    assert {row.step for row in metrics.reward_counts(database, run_id, steps=2)} == {1, 3}
     assert metrics.reward_counts(database, "nobody") == []
 
 
