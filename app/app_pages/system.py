@@ -20,7 +20,7 @@ from db.queries.runs import database_facts
 from db.rows.display_names import distinct_names
 from db.rows.runs import LIVE_STATES
 from jobs.machine.hardware import list_gpus
-from jobs.machine.machine_report import Finding, examine_machine, package_versions
+from jobs.machine.machine_report import Check, examine_machine, package_versions
 from jobs.runs.journal import Journal
 from jobs.runs.supervisor_file import newest_heartbeat
 
@@ -78,7 +78,7 @@ def _queue() -> None:
 
 
 @st.cache_data(ttl=CHECK_SECONDS, show_spinner="Checking this machine and its engines")
-def _findings(runs_root: str) -> list[Finding]:  # noqa: ARG001 - part of the cache key
+def _findings(runs_root: str) -> list[Check]:  # noqa: ARG001 - part of the cache key
     return examine_machine(settings.runs_root(), settings.current().database_url)
 
 

@@ -20,7 +20,6 @@ from jobs.runs.recording.event_reader import EventReader, find_missing_events
 from jobs.runs.state import describe_run
 
 BUFFER_FOLDER = "buffer"
-_MAX_STEPS = 16
 _ROWS_AT_ONCE = 1024
 
 
@@ -76,17 +75,14 @@ def _damaged_checkpoints(run: RunDirectory) -> Iterator[Fault]:
 
 
 def _damaged_events(run: RunDirectory) -> Iterator[Fault]:
-    reader, position, has_more = EventReader(run), None, True
     # Read before the events: a live run may record more events and end while they are read.
     ends = {attempt: read_outcome(run.attempt_path(attempt)) for attempt in run.attempts()}
-    while has_more:
-        batch = reader.read(position, _MAX_STEPS)
-        position, has_more = batch.position, batch.has_more
+    for batch in EventReader(run).batches():
         yield from batch.faults
     for attempt, end in ends.items():
         if end is not None and end.fault is not None:
             yield end.fault
-        yield from find_missing_events(attempt, end, position)
+        yield from find_missing_events(attempt, end, batch.position)
 
 
 def _damaged_buffer(run: RunDirectory) -> Iterator[Fault]:

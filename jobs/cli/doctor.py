@@ -8,9 +8,7 @@ import socket
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -44,6 +42,7 @@ from jobs.machine.engine_environments import (
 )
 from jobs.machine.gpu_needs import needs_of
 from jobs.machine.hardware import GIB, MIN_FREE_GIB, list_gpus
+from jobs.machine.machine_report import Check, CheckResult
 from jobs.machine.memory_sharing import probe_sharing
 from jobs.runs.attempts import read_heartbeat
 from jobs.runs.directory import RunDirectory, list_unreadable
@@ -56,24 +55,6 @@ MIN_USABLE_GIB = 0.2
 _PROBE_BYTES = 64 * 1024
 VERL_CHECK = "verl engine"
 _MARKS = {"ok": "ok  ", "warning": "note", "failure": "FAIL"}
-
-
-class CheckResult(StrEnum):
-    """`warning` limits what can be done; `failure` stops the embedded engine or the workbench."""
-
-    OK = "ok"
-    WARNING = "warning"
-    FAILURE = "failure"
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One finding; `advice` is empty if there is nothing to do."""
-
-    name: str
-    result: CheckResult
-    detail: str
-    advice: str = ""
 
 
 def doctor(

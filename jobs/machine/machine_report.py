@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
+from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -21,14 +22,22 @@ PACKAGES = (
 _TIMEOUT_SECONDS = 120.0
 
 
+class CheckResult(StrEnum):
+    """`warning` limits what can be done; `failure` stops the embedded engine or the workbench."""
+
+    OK = "ok"
+    WARNING = "warning"
+    FAILURE = "failure"
+
+
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """One finding of `exgrpo doctor`: `result` is ok, warning or failure."""
+class Check:
+    """One finding; `advice` is empty if there is nothing to do."""
 
     name: str
-    result: str
+    result: CheckResult
     detail: str
-    advice: str
+    advice: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +54,7 @@ def read_machine() -> Machine:
     return Machine(os.cpu_count() or 1, psutil.virtual_memory().total, tuple(list_gpus()))
 
 
-def examine_machine(runs_root: Path, database_url: str | None) -> list[Finding]:
+def examine_machine(runs_root: Path, database_url: str | None) -> list[Check]:
     """Return the findings of `exgrpo doctor --json`, or one that says why it cannot be run."""
     environment = dict(os.environ) | {"PYTHONPATH": str(PROJECT_ROOT)}
     if database_url is not None:
@@ -59,9 +68,13 @@ def examine_machine(runs_root: Path, database_url: str | None) -> list[Finding]:
             env=environment,
             check=False,
         )
-        return [Finding(**finding) for finding in json.loads(program.stdout)]
+        return [Check(**finding) for finding in json.loads(program.stdout)]
     except (OSError, subprocess.SubprocessError, ValueError, TypeError) as error:
-        return [Finding("exgrpo doctor", "failure", f"cannot be run ({type(error).__name__})", "Run it in a terminal.")]
+        return [
+            Check(
+                "exgrpo doctor", CheckResult.FAILURE, f"cannot be run ({type(error).__name__})", "Run it in a terminal."
+            )
+        ]
 
 
 def package_versions() -> dict[str, str | None]:

@@ -113,11 +113,8 @@ def _write_folder(runs_root: Path, run: RecordedRun, spec: TrainSpec) -> RunDire
 
 def ingest_run(database: Database, folder: RunDirectory, run: RecordedRun, spec: TrainSpec) -> None:
     events.register_run(database, folder.read_run_info(), spec.model_dump(mode="json"))
-    reader, position, has_more = EventReader(folder), None, True
-    while has_more:
-        batch = reader.read(position)
+    for batch in EventReader(folder).batches():
         events.ingest_events(database, run.run_id, batch.events, batch.position)
-        position, has_more = batch.position, batch.has_more
     if run.status == "queued":
         return
     started_at = get_run(database, run.run_id).started_at

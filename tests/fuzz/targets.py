@@ -97,10 +97,8 @@ def _events_file() -> bytes:
 
 def _read_events(content: bytes) -> None:
     run = _run_with(RECORD, content)
-    position, has_more = None, True
-    while has_more:
-        batch = EventReader(run).read(position)
-        position, has_more = batch.position, batch.has_more
+    for _batch in EventReader(run).batches():
+        pass
 
 
 def _packed_events() -> st.SearchStrategy[bytes]:

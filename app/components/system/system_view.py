@@ -12,13 +12,13 @@ from app.formats import NONE_SHOWN, byte_size, escape_control_characters, litera
 from app.queries.runs import list_runs
 from db.queries.run_filter import RunFilter
 from jobs.machine.hardware import Gpu, list_gpus
-from jobs.machine.machine_report import Finding
+from jobs.machine.machine_report import Check
 from jobs.runs.journal import JournalEntry
 
 _RESULTS = {"ok": ("ok", "green", ""), "warning": ("note", "yellow", ""), "failure": ("not working", "red", "")}
 
 
-def show_findings(findings: Sequence[Finding]) -> None:
+def show_findings(findings: Sequence[Check]) -> None:
     """Show one row per finding, with what to do about it."""
     rows = pd.DataFrame(
         {
@@ -35,7 +35,7 @@ def show_findings(findings: Sequence[Finding]) -> None:
         "Result": run_state.column(_RESULTS, 100),
         "What to do": st.column_config.TextColumn(width="large"),
     }
-    data_table.show(rows, "doctor", "Findings of exgrpo doctor", columns)
+    data_table.show(rows, "doctor", "Checks of exgrpo doctor", columns)
 
 
 def show_gpus(gpus: Sequence[Gpu]) -> None:

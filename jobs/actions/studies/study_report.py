@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import importlib.metadata
 import math
 import platform
 from collections import Counter
@@ -30,6 +29,7 @@ from jobs.actions.studies.tables import (
     printed_table,
     texts_table,
 )
+from jobs.machine.machine_report import package_versions
 
 _FOLDER = Path(__file__).parent
 _SCALE_TEXTS = {
@@ -158,7 +158,6 @@ def _written(results: StudyResults) -> str:
     return written
 
 
-_PACKAGES = ("exgrpo-workbench", "torch", "transformers", "numpy", "verl", "vllm")
 _OWN_TO_A_RUN = frozenset({"name", "tags", "seed", "algorithm.seed", "model.warm_seed", "preset"})
 _NOT_SET = "(not set)"
 
@@ -194,14 +193,9 @@ def _configuration(cells: Sequence[CellResult]) -> dict[str, object]:
 
 
 def _versions() -> dict[str, str]:
-    """Return the versions of this machine's Python, of the packages that matter, and its processor."""
-    versions = {"Python": platform.python_version(), "system": f"{platform.system()} {platform.machine()}"}
-    for name in _PACKAGES:
-        try:
-            versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return versions
+    """Return the versions of this machine's Python and of the main packages, and its processor."""
+    installed = {name: version for name, version in package_versions().items() if version is not None}
+    return {"Python": platform.python_version(), "system": f"{platform.system()} {platform.machine()}", **installed}
 
 
 def _flat(content: Mapping[str, Any], prefix: str = "") -> dict[str, str]:

@@ -91,13 +91,10 @@ def read_recorded_votes(run: RunDirectory) -> RecordedVotes:
 
 
 def _all_events(run: RunDirectory) -> Iterator[dict[str, Any]]:
-    reader, position, has_more = EventReader(run), None, True
-    while has_more:
-        batch = reader.read(position)
+    for batch in EventReader(run).batches():
         for fault in batch.faults:
             logger.warning("%s: %s", run.run_id, describe_fault(fault))
         yield from batch.events
-        position, has_more = batch.position, batch.has_more
 
 
 @dataclass(slots=True)

@@ -59,6 +59,13 @@ class EventReader:
         position = json.dumps({name: list(item) for name, item in sorted(reading.positions.items())})
         return EventBatch(reading.events, position, reading.is_full, reading.faults)
 
+    def batches(self) -> Iterator[EventBatch]:
+        """Yield all that is recorded."""
+        batch = self.read()
+        yield batch
+        while batch.has_more:
+            yield (batch := self.read(batch.position))
+
 
 def iterate_events(run: RunDirectory, kind: str) -> Iterator[Event]:
     """Yield the whole lines of one kind that a worker wrote, those of later attempts later, each with its attempt."""

@@ -9,7 +9,7 @@ from db.ingest.events import register_run
 from jobs.actions import named_entries
 from jobs.machine import machine_report
 from jobs.machine.hardware import Gpu
-from jobs.machine.machine_report import Finding, package_versions
+from jobs.machine.machine_report import Check, package_versions
 from jobs.runs.journal import Journal, JournalKind
 from jobs.runs.launchers.ray_jobs_api import RayClusterState, RayMachine
 from tests.app import recorded
@@ -18,7 +18,7 @@ from tests.tools import free_port
 
 pytestmark = pytest.mark.slow
 
-FINDINGS = [Finding("Python", "ok", "3.11.2", ""), Finding("GPU", "warning", "none", "Small models need none.")]
+FINDINGS = [Check("Python", "ok", "3.11.2", ""), Check("GPU", "warning", "none", "Small models need none.")]
 
 
 def metric(page, label):

@@ -28,12 +28,10 @@ def ingest(database, run):
     folder = RunDirectory(run.path)
     description = describe_run(folder)
     events.register_run(database, description.info, description.spec)
-    reader, position, has_more = EventReader(folder), None, True
-    while has_more:
-        batch = reader.read(position)
+    reader = EventReader(folder)
+    for batch in reader.batches():
         events.ingest_events(database, run.run_id, batch.events, batch.position, batch.faults)
-        position, has_more = batch.position, batch.has_more
-    return reader, position
+    return reader, batch.position
 
 
 def rows(database, run, **facets):
