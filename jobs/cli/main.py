@@ -1,6 +1,9 @@
 """The `exgrpo` command: one table of all commands, each of which is imported when it is called."""
 
+import ast
+from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -10,105 +13,48 @@ from jobs.cli.options import FriendlyGroup, command_group
 
 COMMANDS = {
     "run": {
-        "train": (
-            "train:train",
-            "Train a model. Ctrl-C stops the run at its next step with a checkpoint; a second leaves the run going.",
-        ),
-        "probe": (
-            "probe:probe",
-            "Sample a few responses before a run. Prints Pass@1, format, truncation and entropy, and what to change.",
-        ),
-        "stop": ("runs:stop", "Stop a run. It ends at its next step, with a checkpoint."),
-        "resume": (
-            "runs:resume",
-            "Continue a run from its newest checkpoint.",
-        ),
-        "clone": ("runs:clone", "Copy a run's settings. Prints them with changed fields, or starts a new run."),
-        "branch": (
-            "runs:branch",
-            "Continue from a checkpoint as a new run. Settings can change.",
-        ),
+        "train": "train:train",
+        "probe": "probe:probe",
+        "stop": "runs:stop",
+        "resume": "runs:resume",
+        "clone": "runs:clone",
+        "branch": "runs:branch",
     },
     "data": {
-        "import": (
-            "data:import_",
-            "Copy a run or rollouts into the runs root.",
-        ),
-        "export": (
-            "data:export",
-            "Write a run or a checkpoint's model. A run becomes a .tar.gz file or a folder.",
-        ),
-        "publish": (
-            "data:publish",
-            "Write runs as a static page. It opens from a file or a web server.",
-        ),
-        "backup": (
-            "data:backup",
-            "Write all runs to one tar file. Runs can go on while it writes.",
-        ),
-        "verify": (
-            "data:verify",
-            "Check files against their checksums. Exits with 1 if a file is damaged.",
-        ),
+        "import": "data:import_",
+        "export": "data:export",
+        "publish": "data:publish",
+        "backup": "data:backup",
+        "verify": "data:verify",
     },
     "evaluate": {
-        "eval": (
-            "evaluate:evaluate",
-            "Score a model on benchmarks. Ctrl-C stops the scoring and `exgrpo resume` continues it.",
-        ),
-        "chat": ("probe:chat", "Send a prompt to one or more models. Each gets the prompt template of its run."),
-        "judge": (
-            "evaluate:judge",
-            "Judge chains of thought. Ctrl-C stops the judge and `exgrpo resume` continues it.",
-        ),
-        "case": (
-            "annotations:case_app",
-            "Find snowball cases. Also applies the paper's rules for code in chains of thought.",
-        ),
-        "study": ("study:study_app", "Run the paper's tables. Reports compare them with the paper's numbers."),
-        "sweep": (
-            "sweep:sweep",
-            "Run all combinations of the listed values. A second call runs what is still missing.",
-        ),
+        "eval": "evaluate:evaluate",
+        "chat": "probe:chat",
+        "judge": "evaluate:judge",
+        "case": "annotations:case_app",
+        "study": "study:study_app",
+        "sweep": "sweep:sweep",
     },
     "look": {
-        "runs": ("runs:runs", "List runs, newest first. Add search words to find some of them."),
-        "show": ("runs:show", "Show one run. Prints state, newest metrics, evaluations, attempts and checkpoints."),
-        "logs": ("runs:logs", "Print the log of a run."),
-        "replay": (
-            "replay:replay",
-            "Execute a recorded step again. Exits with 1 if the record differs from what its settings give.",
-        ),
-        "query": ("query:query_app", "Print the rows that pages show. Text, JSON, CSV or Parquet."),
-        "mcp": ("agents:mcp", "Serve the queries to an agent by MCP. Uses standard input and output."),
-        "annotate": (
-            "annotations:annotate_app",
-            "Name, tag and note runs. Also marks and judges trajectories.",
-        ),
-        "bin": ("annotations:bin_app", "Delete and restore runs. Also removes deleted runs for good."),
+        "runs": "runs:runs",
+        "show": "runs:show",
+        "logs": "runs:logs",
+        "replay": "replay:replay",
+        "query": "query:query_app",
+        "mcp": "agents:mcp",
+        "annotate": "annotations:annotate_app",
+        "bin": "annotations:bin_app",
     },
     "workbench": {
-        "demo": (
-            "demo:demo",
-            "Train a tiny model and show it. Trains with ExGRPO and with Dr.GRPO.",
-        ),
-        "view": (
-            "view:view",
-            "Open rollouts or runs read-only. Shows them in the browser and writes only a cache.",
-        ),
-        "up": (
-            "workbench:up",
-            "Start the workbench. Ctrl-C ends pages and supervisor, and runs continue.",
-        ),
-        "doctor": (
-            "doctor:doctor",
-            "Check what this machine can run. Looks at GPU, verl, vLLM, database, ports and disk.",
-        ),
-        "db": ("data:database_app", "Rebuild or inspect the database. It is an index of the run folders."),
+        "demo": "demo:demo",
+        "view": "view:view",
+        "up": "workbench:up",
+        "doctor": "doctor:doctor",
+        "db": "data:database_app",
     },
 }
-"""By heading and name: module of this folder, function or group in it, and line in the list of commands."""
-_TARGETS = {name: target for commands in COMMANDS.values() for name, (target, _) in commands.items()}
+"""By heading and name: module of this folder, and function or group in it."""
+_TARGETS = {name: target for commands in COMMANDS.values() for name, target in commands.items()}
 
 
 class LazyGroup(FriendlyGroup):
@@ -141,7 +87,23 @@ class LazyGroup(FriendlyGroup):
         """List the commands under their headings."""
         for heading, commands in COMMANDS.items():
             with formatter.section(heading.capitalize()):
-                formatter.write_dl([(name, line) for name, (_, line) in commands.items()])
+                formatter.write_dl([(name, read_help(target)) for name, target in commands.items()])
+
+
+def read_help(target: str) -> str:
+    """Return what a command or group says of itself in the text of its module, which is not imported."""
+    module, name = target.split(":")
+    for node in _read_module(module):
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            return " ".join((ast.get_docstring(node) or "").partition("\n\n")[0].split())
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name and isinstance(node.value, ast.Call):
+            return str(ast.literal_eval(node.value.args[0]))
+    raise LookupError(f"jobs/cli/{module}.py: has no {name}.")
+
+
+@cache
+def _read_module(name: str) -> list[ast.stmt]:
+    return ast.parse(Path(__file__).with_name(f"{name}.py").read_text(encoding="utf-8")).body
 
 
 app = command_group("Train with ExGRPO, and see what its replay buffer does.", "exgrpo", LazyGroup)
