@@ -68,44 +68,27 @@ class Look:
     dash: str = "solid"
 
 
-LIGHT = Palette(
-    fresh="#0072B2",
-    held_out="#D55E00",
-    replay="#009E73",
-    retired="#AA4499",
-    warning="#8F6500",
-    muted="#667085",
-    valid="#1B6CA8",
-    invalid="#C0503A",
-    with_code="#7A4A21",
-    easy="#6FBF9B",
-    medium="#2F86A6",
-    hard="#3A3178",
-    grid="rgba(100, 116, 139, 0.18)",
-    text="#334155",
-    ground="#FFFFFF",
-    empty_cell="#EEF3F8",
-    full_cell="#0B4A82",
-)
-DARK = Palette(
-    fresh="#56B4E9",
-    held_out="#F0894A",
-    replay="#2FC79A",
-    retired="#DDA0D0",
-    warning="#E6B422",
-    muted="#8593A8",
-    valid="#6DB3E8",
-    invalid="#F0917B",
-    with_code="#D8A679",
-    easy="#4E9C86",
-    medium="#6CC3D9",
-    hard="#EAD9FF",
-    grid="rgba(148, 163, 184, 0.16)",
-    text="#CBD5E1",
-    ground="#0E1420",
-    empty_cell="#1B2635",
-    full_cell="#8CCBFF",
-)
+_COLOURS = {
+    "fresh": ("#0072B2", "#56B4E9"),
+    "held_out": ("#D55E00", "#F0894A"),
+    "replay": ("#009E73", "#2FC79A"),
+    "retired": ("#AA4499", "#DDA0D0"),
+    "warning": ("#8F6500", "#E6B422"),
+    "muted": ("#667085", "#8593A8"),
+    "valid": ("#1B6CA8", "#6DB3E8"),
+    "invalid": ("#C0503A", "#F0917B"),
+    "with_code": ("#7A4A21", "#D8A679"),
+    "easy": ("#6FBF9B", "#4E9C86"),
+    "medium": ("#2F86A6", "#6CC3D9"),
+    "hard": ("#3A3178", "#EAD9FF"),
+    "grid": ("rgba(100, 116, 139, 0.18)", "rgba(148, 163, 184, 0.16)"),
+    "text": ("#334155", "#CBD5E1"),
+    "ground": ("#FFFFFF", "#0E1420"),
+    "empty_cell": ("#EEF3F8", "#1B2635"),
+    "full_cell": ("#0B4A82", "#8CCBFF"),
+}
+"""By the name in `Palette`, on a light and on a dark ground."""
+LIGHT, DARK = (Palette(**{name: both[place] for name, both in _COLOURS.items()}) for place in (0, 1))
 
 
 def table_height(num_rows: int, most: int | None = None) -> int:
@@ -147,32 +130,20 @@ ICON = (
     '<circle cx="16" cy="16.500" r="4" fill="#E0763A"/></svg>'
 )
 
-_LIGHT_OPTIONS = {
-    "primaryColor": ACCENT_LIGHT,
-    "backgroundColor": LIGHT.ground,
-    "secondaryBackgroundColor": "#F3F6FA",
-    "textColor": "#17202E",
-    "borderColor": "#DDE4ED",
-    "linkColor": ACCENT_LIGHT,
-    "grayTextColor": "#5B6B80",
-    "grayBackgroundColor": "#EDF1F6",
-    "codeBackgroundColor": "#F3F6FA",
-    "codeTextColor": "#17202E",
-    "chartCategoricalColors": list(LIGHT.wheel),
+_THEME_OPTIONS: dict[str, tuple[object, object]] = {
+    "primaryColor": (ACCENT_LIGHT, ACCENT_DARK),
+    "backgroundColor": (LIGHT.ground, DARK.ground),
+    "secondaryBackgroundColor": ("#F3F6FA", "#161F2E"),
+    "textColor": ("#17202E", "#E6EBF3"),
+    "borderColor": ("#DDE4ED", "#2A3648"),
+    "linkColor": (ACCENT_LIGHT, LINK_DARK),
+    "grayTextColor": ("#5B6B80", "#9AA8BC"),
+    "grayBackgroundColor": ("#EDF1F6", "#1D2838"),
+    "codeBackgroundColor": ("#F3F6FA", "#161F2E"),
+    "codeTextColor": ("#17202E", "#E6EBF3"),
+    "chartCategoricalColors": (list(LIGHT.wheel), list(DARK.wheel)),
 }
-_DARK_OPTIONS = {
-    "primaryColor": ACCENT_DARK,
-    "backgroundColor": DARK.ground,
-    "secondaryBackgroundColor": "#161F2E",
-    "textColor": "#E6EBF3",
-    "borderColor": "#2A3648",
-    "linkColor": LINK_DARK,
-    "grayTextColor": "#9AA8BC",
-    "grayBackgroundColor": "#1D2838",
-    "codeBackgroundColor": "#161F2E",
-    "codeTextColor": "#E6EBF3",
-    "chartCategoricalColors": list(DARK.wheel),
-}
+"""In the light theme and in the dark one."""
 _SHARED_OPTIONS = {
     "baseFontSize": 15,
     "baseRadius": "0.5rem",
@@ -212,5 +183,6 @@ def streamlit_options(host: str, port: int) -> dict[str, object]:
         "logger.enableRich": False,
     }
     options |= {f"theme.{name}": value for name, value in _SHARED_OPTIONS.items()}
-    options |= {f"theme.light.{name}": value for name, value in _LIGHT_OPTIONS.items()}
-    return options | {f"theme.dark.{name}": value for name, value in _DARK_OPTIONS.items()}
+    for name, (light, dark) in _THEME_OPTIONS.items():
+        options |= {f"theme.light.{name}": light, f"theme.dark.{name}": dark}
+    return options

@@ -180,10 +180,8 @@ def _playground(row: RunRow) -> None:
 
 
 def _checkpoint_actions(row: RunRow) -> None:
-    checkpoints = ask(runs.list_checkpoints, row.run_id)
     with st.container(horizontal=True, wrap=False, gap="small", width="content"):
-        run_controls.show_score(row, checkpoints)
-        run_controls.show_branch(row, checkpoints)
+        run_controls.show_next(row, ask(runs.list_checkpoints, row.run_id))
 
 
 def _notes(row: RunRow) -> None:

@@ -180,7 +180,8 @@ def film_of(rows: Sequence[BucketRow], rollouts_per_question: int) -> go.Figure 
         counts = [sizes.get((step, bucket), 0) for bucket in range(top + 1)]
         return figures.bars(names, counts, "questions", colour, "%{y}")
 
-    figure = figures.new_figure()
+    most = max(row.num_questions for row in held) * 1.05
+    figure = figures.new_figure(x_title="", x={"type": "category"}, y={"range": [0, most]}, hovermode="closest")
     figure.add_trace(bars(steps[-1]))
     figure.frames = [go.Frame(data=[bars(step)], name=str(step)) for step in steps]
     shown = {"mode": "immediate", "frame": {"duration": 0, "redraw": False}, "transition": {"duration": 0}}
@@ -189,10 +190,7 @@ def film_of(rows: Sequence[BucketRow], rollouts_per_question: int) -> go.Figure 
             "active": len(steps) - 1, "currentvalue": {"prefix": "step "}, "pad": {"t": 30},
             "steps": [{"method": "animate", "label": str(step), "args": [[str(step)], shown]} for step in steps],
         }],
-        hovermode="closest",
     )  # fmt: skip
-    figure.update_xaxes(type="category", title={"text": ""})
-    figure.update_yaxes(range=[0, max(row.num_questions for row in held) * 1.05])
     return figure
 
 

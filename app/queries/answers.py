@@ -11,7 +11,7 @@ from db.connections.opening import open_database
 from db.connections.session import UNAVAILABLE_ERRORS, Database, DatabaseError, file_inode
 from exgrpo_core.errors import UserError, first_line
 
-ANSWER_SECONDS = 1.0
+ANSWER_SECONDS, KEPT_SECONDS = 1.0, 600.0
 
 Answer = TypeVar("Answer")
 Arguments = ParamSpec("Arguments")
@@ -47,6 +47,15 @@ def ask_outside_pages(
     return _read(settings.current(), lambda database: query(database, *arguments, **options))
 
 
+def kept(function: Callable[..., Answer], *arguments: object, until: object = None) -> Answer:
+    """Return what a function gives for these arguments: for ten minutes the same, unless `until` changes.
+
+    Different arguments must have different texts.
+    """
+    question = repr((settings.current(), function.__module__, function.__qualname__, arguments, until))
+    return _kept(question, lambda: function(*arguments))
+
+
 def ask_pages(ask_page: Callable[[Row | None], list[Row]], page_size: int, num_pages: int) -> list[Row]:
     """Return the rows of the first pages; `ask_page` gets the last row before its page, None for the first page."""
     rows: list[Row] = []
@@ -61,6 +70,14 @@ def ask_pages(ask_page: Callable[[Row | None], list[Row]], page_size: int, num_p
 @st.cache_data(ttl=ANSWER_SECONDS, show_spinner=False, max_entries=500)
 def _answer(
     question: str,  # noqa: ARG001 - the cache's key, which ignores names with an underscore first
+    _reading: Callable[[], Answer],
+) -> Answer:
+    return _reading()
+
+
+@st.cache_data(ttl=KEPT_SECONDS, show_spinner=False, max_entries=200)
+def _kept(
+    question: str,  # noqa: ARG001 - the cache's key, likewise
     _reading: Callable[[], Answer],
 ) -> Answer:
     return _reading()

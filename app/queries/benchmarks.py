@@ -1,13 +1,13 @@
 """Scores of benchmarks, live evaluations, two scored models compared, and the results of studies."""
 
+import time
 from datetime import UTC, datetime, timedelta
 
 import streamlit as st
 
 from app import settings
-from app.queries.answers import ask
+from app.queries.answers import ask, kept
 from app.queries.runs import list_runs
-from app.settings import AppSettings
 from db.connections.session import Database
 from db.queries import benchmarks
 from db.queries.run_filter import RunFilter
@@ -22,7 +22,6 @@ from jobs.actions.studies.sweeps import find_study
 MAX_SCORES = 5000
 MAX_UNFINISHED = 5
 BROKEN_SHOWN_HOURS = 24
-_KEPT_SECONDS = 600
 _STUDY_SECONDS = 60
 
 
@@ -45,17 +44,7 @@ def broken_evaluations() -> list[RunRow]:
 
 def compare_scores(first: ScoredRuns, second: ScoredRuns, scheme: str) -> list[ComparisonRow]:
     """Return the differences of two scored models, second minus first; scores do not change, so answers are kept."""
-    return _compare(settings.current(), first, second, scheme)
-
-
-@st.cache_data(ttl=_KEPT_SECONDS, show_spinner=False, max_entries=100)
-def _compare(
-    current: AppSettings,  # noqa: ARG001 - part of the cache key
-    first: ScoredRuns,
-    second: ScoredRuns,
-    scheme: str,
-) -> list[ComparisonRow]:
-    return ask(benchmarks.compare_scores, first, second, scheme, tuple(AVERAGES.items()))
+    return kept(ask, benchmarks.compare_scores, first, second, scheme, tuple(AVERAGES.items()))
 
 
 def _evaluations(states: tuple[str, ...]) -> list[RunRow]:
@@ -69,17 +58,10 @@ def study_runs(name: str) -> dict[RunKey, RunRow]:
 
 def read_study_results(name: str, scale: Scale, finished: tuple[str, ...]) -> StudyResults:
     """Return the results of a study's finished runs; read again when other runs have `finished`, and every minute."""
-    return _kept_results(settings.current(), name, scale, finished)
-
-
-@st.cache_data(ttl=_STUDY_SECONDS, show_spinner="Reading finished runs", max_entries=30)
-def _kept_results(
-    current: AppSettings,  # noqa: ARG001 - part of the cache key
-    name: str,
-    scale: Scale,
-    finished: tuple[str, ...],  # noqa: ARG001 - part of the cache key
-) -> StudyResults:
-    return ask(_results, name, scale)
+    with st.spinner("Reading finished runs", show_time=False):
+        until = (finished, time.monotonic() // _STUDY_SECONDS)
+        results: StudyResults = kept(ask, _results, name, scale, until=until)
+        return results
 
 
 def _runs(database: Database, name: str) -> dict[RunKey, RunRow]:

@@ -5,14 +5,13 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 
 import streamlit as st
 
 from app import settings
-from app.queries.answers import UnavailableError, ask, ask_outside_pages, ask_pages
+from app.queries.answers import UnavailableError, ask, ask_outside_pages, ask_pages, kept
 from db.queries import judging, metrics, runs, selections, trajectory_list
 from db.queries.all_draws import AllDraws, all_draws
 from db.queries.run_filter import NEWEST_FIRST, RunFilter, RunOrder
@@ -114,16 +113,7 @@ def axis_points(run_id: str, axis: Axis) -> list[MetricPoint] | None:
 
 def clock_at_end(row: RunRow) -> float | None:
     """Return the seconds on the clock at the last step of a run that has ended; None without a step."""
-    return _clock_at_end(current_runs_root(), row.run_id, (row.attempt, row.step, row.ended_at))
-
-
-@st.cache_data(show_spinner=False, max_entries=100)
-def _clock_at_end(
-    runs_root: str,  # noqa: ARG001 - part of the cache key
-    run_id: str,
-    end: tuple[int, int, datetime | None],  # noqa: ARG001 - part of the cache key
-) -> float | None:
-    points = ask(metrics.clock_seconds, run_id, 1)
+    points = kept(ask, metrics.clock_seconds, row.run_id, 1, until=(row.attempt, row.step, row.ended_at))
     return points[-1].value if points else None
 
 

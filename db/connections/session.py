@@ -4,13 +4,13 @@ import contextlib
 import random
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from sqlalchemy import Connection, Engine, create_engine, event, make_url
+from sqlalchemy import Connection, Engine, Executable, Row, create_engine, event, make_url
 from sqlalchemy.engine import URL, ExceptionContext
 from sqlalchemy.exc import (
     ArgumentError,
@@ -93,6 +93,11 @@ class Database:
             if not self.is_sqlite:
                 connection.execution_options(isolation_level="AUTOCOMMIT")
             yield connection
+
+    def rows(self, query: Executable) -> Sequence[Row[*tuple[Any, ...]]]:
+        """Return the rows of one query."""
+        with self.read() as connection:
+            return connection.execute(query).all()
 
     def write(self, work: Callable[[Connection], Result]) -> Result:
         """Run `work` in one transaction and return its result; up to `MAX_TRIES` times while other writers block it.

@@ -1,10 +1,9 @@
-"""User annotations of runs: tags, notes, archiving. The journal is their source; each change may come twice.
+"""User annotations of runs: tags, notes, saved cases, verdicts, marks, names. The journal is their source.
 
-Each raises UnknownRunError for a run that is not there.
+Each change may come twice. Each raises UnknownRunError for a run that is not there.
 """
 
-from collections.abc import Iterable
-from datetime import datetime
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sqlalchemy import Connection, Table, delete, update
@@ -12,39 +11,46 @@ from sqlalchemy import Connection, Table, delete, update
 from db.connections.session import Database
 from db.ingest.events import forget_unannounced, run_source, save_position
 from db.ingest.upsert import insert_new
-from db.rows.chains_of_thought import SavedCase
-from db.rows.trajectories import MarkedTrajectory
 from db.tables import models
 from db.tables.column_types import storable_text
 from db.tables.shared_reads import require_run_key
 
 JOURNAL_SOURCE = "journal"
-_Values = dict[str, Any]
+_REPLACED = (models.verdict_overrides, models.trajectory_marks)
+"""Annotations of which the newest of a key counts; of others the first one stays."""
+_Values = Mapping[str, Any]
 
 
-def add_tag(database: Database, run_id: str, tag: str) -> None:
-    """Add a tag to a run."""
-    _add(database, models.tags, run_id, {"tag": storable_text(tag)})
+def annotate(database: Database, table: str, run_id: str, fields: _Values) -> None:
+    """Add a run's row to a table of annotations; `fields` have the values of its columns, and perhaps others."""
+
+    def work(connection: Connection) -> None:
+        into = models.metadata.tables[table]
+        row = _row(
+            connection, run_id, {column.name: fields[column.name] for column in into.c if column.name != "run_key"}
+        )
+        if into in _REPLACED:
+            _delete(connection, into, row)
+        insert_new(connection, into, [row])
+
+    database.write(work)
 
 
-def remove_tag(database: Database, run_id: str, tag: str) -> None:
-    """Remove a tag from a run."""
-    _remove(database, models.tags, run_id, {"tag": storable_text(tag)})
+def withdraw(database: Database, table: str, run_id: str, fields: _Values) -> None:
+    """Remove a run's row from a table of annotations; `fields` have the parts of its key, and perhaps others."""
+    database.write(
+        lambda connection: _delete(connection, models.metadata.tables[table], _row(connection, run_id, fields))
+    )
 
 
-def add_note(database: Database, run_id: str, at: datetime, text: str) -> None:
-    """Save a user's note on a run with its time."""
-    _add(database, models.notes, run_id, {"at": at}, {"text": storable_text(text)})
+def change_run(database: Database, run_id: str, **values: str | bool) -> None:
+    """Give a run another `name`, hide it from the list by `is_archived`, or show it again."""
 
+    def work(connection: Connection) -> None:
+        row = _row(connection, run_id, values)
+        connection.execute(update(models.runs).where(models.runs.c.run_key == row["run_key"]).values(row))
 
-def set_archived(database: Database, run_id: str, is_archived: bool) -> None:
-    """Hide a run from the list, or show it again."""
-    _change_run(database, run_id, {"is_archived": is_archived})
-
-
-def set_name(database: Database, run_id: str, name: str) -> None:
-    """Give a run another name."""
-    _change_run(database, run_id, {"name": storable_text(name)})
+    database.write(work)
 
 
 def forget_run(database: Database, run_id: str) -> None:
@@ -69,82 +75,10 @@ def save_journal_position(database: Database, position: str, announced: Iterable
     database.write(work)
 
 
-def save_case(database: Database, case_set: str, case: SavedCase, at: datetime) -> None:
-    """Add a case to a set; nothing changes if it is in the set already."""
-    _add(database, models.saved_cases, case.run_id, _case_key(case_set, case), {"at": at})
+def _row(connection: Connection, run_id: str, fields: _Values) -> dict[str, Any]:
+    texts = {name: storable_text(value) if isinstance(value, str) else value for name, value in fields.items()}
+    return {"run_key": require_run_key(connection, run_id)} | texts
 
 
-def remove_case(database: Database, case_set: str, case: SavedCase) -> None:
-    """Remove a case from a set."""
-    _remove(database, models.saved_cases, case.run_id, _case_key(case_set, case))
-
-
-def set_mark(database: Database, mark: MarkedTrajectory, at: datetime) -> None:
-    """Mark a trajectory; the comment replaces an earlier one of the same mark."""
-    values = {"comment": storable_text(mark.comment), "at": at}
-    _add(database, models.trajectory_marks, mark.run_id, _mark_key(mark), values, replaces=True)
-
-
-def remove_mark(database: Database, mark: MarkedTrajectory) -> None:
-    """Remove a mark from a trajectory."""
-    _remove(database, models.trajectory_marks, mark.run_id, _mark_key(mark))
-
-
-def set_verdict(
-    database: Database, run_id: str, attempt: int, trajectory_id: int, is_valid: bool, at: datetime
-) -> None:
-    """Save a user's verdict on a trajectory; it replaces an earlier one."""
-    key = {"attempt": attempt, "trajectory_id": trajectory_id}
-    _add(database, models.verdict_overrides, run_id, key, {"is_valid": is_valid, "at": at}, replaces=True)
-
-
-def clear_verdict(database: Database, run_id: str, attempt: int, trajectory_id: int) -> None:
-    """Remove a user's verdict on a trajectory."""
-    _remove(database, models.verdict_overrides, run_id, {"attempt": attempt, "trajectory_id": trajectory_id})
-
-
-def _case_key(case_set: str, case: SavedCase) -> _Values:
-    names = ("attempt", "low_trajectory_id", "high_trajectory_id")
-    return {"case_set": storable_text(case_set)} | {name: getattr(case, name) for name in names}
-
-
-def _mark_key(mark: MarkedTrajectory) -> _Values:
-    return {"attempt": mark.attempt, "trajectory_id": mark.trajectory_id, "mark": storable_text(mark.mark)}
-
-
-def _add(
-    database: Database,
-    table: Table,
-    run_id: str,
-    key: _Values,
-    values: _Values | None = None,
-    *,
-    replaces: bool = False,
-) -> None:
-    """Add a run's row; one that is there stays as it is, unless it is replaced."""
-
-    def work(connection: Connection) -> None:
-        row = {"run_key": require_run_key(connection, run_id)} | key
-        if replaces:
-            _delete(connection, table, row)
-        insert_new(connection, table, [row | (values or {})])
-
-    database.write(work)
-
-
-def _remove(database: Database, table: Table, run_id: str, key: _Values) -> None:
-    database.write(
-        lambda connection: _delete(connection, table, {"run_key": require_run_key(connection, run_id)} | key)
-    )
-
-
-def _delete(connection: Connection, table: Table, key: _Values) -> None:
-    connection.execute(delete(table).where(*(table.c[name] == value for name, value in key.items())))
-
-
-def _change_run(database: Database, run_id: str, values: _Values) -> None:
-    def work(connection: Connection) -> None:
-        run_key = require_run_key(connection, run_id)
-        connection.execute(update(models.runs).where(models.runs.c.run_key == run_key).values(values))
-
-    database.write(work)
+def _delete(connection: Connection, table: Table, row: _Values) -> None:
+    connection.execute(delete(table).where(*(column == row[column.name] for column in table.primary_key)))

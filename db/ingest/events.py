@@ -38,14 +38,12 @@ from db.ingest import recorded
 from db.ingest.event_rows import RowCollector
 from db.ingest.run_summary import add_faults, record_settings, refresh_summary
 from db.ingest.upsert import insert_new
+from db.rows.runs import LIVE_STATES
 from db.tables import models
 from db.tables.column_types import UtcDateTime, storable_text
 from db.tables.shared_reads import require_run_key
 from exgrpo_core.faults import Fault
 
-ENDED_STATUSES = frozenset({"stopped", "finished", "failed", "lost"})
-_RANKS = {"queued": 0, "starting": 1, "running": 2, "stopping": 3}
-_ENDED_RANK = 4
 Event = Mapping[str, Any]
 """One parsed event: seq, attempt, at, kind and the fields of the kind."""
 _UNANNOUNCED = "untold:"
@@ -56,7 +54,7 @@ _DESCRIBED = ("name", "spec", "created_at", "parent_run_id", "branched_from_step
 
 def status_rank(status: str) -> int:
     """Return the rank of a status in the order of an attempt's life."""
-    return _RANKS.get(status, _ENDED_RANK)
+    return LIVE_STATES.index(status) if status in LIVE_STATES else len(LIVE_STATES)
 
 
 class IngestError(ValueError):
@@ -202,8 +200,8 @@ def run_source(run_id: str) -> str:
 
 def _end(table: Table, status: str, at: datetime | None) -> ColumnElement[datetime | None]:
     """Return the end time: the given one, else the stored one, from the final status event, else now."""
-    if status not in ENDED_STATUSES or at is not None:
-        return literal(at if status in ENDED_STATUSES else None, UtcDateTime)
+    if status in LIVE_STATES or at is not None:
+        return literal(None if status in LIVE_STATES else at, UtcDateTime)
     return func.coalesce(table.c.ended_at, literal(datetime.now(UTC), UtcDateTime))
 
 
@@ -255,7 +253,7 @@ def _record_statuses(connection: Connection, run_key: int, events: Sequence[Even
             continue
         ranks[attempt] = status_rank(event["status"])
         moved.add(attempt)
-        ended_at = datetime.fromisoformat(event["at"]) if event["status"] in ENDED_STATUSES else None
+        ended_at = None if event["status"] in LIVE_STATES else datetime.fromisoformat(event["at"])
         reason = storable_text(event["reason"])
         values = {"status": event["status"], "status_reason": reason, "ended_at": ended_at}
         is_it = (attempts.c.run_key == run_key) & (attempts.c.attempt == attempt)

@@ -42,14 +42,7 @@ def all_draws(database: Database, run_id: str) -> AllDraws:
                 .order_by(*(table.c[name] for name in order))
             )
             kinds = np.dtype([(name, _NUMBERS.get(name, np.int64)) for name in names])
-            unknown = {position for position, name in enumerate(names) if name in _NUMBERS}
-            rows = (
-                tuple(np.nan if value is None and at in unknown else value for at, value in enumerate(row))
-                if None in row
-                else tuple(row)
-                for row in connection.execute(query)
-            )
-            return np.fromiter(rows, dtype=kinds)
+            return np.fromiter(map(tuple, connection.execute(query)), dtype=kinds)
 
         key = ("step", "attempt", "question_index")
         return AllDraws(

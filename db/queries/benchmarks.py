@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, RowMapping, Select, select
 
 from db.connections.session import Database
-from db.queries.run_values import method_name
+from db.queries.run_values import method_expression
 from db.rows.scores import BenchmarkScoreRow, ComparisonRow, ItemRow, ScoredRuns
 from db.rows.spec_fields import is_unreadable
 from db.statistics import holm, paired_difference
 from db.tables import models
 from db.tables.column_types import one_of
+from db.tables.shared_reads import question_rates
 
 _STARTED_FROM = re.compile(r"^([^/@]+)@(?:[0-9]+|last)$")
 """The model of a run that started from a checkpoint: the id of that run, and the step."""
@@ -58,19 +59,18 @@ def list_scores(
 def _score_query() -> Select[Any]:
     """Return the query for scores without their questions, of which there may be many thousand."""
     runs, table, source = models.runs, models.benchmark_scores, models.runs.alias("source")
-    of_source = [source.c.name.label("source_name"), source.c.spec.label("source_spec")]
+    method = method_expression(source.c.spec).label("method")
+    of_source = [source.c.name.label("source_name"), source.c.spec.label("source_spec"), method]
     columns = [table.c[name] for name in BenchmarkScoreRow.__dataclass_fields__ if name in table.c]
     of_run = [runs.c.run_id, runs.c.name.label("run_name"), runs.c.spec]
     return select(*of_run, *columns, *of_source).join(runs).outerjoin(source, source.c.run_id == table.c.source_run_id)
 
 
 def _score_row(row: RowMapping, backbone: str | None) -> BenchmarkScoreRow:
-    spec = row["source_spec"]
     fields = {name: row[name] for name in BenchmarkScoreRow.__dataclass_fields__ if name in row}
     fields["chosen_as"] = row["spec"].get("model", {}).get("chosen_as") or ""
-    if backbone is None:
-        return BenchmarkScoreRow(**fields, method="", backbone=row["model"])
-    return BenchmarkScoreRow(**fields, method=method_name(spec), backbone=backbone)
+    fields |= {"method": "", "backbone": row["model"]} if backbone is None else {"backbone": backbone}
+    return BenchmarkScoreRow(**fields)
 
 
 def _first_backbone(connection: Connection, spec: Mapping[str, Any]) -> str:
@@ -193,7 +193,7 @@ def _pairs(database: Database, first: ScoredRuns, second: ScoredRuns, scheme: st
 def _pair(name: str, first: Sequence[RowMapping], second: Sequence[RowMapping]) -> _Pair:
     is_paired = _have_same_seeds(first, second)
     sides = [sorted(side, key=_training_seed if is_paired else _seed) for side in (first, second)]
-    rates = [[_rates(row) for row in side] for side in sides]
+    rates = [[question_rates(row) for row in side] for side in sides]
     every = [entry for side in rates for entry in side]
     common = [question_id for question_id in every[0] if all(question_id in entry for entry in every)]
     left, right = (np.array([[entry[item] for item in common] for entry in side]) for side in rates)
@@ -218,11 +218,6 @@ def _training_seed(row: RowMapping) -> tuple[int, ...]:
 
 def _seed(row: RowMapping) -> str:
     return str(row["source_run_id"] or row["model"])
-
-
-def _rates(row: RowMapping) -> dict[str, float]:
-    pairs = zip(row["question_ids"], row["num_correct"], strict=True)
-    return {question_id: count / row["samples_per_question"] for question_id, count in pairs}
 
 
 def _scored(database: Database, wanted: set[tuple[str, str]], scheme: str) -> dict[tuple[str, str], RowMapping]:

@@ -3,12 +3,13 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, exists, func, literal, or_, select
+from sqlalchemy import Connection, and_, exists, func, literal, or_, select
 
 from db.connections.session import Database
-from db.rows.replays import BufferedQuestionRow, BufferState, StoredRow
+from db.rows.replays import BufferedQuestionRow, BufferState, StoredRow, StoredTrajectory
 from db.rows.runs import BucketRow, CandidateRow
 from db.tables import models
 from db.tables.column_types import one_of
@@ -63,8 +64,7 @@ def _candidates(
         .order_by(table.c.step.desc(), table.c.question_index, table.c.position)
         .limit(limit)
     )
-    with database.read() as connection:
-        return [CandidateRow(*row) for row in connection.execute(query)]
+    return [CandidateRow(*row) for row in database.rows(query)]
 
 
 def ancestry(connection: Connection, run_id: str, step: int = FAR_STEP) -> list[tuple[int, int]]:
@@ -123,8 +123,7 @@ def buckets_at(database: Database, run_id: str, step: int) -> list[BucketRow]:
         .where(models.runs.c.run_id == run_id, counts.c.step == step)
         .order_by(counts.c.bucket)
     )
-    with database.read() as connection:
-        return [BucketRow(*row) for row in connection.execute(query)]
+    return [BucketRow(*row) for row in database.rows(query)]
 
 
 def count_other_questions(database: Database, run_id: str, other_id: str) -> int:
@@ -146,41 +145,12 @@ def count_other_questions(database: Database, run_id: str, other_id: str) -> int
         return connection.scalar(query) or 0
 
 
-def count_by_rollout_step(database: Database, run_id: str, step: int) -> dict[int, int]:
-    """Return how many trajectories the buffer held after `step`, by the step that generated them."""
-    by_step: Counter[int] = Counter()
-    with database.read() as connection:
-        changes = models.buffer_changes
-        for stored in _stored(connection, run_id, step):
-            query = stored.with_only_columns(changes.c.step, func.count()).group_by(changes.c.step)
-            by_step.update({row[0]: row[1] for row in connection.execute(query)})
-    return dict(sorted(by_step.items()))
-
-
-def replay_counts(database: Database, run_id: str, step: int) -> dict[int, int]:
-    """Return how many of the trajectories held after `step` were replayed how often."""
+def stored_trajectories(database: Database, run_id: str, step: int) -> list[StoredTrajectory]:
+    """Return the trajectories that the buffer held after `step`, each with the number of its replays until then."""
     with database.read() as connection:
         counts = _replays_by_trajectory(connection, run_id, step)
-        stored = _stored_ids(connection, run_id, step)
-    return dict(sorted(Counter(counts.get(number, 0) for number in stored).items()))
-
-
-def questions_by_rollout_step(database: Database, run_id: str, step: int, rollout_step: int) -> list[int]:
-    """Return the questions of which the buffer held after `step` a trajectory generated in `rollout_step`."""
-    with database.read() as connection:
-        changes, questions = models.buffer_changes, set[int]()
-        for stored in _stored(connection, run_id, step):
-            query = stored.with_only_columns(changes.c.question_index).where(changes.c.step == rollout_step)
-            questions |= set(connection.scalars(query))
-    return sorted(questions)
-
-
-def questions_replayed(database: Database, run_id: str, step: int, num_replays: int) -> list[int]:
-    """Return the questions of which the buffer held after `step` a trajectory replayed exactly `num_replays` times."""
-    with database.read() as connection:
-        counts = _replays_by_trajectory(connection, run_id, step)
-        stored = _stored_ids(connection, run_id, step)
-    return sorted({question for number, question in stored.items() if counts.get(number, 0) == num_replays})
+        stored = _stored(connection, run_id, step)
+    return [StoredTrajectory(question, born, counts[number]) for number, (question, born) in stored.items()]
 
 
 def buffered_questions(
@@ -189,7 +159,7 @@ def buffered_questions(
     """Return these questions with what the buffer held of each after `step`."""
     questions, runs, replays = models.questions, models.runs, models.replays
     with database.read() as connection:
-        stored = Counter(_stored_ids(connection, run_id, step, question_indices).values())
+        stored = Counter(index for index, _ in _stored(connection, run_id, step, question_indices).values())
         drawn = (
             select(replays.c.question_index, func.count(), func.max(replays.c.step))
             .join(runs)
@@ -216,7 +186,7 @@ def stored_candidates(database: Database, run_id: str, step: int, question_indic
     trajectories = models.trajectories
     with database.read() as connection:
         lineage = ancestry(connection, run_id, step - 1)
-        stored = _stored_ids(connection, run_id, step - 1, question_indices)
+        stored = _stored(connection, run_id, step - 1, question_indices)
         candidates: dict[int, StoredRow] = {}
         for run_key, _ in lineage:
             names = ("question_index", "trajectory_id", "step", "num_tokens", "mean_entropy", "mean_log_prob")
@@ -230,16 +200,8 @@ def stored_candidates(database: Database, run_id: str, step: int, question_indic
         for run_key, until in reversed(lineage):
             for number, row in _newest_scores(connection, run_key, until, question_indices).items():
                 if number in candidates:
-                    known = candidates[number]
-                    candidates[number] = StoredRow(
-                        known.question_index,
-                        number,
-                        known.rollout_step,
-                        row.step,
-                        known.num_tokens,
-                        row.entropy,
-                        row.nll,
-                    )
+                    scored = {"scored_step": row.step, "entropy": row.entropy, "nll": row.nll}
+                    candidates[number] = replace(candidates[number], **scored)
     return sorted(candidates.values(), key=lambda row: (row.question_index, row.trajectory_id))
 
 
@@ -254,23 +216,13 @@ def _newest_scores(connection: Connection, run_key: int, step: int, question_ind
     return {row.trajectory_id: row for row in connection.execute(query)}
 
 
-def _stored_ids(
+def _stored(
     connection: Connection, run_id: str, step: int, question_indices: Sequence[int] | None = None
-) -> dict[int, int]:
-    changes = models.buffer_changes
-    question_of: dict[int, int] = {}
-    for stored in _stored(connection, run_id, step):
-        query = stored.with_only_columns(changes.c.trajectory_id, changes.c.question_index)
-        if question_indices is not None:
-            query = query.where(one_of(changes.c.question_index, question_indices))
-        question_of |= {row[0]: row[1] for row in connection.execute(query)}
-    return question_of
-
-
-def _stored(connection: Connection, run_id: str, step: int) -> list[Select[Any]]:
-    """Return for the run and each ancestor the query of its stored trajectories that were not retired up to `step`."""
+) -> dict[int, tuple[int, int]]:
+    """Return question and rollout step of each trajectory of the run and its ancestors not retired up to `step`."""
     changes, later = models.buffer_changes, models.buffer_changes.alias()
-    queries, younger = [], list[int]()
+    stored: dict[int, tuple[int, int]] = {}
+    younger: list[int] = []
     for run_key, until in ancestry(connection, run_id, step):
         counts = or_(and_(later.c.run_key == run_key, later.c.step <= until), later.c.run_key.in_(younger))
         was_retired = exists(
@@ -282,13 +234,15 @@ def _stored(connection: Connection, run_id: str, step: int) -> list[Select[Any]]
             )
         )
         is_stored = and_(changes.c.run_key == run_key, changes.c.step <= until, changes.c.kind == "inserted")
-        query = select(changes.c.trajectory_id).where(is_stored, ~was_retired)
-        queries.append(query)
-        younger = [*younger, run_key]
-    return queries
+        query = select(changes.c.trajectory_id, changes.c.question_index, changes.c.step).where(is_stored, ~was_retired)
+        if question_indices is not None:
+            query = query.where(one_of(changes.c.question_index, question_indices))
+        stored |= {number: (question, born) for number, question, born in connection.execute(query)}
+        younger.append(run_key)
+    return stored
 
 
-def _replays_by_trajectory(connection: Connection, run_id: str, step: int) -> dict[int, int]:
+def _replays_by_trajectory(connection: Connection, run_id: str, step: int) -> Counter[int]:
     replays = models.replays
     counts: Counter[int] = Counter()
     for run_key, until in ancestry(connection, run_id, step):
@@ -298,4 +252,4 @@ def _replays_by_trajectory(connection: Connection, run_id: str, step: int) -> di
             .group_by(replays.c.trajectory_id)
         )
         counts.update({row[0]: row[1] for row in connection.execute(query)})
-    return dict(counts)
+    return counts

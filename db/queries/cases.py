@@ -46,8 +46,7 @@ def list_case_sets(database: Database) -> list[CaseSetRow]:
         .group_by(table.c.case_set)
         .order_by(table.c.case_set)
     )
-    with database.read() as connection:
-        return [CaseSetRow(*row) for row in connection.execute(query)]
+    return [CaseSetRow(*row) for row in database.rows(query)]
 
 
 def sets_of_run(database: Database, run_id: str) -> dict[SavedCase, tuple[str, ...]]:
@@ -79,8 +78,7 @@ def saved_cases(database: Database, case_set: str) -> list[SnowballCase]:
         .where(table.c.case_set == case_set)
         .order_by(table.c.at, table.c.low_trajectory_id)
     )
-    with database.read() as connection:
-        rows = connection.execute(query).all()
+    rows = database.rows(query)
     by_run: dict[str, list[_KeyPair]] = {}
     order = [SavedCase(run_id, attempt, low, high) for run_id, _, attempt, low, high in rows]
     for run_id, run_key, attempt, low, high in rows:

@@ -162,7 +162,7 @@ def _drawn(connection: Connection, run_key: int) -> dict[int, dict[int, float]]:
     )
     drawn: dict[int, dict[int, float]] = {}
     for step, question, entropy in connection.execute(query):
-        drawn.setdefault(step, {})[question] = float("nan") if entropy is None else entropy
+        drawn.setdefault(step, {})[question] = entropy
     return drawn
 
 

@@ -14,7 +14,6 @@ from sqlalchemy import (
     case,
     func,
     literal,
-    null,
     or_,
     select,
 )
@@ -87,8 +86,7 @@ def count_reasons(database: Database, judge_run_id: str) -> dict[str, int]:
         .group_by(votes.c.reason)
         .order_by(votes.c.reason)
     )
-    with database.read() as connection:
-        return {row[0]: row[1] for row in connection.execute(query)}
+    return {row[0]: row[1] for row in database.rows(query)}
 
 
 def count_issues(database: Database, judge_run_id: str) -> dict[str, int]:
@@ -108,8 +106,7 @@ def labelled_votes(database: Database, judge_run_id: str) -> list[LabelledVote]:
         .where(models.runs.c.run_id == judge_run_id, votes.c.label.is_not(None))
         .order_by(votes.c.item_id, votes.c.vote)
     )
-    with database.read() as connection:
-        return [(item_id, label, VoteOutcome(outcome)) for item_id, label, outcome in connection.execute(query)]
+    return [(item_id, label, VoteOutcome(outcome)) for item_id, label, outcome in database.rows(query)]
 
 
 def question_texts(database: Database, run_id: str, question_indices: Sequence[int]) -> dict[int, tuple[str, str]]:
@@ -124,8 +121,7 @@ def question_texts(database: Database, run_id: str, question_indices: Sequence[i
             one_of(questions.c.question_index, question_indices),
         )
     )
-    with database.read() as connection:
-        rows = connection.execute(query).all()
+    rows = database.rows(query)
     return {row.question_index: (row.details.get("question") or row.prompt_text, row.answer) for row in rows}
 
 
@@ -182,9 +178,9 @@ def list_verdicts(
     """Return correct trajectories with their verdicts: the first of all by an order, newest first without one."""
     with database.read() as connection:
         judged = judged_trajectories(connection, run_id, judge_run_id)
-        query = _rows(judged).where(*_conditions(connection, judged, run_id, judge_run_id, which))
+        query = _rows(judged, run_id).where(*_conditions(connection, judged, run_id, judge_run_id, which))
         rows = connection.execute(query.order_by(*in_order(judged, order)).limit(limit))
-        return [_judged_row(run_id, row._mapping) for row in rows]
+        return [JudgedRow(*row) for row in rows]
 
 
 def get_verdicts(
@@ -194,8 +190,8 @@ def get_verdicts(
     with database.read() as connection:
         judged = judged_trajectories(connection, run_id, judge_run_id)
         is_it = models.trajectories.c.trajectory_id == trajectory_id
-        row = connection.execute(_rows(judged).where(*judged.conditions, is_it)).first()
-        return None if row is None else _judged_row(run_id, row._mapping)
+        row = connection.execute(_rows(judged, run_id).where(*judged.conditions, is_it)).first()
+        return None if row is None else JudgedRow(*row)
 
 
 def count_verdicts(database: Database, run_id: str, judge_run_id: str | None = None) -> dict[VerdictFilter, int]:
@@ -229,23 +225,25 @@ def agreement(database: Database, run_id: str, judge_run_id: str | None = None) 
     return [row for row in rows if row.num_compared]
 
 
-def _rows(judged: JudgedTrajectories) -> Select[Any]:
+def _rows(judged: JudgedTrajectories, run_id: str) -> Select[Any]:
+    """Return the query for the fields of `JudgedRow`."""
     trajectories, votes = models.trajectories, judged.votes
-    zero: ColumnElement[int] = literal(0)
-    counts = (
-        (zero, zero, zero, null())
-        if votes is None
-        else (votes.c.num_valid, votes.c.num_invalid, votes.c.num_votes, votes.c.reason)
+    num_valid, num_invalid, num_votes = (
+        literal(0) if votes is None else func.coalesce(votes.c[name], 0)
+        for name in ("num_valid", "num_invalid", "num_votes")
     )
-    labels = ("num_valid", "num_invalid", "num_votes", "reason")
-    names = ("trajectory_key", "attempt", "trajectory_id", "step", "question_index", "mean_entropy", "has_code")
-    return select(
-        *(trajectories.c[name] for name in names),
-        judged.by_judge.label("by_judge"),
-        trajectories.c.is_valid.label("oracle"),
-        judged.user.label("user"),
-        *(column.label(label) for column, label in zip(counts, labels, strict=True)),
-    ).select_from(judged.source)
+    columns: dict[str, ColumnElement[Any]] = {
+        **{column.name: column for column in trajectories.c},
+        "run_id": literal(run_id),
+        "by_judge": judged.by_judge,
+        "oracle": trajectories.c.is_valid,
+        "user": judged.user,
+        "num_valid": num_valid,
+        "num_invalid": num_invalid,
+        "num_unjudged": num_votes - num_valid - num_invalid,
+        "reason": literal("") if votes is None else func.coalesce(votes.c.reason, ""),
+    }
+    return select(*(columns[name].label(name) for name in JudgedRow.__dataclass_fields__)).select_from(judged.source)
 
 
 def _conditions(
@@ -282,15 +280,6 @@ def _disputes(
     if mine is not None:
         contradicted = contradicted.where(votes.c.run_key != mine)
     return [*disputes, and_(judged.by_judge.is_not(None), contradicted.exists())]
-
-
-def _judged_row(run_id: str, row: Any) -> JudgedRow:  # noqa: ANN401 - SQLAlchemy's mapping of a row
-    names = [name for name in JudgedRow.__dataclass_fields__ if name not in {"run_id", "num_unjudged"}]
-    values = {name: row[name] for name in names}
-    counts = {name: row[name] or 0 for name in ("num_valid", "num_invalid", "num_votes")}
-    num_unjudged = counts["num_votes"] - counts["num_valid"] - counts["num_invalid"]
-    values |= {"num_valid": counts["num_valid"], "num_invalid": counts["num_invalid"], "reason": row["reason"] or ""}
-    return JudgedRow(run_id=run_id, num_unjudged=num_unjudged, **values)
 
 
 def _judge_row(row: RowMapping) -> JudgeRow:

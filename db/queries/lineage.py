@@ -36,8 +36,7 @@ def get_question(database: Database, run_id: str, question_index: int) -> Questi
             questions.c.question_index == question_index,
         )
     )
-    with database.read() as connection:
-        row = connection.execute(query).first()
+    row = next(iter(database.rows(query)), None)
     return None if row is None else QuestionRow(*row)
 
 
@@ -71,8 +70,7 @@ def most_replayed(database: Database, run_id: str, limit: int = 50) -> list[Repl
         .order_by(num_replays.desc(), replays.c.trajectory_id)
         .limit(limit)
     )
-    with database.read() as connection:
-        return [ReplayCountRow(*row) for row in connection.execute(query)]
+    return [ReplayCountRow(*row) for row in database.rows(query)]
 
 
 def group_members(
@@ -174,8 +172,7 @@ def attempts_at_question(database: Database, question_id: str) -> list[Attempted
         .join_from(groups, runs, runs.c.run_key == groups.c.run_key)
         .order_by(runs.c.run_key.desc(), groups.c.step)
     )  # fmt: skip
-    with database.read() as connection:
-        rows = connection.execute(query).all()
+    rows = database.rows(query)
     return [_attempted(*row) for row in rows]
 
 

@@ -9,10 +9,10 @@ from sqlalchemy import Connection, Double, RowMapping, Text, cast, func, or_, se
 
 from db.connections.session import Database
 from db.queries.buffer import FAR_STEP, ancestry
-from db.rows.runs import EvaluationRow, GainRow, MetricPoint, RewardCountRow, StepNotice
-from db.statistics import paired_difference
+from db.rows.runs import EvaluationRow, MetricPoint, RewardCountRow, StepNotice
+from db.statistics import Difference, paired_difference
 from db.tables import models
-from db.tables.shared_reads import Curve, Steps, Values, find_run_key, read_curves, read_newest
+from db.tables.shared_reads import Curve, Steps, Values, find_run_key, question_rates, read_curves, read_newest
 from exgrpo_core.types import PART_PREFIX
 
 STEP_SECONDS = "seconds/step"
@@ -48,18 +48,8 @@ def list_evaluations(database: Database, run_id: str, *, with_parents: bool = Fa
     """
     with database.read() as connection:
         rows = _evaluations(connection, run_id, with_parents=with_parents)
-    return [
-        EvaluationRow(
-            step=row["step"],
-            question_set=row["question_set"],
-            num_questions=len(row["num_correct"]),
-            samples_per_question=row["samples_per_question"],
-            avg_at_n=row["avg_at_n"],
-            standard_error=row["standard_error"],
-            pass_at_n=row["pass_at_n"],
-        )
-        for row in rows
-    ]
+    names = ("step", "question_set", "samples_per_question", "avg_at_n", "standard_error", "pass_at_n")
+    return [EvaluationRow(**{name: row[name] for name in names}, num_questions=len(row["num_correct"])) for row in rows]
 
 
 def step_notices(database: Database, run_id: str, limit: int = 3) -> list[StepNotice]:
@@ -112,7 +102,7 @@ def training_seconds(database: Database, run_id: str, max_points: int = 1000) ->
     return [MetricPoint(*point) for point in zip(steps[is_wanted].tolist(), seconds[is_wanted].tolist(), strict=True)]
 
 
-def held_out_gain(database: Database, run_id: str) -> GainRow | None:
+def held_out_gain(database: Database, run_id: str) -> Difference | None:
     """Return the gain on held-out questions since the first evaluation, of a branch since that of its first parent.
 
     None of fewer than two evaluations, or if they have no question in common.
@@ -123,18 +113,11 @@ def held_out_gain(database: Database, run_id: str) -> GainRow | None:
     held_out = [row for row in rows if row["question_set"] == "held_out"]
     if len(held_out) < 2 or held_out[-1]["run_key"] != run_key:
         return None
-    first, last = _rates(held_out[0]), _rates(held_out[-1])
+    first, last = question_rates(held_out[0]), question_rates(held_out[-1])
     both = [question for question in first if question in last]
     if not both:
         return None
-    gain = paired_difference([([first[question] for question in both], [last[question] for question in both])])
-    return GainRow(len(both), gain.value, gain.low, gain.high)
-
-
-def _rates(row: RowMapping) -> dict[str, float]:
-    """Return the share of correct answers to each question of an evaluation."""
-    counts = zip(row["question_ids"], row["num_correct"], strict=True)
-    return {question: right / row["samples_per_question"] for question, right in counts}
+    return paired_difference([([first[question] for question in both], [last[question] for question in both])])
 
 
 def mean_step_seconds(database: Database, run_id: str) -> float | None:

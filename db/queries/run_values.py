@@ -16,14 +16,7 @@ from sqlalchemy import ColumnElement, Connection, Float, String, Table, case, ca
 from db.connections.session import Database
 from db.queries.text_search import SearchError
 from db.rows.display_names import BATCH_PASS_RATE, held_out_score
-from db.rows.spec_fields import (
-    DEFAULT_EXPERIENCE_RATIO,
-    RECORDED_KIND,
-    UNKNOWN,
-    experience_ratio,
-    is_recorded,
-    is_unreadable,
-)
+from db.rows.spec_fields import DEFAULT_EXPERIENCE_RATIO, RECORDED_KIND, UNKNOWN
 from db.tables import models
 from db.tables.column_types import one_of
 from exgrpo_core.step_report import METRIC_LABELS, SHARES
@@ -255,27 +248,8 @@ def list_values(database: Database, run_ids: Sequence[str], names: Sequence[str]
         return {run_id: dict(zip(columns, values, strict=True)) for run_id, *values in connection.execute(query)}
 
 
-def method_name(spec: Mapping[str, Any]) -> str:
-    """Return the short name of a specification's algorithm, or the name of another job."""
-    kind = str(spec.get("kind", "train"))
-    if is_recorded(spec) or (kind == "train" and is_unreadable(spec)):
-        return UNKNOWN
-    if kind != "train":
-        return JOB_NAMES.get(kind, kind)
-    algorithm = spec.get("algorithm", {})
-    names = {
-        "SFT": spec.get("sft") is not None,
-        "masked GRPO": algorithm.get("mask_range") is not None,
-        "ExGRPO": experience_ratio(spec) > 0.0,
-        "LUFFY": algorithm.get("uses_external_experience", False),
-        "GRPO": algorithm.get("normalize_by_std", False),
-    }
-    return next((name for name, applies in names.items() if applies), "Dr.GRPO")
-
-
-def method_expression() -> ColumnElement[str]:
-    """Return the SQL expression whose value is `method_name` of a run's specification."""
-    spec = models.runs.c.spec
+def method_expression(spec: ColumnElement[Any] = models.runs.c.spec) -> ColumnElement[str]:
+    """Return the short name of a specification's algorithm, or the name of another job, as an expression of SQL."""
     kind = func.coalesce(spec["kind"].as_string(), "train")
     algorithm = spec["algorithm"]
     ratio = func.coalesce(algorithm["experience_ratio"].as_float(), DEFAULT_EXPERIENCE_RATIO)

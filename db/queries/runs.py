@@ -5,16 +5,15 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, RowMapping, exists, func, select, text
+from sqlalchemy import Connection, RowMapping, Select, exists, func, select, text
 
 from db.connections.session import Database, url_without_password
-from db.ingest.events import ENDED_STATUSES
 from db.ingest.run_summary import is_shown
 from db.queries.metrics import list_evaluations
 from db.queries.run_filter import NEWEST_FIRST, RunFilter, RunOrder, comes_after, conditions, sort_columns
-from db.queries.run_values import method_name
-from db.rows.runs import AttemptRow, Badge, CheckpointRow, RunRow
-from db.rows.spec_fields import RECORDED_KIND, is_recorded, is_unreadable
+from db.queries.run_values import facets
+from db.rows.runs import LIVE_STATES, AttemptRow, Badge, CheckpointRow, RunRow
+from db.rows.spec_fields import is_recorded, is_unreadable
 from db.tables import models
 from db.tables.column_types import one_of
 from db.tables.shared_reads import require_run_key
@@ -44,7 +43,7 @@ def list_runs(
 ) -> list[RunRow]:
     """Return a page of runs; `after` is the id of the last page's last run, no `limit` gives all."""
     with database.read() as connection:
-        query = select(models.runs).where(*conditions(connection, where or RunFilter()))
+        query = _rows().where(*conditions(connection, where or RunFilter()))
         query = query.order_by(*sort_columns(connection, order)).limit(limit)
         if after is not None:
             query = query.where(comes_after(connection, order, after))
@@ -72,7 +71,7 @@ def get_run(database: Database, run_id: str) -> RunRow | None:
     if "\0" in run_id:
         return None
     with database.read() as connection:
-        row = connection.execute(select(models.runs).where(models.runs.c.run_id == run_id)).mappings().first()
+        row = connection.execute(_rows().where(models.runs.c.run_id == run_id)).mappings().first()
         if row is None:
             return None
         tags = _tags(connection, [row["run_key"]])
@@ -84,10 +83,10 @@ def list_ends(database: Database) -> dict[str, tuple[str, str, int, datetime | N
     runs, attempts = models.runs, models.attempts
     num_ended = (
         select(func.count())
-        .where(attempts.c.run_key == runs.c.run_key, attempts.c.status.in_(ENDED_STATUSES))
+        .where(attempts.c.run_key == runs.c.run_key, attempts.c.status.not_in(LIVE_STATES))
         .scalar_subquery()
     )
-    has_ended = runs.c.status.in_(ENDED_STATUSES) & runs.c.ended_at.is_not(None)
+    has_ended = runs.c.status.not_in(LIVE_STATES) & runs.c.ended_at.is_not(None)
     is_still = has_ended | ((runs.c.status == "queued") & (runs.c.attempt == 0))
     query = select(runs.c.run_id, runs.c.status, runs.c.status_reason, runs.c.attempt, runs.c.ended_at, runs.c.summary)
     with database.read() as connection:
@@ -108,11 +107,9 @@ def run_spec(database: Database, run_id: str) -> dict[str, Any]:
 def list_attempts(database: Database, run_id: str) -> list[AttemptRow]:
     """Return a run's attempts, first to last."""
     attempts, runs = models.attempts, models.runs
-    query = select(attempts).join(runs).where(runs.c.run_id == run_id).order_by(attempts.c.attempt)
-    with database.read() as connection:
-        rows = connection.execute(query).mappings().all()
-    names = ("attempt", "resumed_from_step", "started_at", "ended_at", "status", "status_reason")
-    return [AttemptRow(**{name: row[name] for name in names}) for row in rows]
+    columns = (attempts.c[name] for name in AttemptRow.__dataclass_fields__)
+    query = select(*columns).join(runs).where(runs.c.run_id == run_id).order_by(attempts.c.attempt)
+    return [AttemptRow(*row) for row in database.rows(query)]
 
 
 def list_checkpoints(database: Database, run_id: str) -> list[CheckpointRow]:
@@ -153,8 +150,7 @@ def list_notes(database: Database, run_id: str) -> list[tuple[datetime, str]]:
     """Return the notes on a run, oldest first."""
     notes, runs = models.notes, models.runs
     query = select(notes.c.at, notes.c.text).join(runs).where(runs.c.run_id == run_id).order_by(notes.c.at)
-    with database.read() as connection:
-        return [(at, text) for at, text in connection.execute(query)]
+    return [(at, text) for at, text in database.rows(query)]
 
 
 def count_runs(database: Database, where: RunFilter | None = None) -> dict[str, int]:
@@ -186,42 +182,35 @@ def _dataset(spec: Mapping[str, Any]) -> str:
     return benchmarks or str(spec.get("config" if is_recorded(spec) else "data", {}).get("source", ""))
 
 
+def _rows() -> Select[Any]:
+    """Return the query for runs with their method and kind, as pages show it: a recorded run is one of training."""
+    return select(models.runs, *(facets()[name].label(name) for name in ("method", "kind")))
+
+
+_OF_NO_IMPORT = ("started_at", "ended_at")
+"""The time of an import is not that of the run."""
 _LEFT_OUT = frozenset({FaultKind.NOT_RECORDED, FaultKind.NO_TRAJECTORY})
 _NO_DAMAGE = _LEFT_OUT | {FaultKind.NOT_SHOWN}
 
 
 def _run_row(row: RowMapping, tags: tuple[str, ...]) -> RunRow:
     spec, summary = row["spec"], row["summary"]
-    # The time of an import is not that of the run.
     is_import = is_recorded(spec) and "format" in spec.get("config", {})
     faults = [fault_of(record) for record in summary.get("faults", ())]
+    known: dict[str, Any] = {name: row[name] for name in RunRow.__dataclass_fields__ if name in row}
     return RunRow(
-        run_id=row["run_id"],
-        name=row["name"],
-        status=row["status"],
-        status_reason=row["status_reason"],
-        method=method_name(spec),
+        **known | (dict.fromkeys(_OF_NO_IMPORT) if is_import else {}),
         model=spec.get("model", {}).get("source", ""),
         engine=spec.get("engine", ""),
         dataset=_dataset(spec),
         preset=spec.get("preset"),
-        step=row["step"],
         num_steps=spec.get("num_steps", 0),
-        attempt=row["attempt"],
-        created_at=row["created_at"],
-        started_at=None if is_import else row["started_at"],
-        ended_at=None if is_import else row["ended_at"],
-        last_event_at=row["last_event_at"],
         seconds_per_step=_float(summary.get("seconds_per_step")),
         last_pass_at_1=_float(summary.get("last_pass_at_1")),
         last_avg_at_n=_float(summary.get("last_avg_at_n")),
         pass_at_1_curve=tuple(map(float, summary.get("pass_at_1_curve", ()))),
         health=_health(row),
         tags=tags,
-        parent_run_id=row["parent_run_id"],
-        branched_from_step=row["branched_from_step"],
-        kind=_job_kind(spec),
-        is_archived=row["is_archived"],
         is_synthetic=spec.get("is_synthetic", False),
         is_recorded=is_recorded(spec),
         is_imported=is_import,
@@ -232,12 +221,6 @@ def _run_row(row: RowMapping, tags: tuple[str, ...]) -> RunRow:
     )
 
 
-def _job_kind(spec: Mapping[str, Any]) -> str:
-    """Return the kind of a job as pages show it: a recorded run is one of training."""
-    kind = str(spec.get("kind", "train"))
-    return "train" if kind == RECORDED_KIND else kind
-
-
 def _health(row: RowMapping) -> tuple[Badge, ...]:
     kinds = {record["kind"] for record in row["summary"].get("faults", ())}
     of_files: set[Badge] = {
@@ -246,8 +229,7 @@ def _health(row: RowMapping) -> tuple[Badge, ...]:
     }
     badges: tuple[Badge, ...] = (*row["summary"].get("health", ()), *sorted(of_files))
     last = row["last_event_at"]
-    is_training = _job_kind(row["spec"]) == "train"
-    if not is_training or row["status"] != "running" or last is None:
+    if row["kind"] != "train" or row["status"] != "running" or last is None:
         return badges
     limit_seconds = max(STALLED_AFTER.total_seconds(), STALLED_STEPS * (row["summary"].get("seconds_per_step") or 0.0))
     return (*badges, "stalled") if (datetime.now(UTC) - last).total_seconds() > limit_seconds else badges

@@ -3,7 +3,6 @@
 import itertools
 from collections.abc import Sequence
 from itertools import groupby, starmap
-from math import nan
 from statistics import fmean
 from typing import Any
 
@@ -95,8 +94,7 @@ def list_replayed_groups(database: Database, run_id: str, step: int) -> list[Rep
         .where(models.runs.c.run_id == run_id, replays.c.step == step)
         .order_by(replays.c.question_index, replays.c.trajectory_id)
     )
-    with database.read() as connection:
-        rows = connection.execute(query).all()
+    rows = database.rows(query)
     return [_group_row(index, list(group)) for index, group in groupby(rows, lambda row: int(row.question_index))]
 
 
@@ -109,16 +107,9 @@ def _group_row(question_index: int, rows: Sequence[Row[Any]]) -> ReplayedGroupRo
         first_rollout_step=min(rollout_steps),
         last_rollout_step=max(rollout_steps),
         is_external=any(row.is_external for row in rows),
-        num_tokens=_mean([row.num_tokens for row in rows]),
-        mean_entropy=_mean([row.mean_entropy for row in rows]),
-        mean_ratio=_mean([row.mean_ratio for row in rows]),
-        advantage_size=_mean([None if row.advantage is None else abs(row.advantage) for row in rows]),
+        **{name: fmean(row._mapping[name] for row in rows) for name in ("num_tokens", "mean_entropy", "mean_ratio")},
+        advantage_size=fmean(abs(row.advantage) for row in rows),
     )
-
-
-def _mean(values: Sequence[float | None]) -> float:
-    known = [value for value in values if value is not None]
-    return fmean(known) if known else nan
 
 
 def wrong_choices(database: Database, run_id: str, step_from: int = 0) -> list[WrongChoiceRow]:
@@ -140,8 +131,7 @@ def wrong_choices(database: Database, run_id: str, step_from: int = 0) -> list[W
         .order_by(table.c.step, table.c.question_index)
         .limit(MAX_WRONG)
     )
-    with database.read() as connection:
-        return [WrongChoiceRow(*row) for row in connection.execute(query)]
+    return [WrongChoiceRow(*row) for row in database.rows(query)]
 
 
 def trajectory_weights(database: Database, run_id: str, shaping_beta: float) -> TrajectoryWeights:

@@ -94,8 +94,7 @@ def list_marks(database: Database) -> list[MarkCount]:
         .group_by(table.c.mark)
         .order_by(table.c.mark)
     )
-    with database.read() as connection:
-        return [MarkCount(*row) for row in connection.execute(query)]
+    return [MarkCount(*row) for row in database.rows(query)]
 
 
 def marks_of(database: Database, run_id: str, attempt: int, trajectory_id: int) -> list[MarkedTrajectory]:

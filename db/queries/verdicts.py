@@ -20,7 +20,6 @@ from sqlalchemy import (
 from db.rows.chains_of_thought import EASY_ABOVE, HARD_UP_TO, Difficulty
 from db.rows.judging import JudgedOrder, JudgedSortKey
 from db.tables import models
-from db.tables.correctness import is_correct_column
 from db.tables.shared_reads import require_run_key
 from exgrpo_core.recording.rows import VoteOutcome
 
@@ -92,8 +91,6 @@ def in_order(judged: JudgedTrajectories, order: JudgedOrder | None) -> list[Colu
         JudgedSortKey.QUESTION: trajectories.c.question_index,
         JudgedSortKey.ENTROPY: trajectories.c.mean_entropy,
         JudgedSortKey.CODE: trajectories.c.has_code,
-        JudgedSortKey.ANSWER: is_correct_column(),
-        JudgedSortKey.VERDICT: judged.verdict,
         JudgedSortKey.JUDGE: judged.by_judge,
         JudgedSortKey.ORACLE: trajectories.c.is_valid,
         JudgedSortKey.USER: judged.user,

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,17 @@ class BufferedQuestionRow:
     num_stored: int
     num_replays: int
     last_replayed_step: int | None
+
+
+class StoredTrajectory(NamedTuple):
+    """A trajectory of the buffer after a step: its question, the step that generated it, and how often it was replayed.
+
+    A tuple, since a buffer holds many thousand.
+    """
+
+    question_index: int
+    rollout_step: int
+    num_replays: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from db.statistics import score_interval
 from exgrpo_core.errors import UserError
 
 LIVE_STATES = ("queued", "starting", "running", "stopping")
-"""States of a run that has not ended."""
+"""States of a run that has not ended, in the order of an attempt's life."""
 BROKEN_STATES = ("failed", "lost", "stopped")
 """States of a run that ended without success."""
 
@@ -136,20 +136,6 @@ class EvaluationRow:
     def __post_init__(self) -> None:
         ends = score_interval(self.avg_at_n, self.standard_error, self.num_questions)
         object.__setattr__(self, "interval", ends)
-
-
-@dataclass(frozen=True, slots=True)
-class GainRow:
-    """Held-out score of a run's newest evaluation minus that of its first, on the questions that both have.
-
-    The first evaluation of a branch is that of its first parent.
-    """
-
-    num_questions: int
-    value: float
-    low: float
-    high: float
-    """Ends of its 95% interval over questions."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,9 @@
 a step carry the attempt that wrote them. Steps that a later attempt repeated are in the files only.
 """
 
+from collections.abc import Iterator
+from typing import Any
+
 from sqlalchemy import (
     Boolean,
     Column,
@@ -61,12 +64,10 @@ trajectory_texts = Table(
 """Texts are in a separate table so that lists do not read them; of a conversation `text` is the response alone."""
 
 
-def _run_key() -> Column[int]:
-    return Column("run_key", Integer, ForeignKey("runs.run_key", ondelete="CASCADE"), primary_key=True)
-
-
-def _key(name: str) -> Column[int]:
-    return Column(name, Integer, primary_key=True, autoincrement=False)
+def _keys(*names: str, **kinds: Any) -> Iterator[Column[Any]]:  # noqa: ANN401 - types of columns
+    """Yield the columns of a primary key: the run's, then these, which are whole numbers or of another kind by name."""
+    yield Column("run_key", Integer, ForeignKey("runs.run_key", ondelete="CASCADE"), primary_key=True)
+    yield from (Column(name, kinds.get(name, Integer), primary_key=True, autoincrement=False) for name in names)
 
 
 def _bucket(name: str, *, is_key: bool = False, nullable: bool = False) -> Column[int]:
@@ -78,8 +79,7 @@ def _bucket(name: str, *, is_key: bool = False, nullable: bool = False) -> Colum
 attempts = Table(
     "attempts",
     metadata,
-    _run_key(),
-    _key("attempt"),
+    *_keys("attempt"),
     Column("resumed_from_step", Integer),
     Column("started_at", UtcDateTime),
     Column("ended_at", UtcDateTime),
@@ -87,15 +87,13 @@ attempts = Table(
     Column("status_reason", Text, nullable=False, server_default=""),
 )
 
-ingested_events = Table("ingested_events", metadata, _run_key(), _key("attempt"), _key("seq"), sqlite_with_rowid=False)
+ingested_events = Table("ingested_events", metadata, *_keys("attempt", "seq"), sqlite_with_rowid=False)
 
 
 steps = Table(
     "steps",
     metadata,
-    _run_key(),
-    _key("step"),
-    _key("attempt"),
+    *_keys("step", "attempt"),
     Column("at", UtcDateTime, nullable=False),
     Column("is_replay_open", Boolean, nullable=False),
     Column("is_finite", Boolean, nullable=False),
@@ -105,10 +103,7 @@ steps = Table(
 metrics = Table(
     "metrics",
     metadata,
-    _run_key(),
-    Column("name", Text, primary_key=True),
-    _key("step"),
-    _key("attempt"),
+    *_keys("name", "step", "attempt", name=Text),
     Column("value", Number),
     sqlite_with_rowid=False,
 )
@@ -116,9 +111,7 @@ metrics = Table(
 questions = Table(
     "questions",
     metadata,
-    _run_key(),
-    Column("question_set", String(16), primary_key=True),
-    _key("question_index"),
+    *_keys("question_set", "question_index", question_set=String(16)),
     Column("question_id", String(80), nullable=False),
     Column("prompt_text", Text, nullable=False),
     Column("answer", Text, nullable=False),
@@ -169,10 +162,7 @@ index serves that, but a scan of a run does, since texts are in a table of their
 replays = Table(
     "replays",
     metadata,
-    _run_key(),
-    _key("step"),
-    _key("attempt"),
-    _key("group_position"),
+    *_keys("step", "attempt", "group_position"),
     Column("question_index", Integer, nullable=False),
     Column("trajectory_id", LargeInteger, nullable=False),
     Column("rollout_step", Integer, nullable=False),
@@ -191,10 +181,7 @@ replays = Table(
 buffer_changes = Table(
     "buffer_changes",
     metadata,
-    _run_key(),
-    _key("step"),
-    _key("attempt"),
-    _key("position"),
+    *_keys("step", "attempt", "position"),
     Column("kind", String(16), nullable=False),
     Column("question_index", Integer, nullable=False),
     Column("trajectory_id", LargeInteger),
@@ -207,10 +194,7 @@ buffer_changes = Table(
 selections = Table(
     "selections",
     metadata,
-    _run_key(),
-    _key("step"),
-    _key("attempt"),
-    _key("question_index"),
+    *_keys("step", "attempt", "question_index"),
     _bucket("bucket"),
     Column("chosen_trajectory_id", LargeInteger, nullable=False),
 )
@@ -218,11 +202,7 @@ selections = Table(
 candidates = Table(
     "candidates",
     metadata,
-    _run_key(),
-    _key("step"),
-    _key("attempt"),
-    _key("question_index"),
-    _key("position"),
+    *_keys("step", "attempt", "question_index", "position"),
     Column("trajectory_id", LargeInteger, nullable=False),
     Column("rollout_step", Integer, nullable=False),
     Column("num_tokens", Integer, nullable=False),
@@ -236,9 +216,7 @@ candidates = Table(
 bucket_counts = Table(
     "bucket_counts",
     metadata,
-    _run_key(),
-    _key("step"),
-    _key("attempt"),
+    *_keys("step", "attempt"),
     _bucket("bucket", is_key=True),
     Column("num_questions", Integer, nullable=False),
     Column("probability", Number),
@@ -250,10 +228,7 @@ bucket_counts = Table(
 evaluations = Table(
     "evaluations",
     metadata,
-    _run_key(),
-    Column("question_set", String(16), primary_key=True),
-    _key("step"),
-    _key("attempt"),
+    *_keys("question_set", "step", "attempt", question_set=String(16)),
     Column("at", UtcDateTime, nullable=False),
     Column("samples_per_question", Integer, nullable=False),
     Column("avg_at_n", Number),
@@ -268,9 +243,7 @@ evaluations = Table(
 checkpoints = Table(
     "checkpoints",
     metadata,
-    _run_key(),
-    _key("step"),
-    _key("attempt"),
+    *_keys("step", "attempt"),
     Column("at", UtcDateTime, nullable=False),
     Column("path", Text, nullable=False),
     Column("num_bytes", LargeInteger, nullable=False),
@@ -279,9 +252,7 @@ checkpoints = Table(
 judge_votes = Table(
     "judge_votes",
     metadata,
-    _run_key(),
-    Column("item_id", Text, primary_key=True),
-    _key("vote"),
+    *_keys("item_id", "vote", item_id=Text),
     Column("source", String(200), nullable=False),
     Column("source_attempt", Integer),
     Column("trajectory_id", LargeInteger),
@@ -298,22 +269,19 @@ judge_votes = Table(
 )
 """Votes of a judge's job (`run_key`) on responses of a training run or of a labelled file (`source`)."""
 
-tags = Table("tags", metadata, _run_key(), Column("tag", String(80), primary_key=True))
+tags = Table("tags", metadata, *_keys("tag", tag=String(80)))
 
 notes = Table(
     "notes",
     metadata,
-    _run_key(),
-    Column("at", UtcDateTime, primary_key=True),
+    *_keys("at", at=UtcDateTime),
     Column("text", Text, nullable=False),
 )
 
 benchmark_scores = Table(
     "benchmark_scores",
     metadata,
-    _run_key(),
-    Column("benchmark", String(32), primary_key=True),
-    Column("scheme", String(16), primary_key=True),
+    *_keys("benchmark", "scheme", benchmark=String(32), scheme=String(16)),
     Column("at", UtcDateTime, nullable=False),
     Column("title", String(80), nullable=False),
     Column("num_questions", Integer, nullable=False),
@@ -338,30 +306,29 @@ benchmark_scores = Table(
 saved_cases = Table(
     "saved_cases",
     metadata,
-    _run_key(),
-    Column("case_set", String(80), primary_key=True),
-    _key("attempt"),
-    Column("low_trajectory_id", LargeInteger, primary_key=True, autoincrement=False),
-    Column("high_trajectory_id", LargeInteger, primary_key=True, autoincrement=False),
+    *_keys(
+        "case_set",
+        "attempt",
+        "low_trajectory_id",
+        "high_trajectory_id",
+        case_set=String(80),
+        low_trajectory_id=LargeInteger,
+        high_trajectory_id=LargeInteger,
+    ),
     Column("at", UtcDateTime, nullable=False),
     Index("saved_cases_by_set", "case_set"),
 )
 verdict_overrides = Table(
     "verdict_overrides",
     metadata,
-    _run_key(),
-    _key("attempt"),
-    Column("trajectory_id", LargeInteger, primary_key=True, autoincrement=False),
+    *_keys("attempt", "trajectory_id", trajectory_id=LargeInteger),
     Column("is_valid", Boolean, nullable=False),
     Column("at", UtcDateTime, nullable=False),
 )
 trajectory_marks = Table(
     "trajectory_marks",
     metadata,
-    _run_key(),
-    Column("mark", String(80), primary_key=True),
-    _key("attempt"),
-    Column("trajectory_id", LargeInteger, primary_key=True, autoincrement=False),
+    *_keys("mark", "attempt", "trajectory_id", mark=String(80), trajectory_id=LargeInteger),
     Column("comment", Text, nullable=False),
     Column("at", UtcDateTime, nullable=False),
     Index("trajectory_marks_by_mark", "mark"),

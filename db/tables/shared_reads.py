@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from sqlalchemy import ColumnElement, Connection, select, text
+from sqlalchemy import ColumnElement, Connection, RowMapping, select, text
 
 from db.rows.runs import UnknownRunError
 from db.tables.models import metrics, runs
@@ -82,6 +82,12 @@ def read_newest(connection: Connection, run_key: int) -> dict[str, float]:
     """Return the newest value of every recorded metric."""
     rows = connection.execute(_NEWEST, {"run_key": run_key})
     return {row.name: row.value for row in rows}
+
+
+def question_rates(row: RowMapping) -> dict[str, float]:
+    """Return the share of correct answers to each question, of a row of a table of scores."""
+    counts = zip(row["question_ids"], row["num_correct"], strict=True)
+    return {question_id: count / row["samples_per_question"] for question_id, count in counts}
 
 
 def _curve(points: Sequence[tuple[int, float | None]]) -> Curve:

@@ -1,6 +1,7 @@
 """The queries by name: functions that return the rows that a page shows."""
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -74,13 +75,14 @@ def buffer_after(database: Database, run_id: str, step: Step = None) -> dict[str
     """The replay buffer after a step: the bucket of each question, the retired ones, draws and ages."""
     at = _step(database, run_id, step)
     state = buffer.state_at(database, run_id, at)
+    stored = buffer.stored_trajectories(database, run_id, at)
     return {
         "step": at,
         "buckets": state.buckets,
         "retired": sorted(state.retired),
         "draws": buffer.buckets_at(database, run_id, at),
-        "trajectories_by_rollout_step": buffer.count_by_rollout_step(database, run_id, at),
-        "trajectories_by_replays": buffer.replay_counts(database, run_id, at),
+        "trajectories_by_rollout_step": dict(sorted(Counter(row.rollout_step for row in stored).items())),
+        "trajectories_by_replays": dict(sorted(Counter(row.num_replays for row in stored).items())),
     }
 
 

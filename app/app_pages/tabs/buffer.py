@@ -1,12 +1,12 @@
 """Run, Buffer: the replay buffer after any step, what moved, and what other settings would change."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
 import streamlit as st
 
-from app import address
 from app.components.replay_buffer import buffer_charts, buffer_over_steps, chosen_bar, what_if_view
 from app.components.replay_buffer.chosen_bar import View
 from app.components.widgets import address_choice, data_table, figures, notice, run_choice, run_state
@@ -69,18 +69,7 @@ def _other(row: RunRow) -> RunRow:
     offered = {run_name.run_id: run_name.name for run_name in training_names(has_steps=True)}
     names = {row.run_id: "this run"} | distinct_names((offered | {other.run_id: other.name}).items())
     names[row.run_id] = "this run"
-    key = f"against-{row.run_id}"
-    st.session_state[key] = other.run_id
-
-    def take() -> None:
-        chosen = run_choice.find_run(st.session_state[key] or "", names, has_steps=True)
-        if chosen is not None:
-            address.put({"against": chosen})
-
-    st.selectbox(
-        "of", list(names), format_func=run_choice.label_by(names),
-        key=key, on_change=take, accept_new_options=True, placeholder=run_choice.PLACEHOLDER,
-    )  # fmt: skip
+    run_choice.select("of", names, "against", other.run_id, f"against-{row.run_id}", has_steps=True)
     return other
 
 
@@ -131,9 +120,10 @@ def _flow(view: View, _algorithm: dict[str, Any], _rows: list[BucketRow]) -> Non
 
 
 def _ages(view: View, _algorithm: dict[str, Any], _rows: list[BucketRow]) -> None:
-    counts = ask(buffer.count_by_rollout_step, view.run_id, view.step)
+    stored = ask(buffer.stored_trajectories, view.run_id, view.step)
+    counts = Counter(row.rollout_step for row in stored)
     ages = {view.step - step: count for step, count in sorted(counts.items(), reverse=True)}
-    replays = ask(buffer.replay_counts, view.run_id, view.step)
+    replays = dict(sorted(Counter(row.num_replays for row in stored).items()))
     age = buffer_charts.counts(ages, "age, steps", "age")
     replayed = buffer_charts.counts(replays, "times replayed", "replays")
     with figures.grid("ages"):

@@ -6,7 +6,6 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from app import address
 from app.components.trajectories import audit_view, replay_effects
 from app.components.widgets import address_choice, data_table, notice
 from app.formats import known
@@ -73,12 +72,9 @@ def _step(steps: list[int]) -> int:
         st.caption(f"Step {steps[0]:,}, the only one that replayed")
         return steps[0]
     wanted = st.query_params.get("step", "")
-    st.session_state["audited-step"] = int(wanted) if wanted in map(str, steps) else steps[-1]
-    return st.select_slider("Step", steps, key="audited-step", on_change=_take)
-
-
-def _take() -> None:
-    address.put({"step": str(st.session_state["audited-step"])})
+    chosen = int(wanted) if wanted in map(str, steps) else steps[-1]
+    st.select_slider("Step", steps, **address_choice.kept("step", chosen, "audited-step"))
+    return chosen
 
 
 def _checks(row: RunRow, _algorithm: dict[str, Any]) -> None:

@@ -60,7 +60,9 @@ def figure(column: str, measured_lines: Sequence[ScoreLine]) -> go.Figure:
     """Return printed bars for each backbone and variant, and a diamond for each scored model of the user."""
     colours = theme.palette()
     printed = {line.key: line for line in printed_lines(STUDIES)}
-    drawn = figures.new_figure(HEIGHT)
+    drawn = figures.new_figure(
+        HEIGHT, "", x={"type": "category"}, hovermode="closest", bargap=0.22, bargroupgap=0.06, barmode="group"
+    )
     variants = zip(VARIANTS, (colours.muted, colours.fresh, colours.replay), strict=True)
     for index, (variant, colour) in enumerate(variants):
         scores = [printed[study + keys[index]].scores[column] for study, keys, _ in BACKBONES.values()]
@@ -87,6 +89,4 @@ def figure(column: str, measured_lines: Sequence[ScoreLine]) -> go.Figure:
                 hovertemplate="%{customdata}: %{y:.1f}",
             )
         )  # fmt: skip
-    drawn.update_layout(hovermode="closest", bargap=0.22, bargroupgap=0.06, barmode="group")
-    drawn.update_xaxes(title={"text": ""}, type="category")
     return drawn

@@ -134,17 +134,13 @@ def _filtered(rows: Sequence[_Row], rules: Mapping[str, _Rule]) -> list[_Row]:
     first = next(iter(rules))
     offered = [name for name in rules if found[name] or name in {first, "All"}]
     wanted = st.query_params.get(_SHOWN)
-    st.session_state["samples-shown"] = wanted if wanted in offered else first
-    chosen = st.segmented_control(
-        "Questions", offered, format_func=lambda name: f"{name} ({len(found[name]):,})", key="samples-shown",
-        required=True, on_change=_take_filter, help="Of several answers to a question, right: all, wrong: none. "
-        "Compared with another model, correct: more often than the other",
+    chosen = wanted if wanted in offered else first
+    st.segmented_control(
+        "Questions", offered, format_func=lambda name: f"{name} ({len(found[name]):,})", required=True,
+        help="Of several answers to a question, right: all, wrong: none. Compared with another model, correct: more "
+        "often than the other", **address_choice.kept(_SHOWN, chosen, "samples-shown", [ITEM]),
     )  # fmt: skip
-    return found[chosen or first]
-
-
-def _take_filter() -> None:
-    address.put({_SHOWN: st.session_state["samples-shown"], ITEM: None})
+    return found[chosen]
 
 
 def _list(rows: Sequence[_Row], names: Mapping[str, str], key: str) -> None:

@@ -78,7 +78,8 @@ def table(rows: Sequence[ComparisonRow]) -> pd.DataFrame:
 
 def _chart(rows: Sequence[ComparisonRow]) -> go.Figure:
     colours = theme.palette()
-    figure = figures.new_figure(height=max(figures.HEIGHT, _BAR_HEIGHT * len(rows) + 60))
+    height = max(figures.HEIGHT, _BAR_HEIGHT * len(rows) + 60)
+    figure = figures.new_figure(height, "points", x={"showgrid": True}, hovermode="closest")
     drawn = list(rows)[::-1]
     figure.add_vline(x=0, line={"color": colours.muted, "width": 1, "dash": "dot"})
     figure.add_trace(
@@ -94,8 +95,6 @@ def _chart(rows: Sequence[ComparisonRow]) -> go.Figure:
             hovertemplate="%{y}: %{text}<extra></extra>", showlegend=False,
         )
     )  # fmt: skip
-    figure.update_layout(hovermode="closest")
-    figure.update_xaxes(title={"text": "points"}, showgrid=True)
     return figure
 
 
@@ -172,7 +171,6 @@ def _columns() -> dict[str, ColumnConfig]:
     number = st.column_config.NumberColumn
     points = number(format="%+.1f")
     return {
-        "Questions": number(format="localized"),
         "First": number(format="%.1f%%"),
         "Second": number(format="%.1f%%"),
         "Difference": points,

@@ -1,11 +1,9 @@
 """Scores over the number of answers k, a card for each way to choose one of them, a curve for each model."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from html import escape
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
@@ -16,6 +14,7 @@ from app.components.benchmarks.score_table import ScoreLine, column_of
 from app.components.widgets import address_choice, figures, notice
 from app.components.widgets.curve_view import INTERVAL, Line
 from app.formats import escape_control_characters, literal
+from app.queries.answers import kept
 from app.theme import Look
 from db.rows.chains_of_thought import ALL, EASY_ABOVE, HARD_UP_TO, Difficulty
 from jobs.evaluation.analysis import score_curves as evaluated
@@ -30,7 +29,6 @@ BY_DIFFICULTY = (
     f"Difficulty is the mean share of correct answers of the chosen models: easy above {EASY_ABOVE:.0%}, hard up to "
     f"{HARD_UP_TO:.0%}. With few answers to a question chance moves it between groups."
 )
-_KEPT_SECONDS = 600
 _LEAST_MARGIN = 0.02
 
 
@@ -78,18 +76,13 @@ def show(
 
 
 def _curves_of(runs: Mapping[str, str], benchmark: str, scheme: str, difficulty: str) -> dict[str, list[ScoreCurve]]:
-    key = str(settings.current()), benchmark, scheme
-    if difficulty == ALL:
-        return {
-            name: _kept(
-                (*key, run_id), partial(evaluated.score_curves, settings.runs_root(), run_id, benchmark, scheme)
-            )
-            for name, run_id in runs.items()
-        }
-    run_ids = tuple(runs.values())
-    groups = _kept(
-        (*key, run_ids), partial(evaluated.score_curves_by_difficulty, settings.runs_root(), run_ids, benchmark, scheme)
-    )
+    root = settings.runs_root()
+    with st.spinner("Reading answers", show_time=False):
+        if difficulty == ALL:
+            read = evaluated.score_curves
+            return {name: kept(read, root, run_id, benchmark, scheme) for name, run_id in runs.items()}
+        run_ids = tuple(runs.values())
+        groups = kept(evaluated.score_curves_by_difficulty, root, run_ids, benchmark, scheme)
     counts = ", ".join(f"{count:,} {group}" for group, (count, _) in groups.items())
     st.caption(f"{counts}. {BY_DIFFICULTY}")
     return dict(zip(runs, groups[Difficulty(difficulty)][1], strict=True))
@@ -138,19 +131,11 @@ def figure(
     recorded = {name: curve for name, curve in curves.items() if curve.values}
     if not recorded:
         return None
-    drawn = figures.new_figure()
+    drawn = figures.new_figure(x_title="k", y={"range": axis_range}, showlegend=False)
     for name, curve in recorded.items():
         y, low, high = (np.array(shares, dtype=np.float64) for shares in (curve.values, curve.low, curve.high))
         line = Line(np.arange(1, len(curve.values) + 1, dtype=np.float64), y, low, high, INTERVAL)
         label = escape(escape_control_characters(name))
         figures.add_line(drawn, label, line, Look(colour_of[name]), is_share=True)
     figures.show_shares(drawn)
-    drawn.update_layout(showlegend=False)
-    drawn.update_yaxes(range=axis_range)
-    drawn.update_xaxes(title={"text": "k"})
     return drawn
-
-
-@st.cache_data(ttl=_KEPT_SECONDS, show_spinner="Reading answers", max_entries=200)
-def _kept(key: tuple[object, ...], _read: Callable[[], Any]) -> Any:  # noqa: ANN401, ARG001
-    return _read()

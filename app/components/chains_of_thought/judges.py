@@ -77,10 +77,8 @@ def show_prompts(rows: Sequence[JudgeRow]) -> None:
     st.markdown("**Prompt versions**")
     if rows:
         frame = _prompt_table(rows)
-        data_table.show(
-            frame, "judge-prompts", "Judges and prompt versions with the number of jobs, responses and tokens",
-            dict.fromkeys(("Jobs", *_COUNTS), st.column_config.NumberColumn(format="localized")),
-        )  # fmt: skip
+        alt = "Judges and prompt versions with the number of jobs, responses and tokens"
+        data_table.show(frame, "judge-prompts", alt)
     prompt = load_judge_prompt()
     with st.expander(f"Full text of {prompt.version_name}", icon=":material/description:", key="prompt-words"):
         st.caption(prompt.source)

@@ -80,7 +80,7 @@ def densities_of(points: Sequence[EntropyPoint], groups: Sequence[Group], signal
     edges = np.linspace(low, max(np.percentile(values, _DRAWN_PERCENT), low + max(abs(low), 1) * 1e-9), _NUM_BINS + 1)
     middles = (edges[:-1] + edges[1:]) / 2
     colours = theme.palette()
-    figure = figures.new_figure()
+    figure = figures.new_figure(x_title=_SIGNALS[signal], x={"hoverformat": NATS_HOVER}, y={"showticklabels": False})
     for group in groups:
         sample = samples[group.name]
         heights = np.histogram(sample, edges)[0] / (len(sample) * np.diff(edges)) if sample else np.zeros(0)
@@ -89,8 +89,6 @@ def densities_of(points: Sequence[EntropyPoint], groups: Sequence[Group], signal
             figures.add_line(figure, f"{group.name} ({len(sample):,})", line, Look(group.colour(colours), group.dash))
     # Room for a second row of the legend, which plotly leaves to the curves.
     figure.update_layout(showlegend=True, margin={"t": 44 if len(figure.data) > _NARROW_LEGEND else 8})
-    figure.update_xaxes(title={"text": _SIGNALS[signal]}, hoverformat=NATS_HOVER)
-    figure.update_yaxes(showticklabels=False)
     return figure
 
 
@@ -128,13 +126,13 @@ def mean_signals(lines: Sequence[ValidityLine], name: str) -> go.Figure | None:
 
 def _pairs(lines: Sequence[ValidityLine], pairs: Mapping[str, tuple[str, str]]) -> go.Figure:
     """Return two bars by group of questions, the second hatched, each of a field and in a colour."""
-    figure = figures.new_figure()
+    figure = figures.new_figure(
+        x_title="questions", x={"type": "category"}, hovermode="closest", bargap=0.35, showlegend=True
+    )
     for (name, (field, colour)), pattern in zip(pairs.items(), ("", "/"), strict=True):
         values = np.array([getattr(line, field) for line in lines], np.float32)
         trace = figures.bars([line.group for line in lines], values, name, colour, f"%{{y:{NATS_HOVER}}}")
         figure.add_trace(trace.update(marker={"pattern": {"shape": pattern, "size": 5}}))
-    figure.update_layout(hovermode="closest", bargap=0.35, showlegend=True)
-    figure.update_xaxes(title={"text": "questions"}, type="category")
     return figure
 
 
@@ -145,7 +143,7 @@ def shares(lines: Sequence[ShareLine], window: int = 1) -> go.Figure | None:
         ("rollouts", colours.fresh, "solid"), ("successes", colours.fresh, "dot"), ("buffer", colours.replay, "dash"),
         ("replays", colours.replay, "solid"),
     )  # fmt: skip
-    figure = figures.new_figure(height=300)
+    figure = figures.new_figure(300, showlegend=True)
     for name, colour, dash in curves:
         known = [(line.step, value) for line in lines if (value := getattr(line, name)) is not None]
         points = _running_mean(known, window)
@@ -153,7 +151,6 @@ def shares(lines: Sequence[ShareLine], window: int = 1) -> go.Figure | None:
             figures.add_line(figure, name, WHOLE.line(points), Look(colour, dash), is_share=True)
     if not figure.data:
         return None
-    figure.update_layout(showlegend=True)
     figures.show_shares(figure)
     return figure
 

@@ -23,23 +23,6 @@ from jobs.evaluation.judging.calibration import Calibration, correct_rate
 from jobs.specs.train import ORACLE_SOURCES
 
 ORACLE = "oracle"
-_NAMES = {
-    VerdictFilter.ALL: "All",
-    VerdictFilter.JUDGED: "Judged",
-    VerdictFilter.UNJUDGED: "Unjudged",
-    VerdictFilter.DISPUTED: "Disputed",
-}
-
-
-_SORT_KEYS = {
-    "Step": JudgedSortKey.STEP,
-    "Question": JudgedSortKey.QUESTION,
-    "Entropy": JudgedSortKey.ENTROPY,
-    "Code": JudgedSortKey.CODE,
-    "Judge": JudgedSortKey.JUDGE,
-    "Oracle": JudgedSortKey.ORACLE,
-    "User": JudgedSortKey.USER,
-}
 
 
 def choose_judge(row: RunRow) -> str | None:
@@ -51,12 +34,9 @@ def choose_judge(row: RunRow) -> str | None:
     names = ([ORACLE] if has_oracle(row.run_id) or not jobs else []) + list(jobs)
     wanted = st.query_params.get("judge")
     chosen = wanted if wanted in names else names[0]
-    key = f"judge-choice-{row.run_id}"
-    st.session_state[key] = chosen
     st.selectbox(
         "Verdicts by", names, format_func=lambda name: escape_control_characters(_label(name, jobs, row.run_id)),
-        key=key, on_change=lambda: address.put({"judge": st.session_state[key]}), label_visibility="collapsed",
-        width=170,
+        label_visibility="collapsed", width=170, **address_choice.kept("judge", chosen, f"judge-choice-{row.run_id}"),
     )  # fmt: skip
     return None if chosen == ORACLE else chosen
 
@@ -108,7 +88,7 @@ def show_list(run_id: str, judge_run_id: str | None, opened: int | None) -> None
     most = long_lists.PAGE_SIZE * long_lists.num_pages(listed)
     rows = ask(judging.list_verdicts, run_id, judge_run_id, which, limit=most, order=order)
     if not rows:
-        title = "No correct answer yet" if which is VerdictFilter.ALL else f"None {_NAMES[which].lower()}"
+        title = "No correct answer yet" if which is VerdictFilter.ALL else f"None {which}"
         notice.show_empty("gavel", title, _why(which))
         return
     frame = verdict_table(rows)
@@ -126,7 +106,7 @@ def show_list(run_id: str, judge_run_id: str | None, opened: int | None) -> None
     )  # fmt: skip
     alt = "Correct answers with the verdicts of judge, oracle and users"
     num_rows = max(len(rows), counts[which])
-    sorting = long_lists.sorting(_SORT_KEYS, order, listed, num_rows)
+    sorting = long_lists.sorting(long_lists.heads(JudgedSortKey), order, listed, num_rows)
     data_table.export_above(
         lambda: verdict_table(ask(judging.list_verdicts, run_id, judge_run_id, which, limit=None, order=order)).assign(
             **{"Run id": run_id, "Judge run": judge_run_id}
@@ -157,11 +137,9 @@ def verdict_table(rows: Sequence[JudgedRow]) -> pd.DataFrame:
 def _choose_filter(counts: Mapping[VerdictFilter, int]) -> VerdictFilter:
     wanted = st.query_params.get("which")
     chosen = VerdictFilter(wanted) if wanted in list(VerdictFilter) else VerdictFilter.ALL
-    st.session_state["which"] = chosen
     st.segmented_control(
-        "Which", list(VerdictFilter), format_func=lambda which: f"{_NAMES[which]} {counts[which]:,}", key="which",
-        on_change=lambda: address.put({"which": st.session_state["which"]}), required=True,
-        label_visibility="collapsed",
+        "Which", list(VerdictFilter), format_func=lambda which: f"{which.capitalize()} {counts[which]:,}",
+        required=True, label_visibility="collapsed", **address_choice.kept("which", chosen, "which"),
     )  # fmt: skip
     return chosen
 

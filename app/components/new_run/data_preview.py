@@ -88,7 +88,8 @@ def _histogram(preview: DataPreview, max_prompt_tokens: int | None) -> go.Figure
     colours = theme.palette()
     lengths = np.array(preview.lengths, dtype=np.int32)
     counts, edges = np.histogram(lengths, bins=min(40, max(1, int(np.ptp(lengths)) + 1)))
-    figure = figures.new_figure(height=190)
+    unit = "tokens" if preview.is_in_tokens else "characters"
+    figure = figures.new_figure(190, unit, hovermode="closest", bargap=0.05)
     figure.add_trace(
         go.Bar(
             x=((edges[:-1] + edges[1:]) / 2).astype(np.float32),
@@ -98,8 +99,6 @@ def _histogram(preview: DataPreview, max_prompt_tokens: int | None) -> go.Figure
             hovertemplate="about %{x:.0f}: %{y:,} prompts<extra></extra>",
         )
     )
-    figure.update_layout(hovermode="closest", bargap=0.05)
-    figure.update_xaxes(title={"text": "tokens" if preview.is_in_tokens else "characters"})
     if preview.is_in_tokens and max_prompt_tokens and lengths.max() > 0.5 * max_prompt_tokens:
         figure.add_vline(
             x=max_prompt_tokens, line={"color": colours.warning, "dash": "dash"}, annotation_text="longest allowed"

@@ -79,7 +79,10 @@ def show(entry: Entry) -> None:
 def bars(entry: Entry) -> go.Figure:
     """Return one bar a printed row, those of ExGRPO in the colour of replay, each with its number as printed."""
     colours, rows = theme.palette(), rows_of(entry)[::-1]
-    figure = figures.new_figure(height=_PER_ROW * len(rows) + 64)
+    figure = figures.new_figure(
+        _PER_ROW * len(rows) + 64, entry.column, y={"type": "category"}, hovermode="closest", showlegend=False,
+        x={"showgrid": True, "range": [0, _MARGIN * max(row.value for row in rows)]}, bargap=0.3,
+    )  # fmt: skip
     names = [f"{row.group}: {row.name}" if _is_ambiguous(entry, row.name) else row.name for row in rows]
     figure.add_trace(
         go.Bar(
@@ -89,11 +92,6 @@ def bars(entry: Entry) -> go.Figure:
             hovertemplate="%{y}: %{text}<extra></extra>",
         )
     )  # fmt: skip
-    figure.update_layout(hovermode="closest", showlegend=False, bargap=0.3)
-    figure.update_xaxes(
-        title={"text": entry.column}, showgrid=True, range=[0, _MARGIN * max(row.value for row in rows)]
-    )
-    figure.update_yaxes(type="category")
     return figure
 
 

@@ -218,7 +218,10 @@ def held_out_bars(selection: RunSelection) -> go.Figure | None:
     last = {run_id: rows[-1] for run_id in selection.rows if (rows := comparison.held_out_rows(run_id))}
     if not last:
         return None
-    figure = figures.new_figure(height=_PER_RUN * len(last) + 80)
+    figure = figures.new_figure(
+        _PER_RUN * len(last) + 80, "held-out score", y={"type": "category"}, hovermode="closest", showlegend=False,
+        x={"tickformat": ".0%", "showgrid": True, "rangemode": "tozero"}, bargap=0.35,
+    )  # fmt: skip
     run_ids = list(last)[::-1]
     colours = theme.palette()
     figure.add_trace(
@@ -232,7 +235,4 @@ def held_out_bars(selection: RunSelection) -> go.Figure | None:
             marker={"color": colours.held_out, "cornerradius": 3}, hovertemplate="%{y}: %{x:.1%}<extra></extra>",
         )
     )  # fmt: skip
-    figure.update_layout(hovermode="closest", showlegend=False, bargap=0.35)
-    figure.update_xaxes(title={"text": "held-out score"}, tickformat=".0%", showgrid=True, rangemode="tozero")
-    figure.update_yaxes(type="category")
     return figure

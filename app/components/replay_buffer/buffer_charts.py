@@ -1,6 +1,7 @@
 """Charts of the replay buffer at one step: buckets, flow between two steps, ages, replays and entropies."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
@@ -20,7 +21,7 @@ def sizes(view: View, num_buckets: int, meaning: str) -> go.Figure:
     """Return questions by bucket after the step, with lines for the step it is compared with."""
     colours = theme.palette()
     buckets = list(range(num_buckets + 1))
-    figure = _bars(meaning)
+    figure = _bars(meaning, showlegend=True)
     now, then = (
         [list(state.buckets.values()).count(bucket) for bucket in buckets] for state in (view.state, view.base_state)
     )
@@ -28,7 +29,6 @@ def sizes(view: View, num_buckets: int, meaning: str) -> go.Figure:
     figure.add_trace(figures.bars(buckets, now, f"after {view.now}", colours.replay, hover))
     name = escape_control_characters(f"after {view.then}").replace("<", "&lt;")
     figure.add_trace(_ticks(buckets, then, name, "then in bucket %{x}: %{y:,}<extra></extra>"))
-    figure.update_layout(showlegend=True)
     return figure
 
 
@@ -39,7 +39,7 @@ def draws(rows: Sequence[BucketRow], meaning: str) -> go.Figure | None:
         return None
     colours = theme.palette()
     buckets = [row.bucket for row in rows]
-    figure = _bars(meaning)
+    figure = _bars(meaning, barmode="stack", showlegend=True)
     hover = "bucket %{x}: %{y} drawn<extra></extra>"
     figure.add_trace(figures.bars(buckets, [row.num_drawn for row in rows], "drawn", colours.fresh, hover))
     expected = [row.probability * total for row in rows]
@@ -48,7 +48,6 @@ def draws(rows: Sequence[BucketRow], meaning: str) -> go.Figure | None:
     if any(moved):
         hover = "bucket %{x}: overflow %{y}<extra></extra>"
         figure.add_trace(figures.bars(buckets, moved, "overflow, moved to other buckets", colours.warning, hover))
-    figure.update_layout(barmode="stack", showlegend=True)
     if max(row.num_drawn for row in rows) <= figures.MAX_TICKED_STEPS:
         figure.update_yaxes(tick0=0, dtick=1)
     return figure
@@ -59,7 +58,7 @@ def entropies(rows: Sequence[CandidateRow]) -> go.Figure | None:
     if not rows:
         return None
     colours = theme.palette()
-    figure = _bars("bucket when drawn")
+    figure = _bars("bucket when drawn", boxmode="group", showlegend=True)
     for is_chosen, name, colour in ((True, "chosen", colours.replay), (False, "not chosen", colours.muted)):
         group = [row for row in rows if row.is_chosen is is_chosen]
         figure.add_trace(
@@ -69,7 +68,6 @@ def entropies(rows: Sequence[CandidateRow]) -> go.Figure | None:
                 name=name, marker={"color": colour, "size": 3}, line={"width": 1.5}, boxpoints="outliers",
             )
         )  # fmt: skip
-    figure.update_layout(boxmode="group", showlegend=True)
     return figure
 
 
@@ -90,8 +88,8 @@ def flow(view: View) -> go.Figure | None:
         incoming[now] += count
     tints = {OUTSIDE: colours.muted, RETIRED: colours.retired}
     nodes = [tints.get(location, colours.replay) for location in (*starts, *ends)]
-    figure = figures.new_figure(height=130 + 38 * max(len(starts), len(ends)))
-    figure.update_layout(margin={"l": 76, "r": 76, "t": 12, "b": 56})
+    margin = {"l": 76, "r": 76, "t": 12, "b": 56}
+    figure = figures.new_figure(130 + 38 * max(len(starts), len(ends)), margin=margin)
     figure.add_trace(
         go.Sankey(
             arrangement="snap",
@@ -125,11 +123,8 @@ def counts(values: Mapping[int, int], title: str, unit: str) -> go.Figure | None
     return figure
 
 
-def _bars(title: str) -> go.Figure:
-    figure = figures.new_figure()
-    figure.update_layout(hovermode="closest", bargap=0.25, dragmode=False)
-    figure.update_xaxes(title={"text": title})
-    return figure
+def _bars(title: str, **layout: Any) -> go.Figure:  # noqa: ANN401 - settings of plotly
+    return figures.new_figure(x_title=title, hovermode="closest", bargap=0.25, dragmode=False, **layout)
 
 
 def _ticks(x: Sequence[int], y: Sequence[float], name: str, hover: str) -> go.Scatter:
@@ -163,13 +158,12 @@ def show_weights(algorithm: ExGRPOConfig, meaning: str) -> None:
     most = algorithm.rollouts_per_question
     probabilities = bucket_probabilities(np.arange(1, most) / most, algorithm.bucket_center, algorithm.bucket_spread)
     shares = probabilities.tolist()
-    figure = figures.new_figure(height=170)
+    figure = figures.new_figure(
+        170, "", x={"type": "category"}, y={"tickformat": ".0%"}, hovermode="closest", bargap=0.25
+    )
     buckets = [f"{correct}/{most}" for correct in range(1, most)]
     hover = "bucket %{x}: %{y:.1%}<extra></extra>"
     figure.add_trace(figures.bars(buckets, shares, "", theme.palette().replay, hover))
-    figure.update_layout(hovermode="closest", bargap=0.25)
-    figure.update_xaxes(title=None, type="category")
-    figure.update_yaxes(tickformat=".0%")
     st.markdown(f"**Bucket draws** &nbsp; :gray[:small[probability by {meaning}]]")
     alt = "Bars: probability that a replayed question comes from each bucket"
     chart.show(figure, "bucket-weights", alt, has_tools=False)

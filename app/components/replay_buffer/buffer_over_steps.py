@@ -140,7 +140,7 @@ def heatmap(rows: Sequence[BucketRow], rollouts_per_question: int, quantity: str
     top = max(max(row.bucket for row in rows if row.num_questions), rollouts_per_question - 1)
     buckets = list(range(top + 1))
     colours = theme.palette()
-    figure = figures.new_figure(height=60 + 27 * len(buckets))
+    figure = figures.new_figure(60 + 27 * len(buckets), y={"showgrid": False, "type": "category"}, hovermode="closest")
     figure.add_trace(
         go.Heatmap(
             x=steps, y=[f"{bucket}/{rollouts_per_question}" for bucket in buckets],
@@ -150,8 +150,6 @@ def heatmap(rows: Sequence[BucketRow], rollouts_per_question: int, quantity: str
             hovertemplate=f"step %{{x}}<br>bucket %{{y}}<br>{_QUANTITIES[quantity][1]}: %{{z:,}}<extra></extra>",
         )
     )  # fmt: skip
-    figure.update_layout(hovermode="closest")
-    figure.update_yaxes(showgrid=False, type="category")
     return figure
 
 

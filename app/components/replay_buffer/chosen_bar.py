@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import pandas as pd
 import streamlit as st
 
-from app import address
-from app.components.widgets import data_table
+from app.components.widgets import address_choice, data_table
 from app.formats import counted, escape_control_characters, literal
 from app.queries.answers import ask
 from db.queries import buffer
@@ -19,8 +18,6 @@ ADDRESS = "mark"
 """The parameter of the address that names the bar."""
 MAX_QUESTIONS = 200
 OUTSIDE, RETIRED = "outside", "retired"
-_MAX_DIGITS = 10
-"""A longer number in the address is larger than any step of a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +98,9 @@ def questions(view: View, bar: str) -> list[int]:
     if kind == "flow":
         start, _, end = value.partition(":")
         return sorted(index for index, way in view.ways().items() if way == (start, end))
-    if kind in {"rollout", "replays"} and value.isascii() and value.isdigit() and len(value) < _MAX_DIGITS:
-        query = buffer.questions_by_rollout_step if kind == "rollout" else buffer.questions_replayed
-        return ask(query, view.run_id, view.step, int(value))
-    return []
+    numbers = {"rollout": "rollout_step", "replays": "num_replays"}
+    stored = ask(buffer.stored_trajectories, view.run_id, view.step) if kind in numbers else []
+    return sorted({row.question_index for row in stored if str(getattr(row, numbers[kind])) == value})
 
 
 def describe(bar: str) -> str:
@@ -125,20 +121,15 @@ def describe(bar: str) -> str:
 def choose(label: str, bars: Sequence[str], key: str) -> None:
     """Show a choice among bars; the chosen one is kept in the address."""
     current = st.query_params.get(ADDRESS)
-    st.session_state[key] = current if current in bars else None
     st.selectbox(
-        label, bars, index=None, placeholder="Choose which", format_func=describe, key=key, on_change=_take,
-        args=(key,), width=320,
+        label, bars, index=None, placeholder="Choose which", format_func=describe, width=320,
+        **address_choice.kept(ADDRESS, current if current in bars else None, key),
     )  # fmt: skip
 
 
 def location_name(location: str) -> str:
     """Return the displayed name of a bucket, of the retired set, or of neither."""
     return {OUTSIDE: "not stored", RETIRED: "retired"}.get(location, f"bucket {location}")
-
-
-def _take(key: str) -> None:
-    address.put({ADDRESS: st.session_state[key]})
 
 
 def _table(view: View, rows: Sequence[BufferedQuestionRow]) -> pd.DataFrame:

@@ -78,9 +78,7 @@ def _same_choices(
 def chart(steps: Int64Array, shares: Float64Array) -> go.Figure:
     """Return the share of draws that change over the steps."""
     colours = theme.palette()
-    figure = figures.new_figure(height=235)
+    figure = figures.new_figure(235, y={"tickformat": ".0%", "range": [0, 1.02]})
     line = Line(steps.astype(np.float64), shares.astype(np.float64))
     figures.add_line(figure, "share that changes", line, Look(colours.replay), is_share=True)
-    figure.update_yaxes(tickformat=".0%", range=[0, 1.02])
-    figure.update_xaxes(title={"text": "step"})
     return figure

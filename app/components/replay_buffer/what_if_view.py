@@ -95,7 +95,7 @@ def _show_all_steps(run_id: str, settings: Settings, algorithm: dict[str, Any]) 
 def chart(recorded: RecordedDraw, draw: QuestionDraw, meaning: str) -> go.Figure:
     """Return recorded and new probabilities by bucket."""
     colours = theme.palette()
-    figure = figures.new_figure(height=235)
+    figure = figures.new_figure(235, meaning, y={"tickformat": ".0%"}, hovermode="closest", bargap=0.2)
     buckets = sorted(draw.probabilities)
     for name, values, colour in (
         ("recorded", recorded.probabilities, colours.muted),
@@ -103,9 +103,6 @@ def chart(recorded: RecordedDraw, draw: QuestionDraw, meaning: str) -> go.Figure
     ):
         shares = [values.get(bucket, 0.0) for bucket in buckets]
         figure.add_trace(figures.bars(buckets, shares, name, colour, "bucket %{x}: %{y:.1%}"))
-    figure.update_layout(hovermode="closest", bargap=0.2)
-    figure.update_yaxes(tickformat=".0%")
-    figure.update_xaxes(title={"text": meaning})
     return figure
 
 

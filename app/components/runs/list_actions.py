@@ -98,13 +98,8 @@ def show_compare(rows: Sequence[RunRow]) -> None:
 def show_archive(rows: Sequence[RunRow]) -> None:
     """Show the button that archives or lists the ticked runs; it is disabled without any."""
     is_back = bool(rows) and all(row.is_archived for row in rows)
-    calls = [
-        (
-            _call(run_actions.archive, row.run_id, not is_back),
-            _call(run_actions.archive, row.run_id, is_back),
-        )
-        for row in rows
-    ]
+    archive = run_actions.archive
+    calls = [(_call(archive, row.run_id, not is_back), _call(archive, row.run_id, is_back)) for row in rows]
     chosen = f"{'List' if is_back else 'Archive'} {counted(len(rows), 'run')}{' again' if is_back else ''}"
     st.button(
         chosen if rows else "Archive",
@@ -116,13 +111,7 @@ def show_archive(rows: Sequence[RunRow]) -> None:
 
 def show_delete(rows: Sequence[RunRow]) -> None:
     """Show the button that moves the ticked runs into the bin."""
-    calls = [
-        (
-            _call(run_bin.delete, row.run_id),
-            _call(run_bin.restore, row.run_id),
-        )
-        for row in rows
-    ]
+    calls = [(_call(run_bin.delete, row.run_id), _call(run_bin.restore, row.run_id)) for row in rows]
     st.button(
         f"Delete {counted(len(rows), 'run')}" if rows else "Delete",
         icon=":material/delete:", disabled=not rows, key="delete",
@@ -146,10 +135,7 @@ def _rename(rows: Sequence[RunRow]) -> None:
     name = st.session_state["rename-name"].strip()
     names = [name if len(rows) == 1 else f"{name} {number}" for number in range(1, len(rows) + 1)]
     calls = [
-        (
-            _call(run_actions.rename, row.run_id, new),
-            _call(run_actions.rename, row.run_id, row.name),
-        )
+        (_call(run_actions.rename, row.run_id, new), _call(run_actions.rename, row.run_id, row.name))
         for row, new in zip(rows, names, strict=True)
     ]
     do("Renamed", calls)

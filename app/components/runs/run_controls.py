@@ -51,19 +51,6 @@ def show(row: RunRow) -> bool:
     )
 
 
-def show_score(row: RunRow, checkpoints: Sequence[CheckpointRow]) -> None:
-    """Show the button that leads to the form which scores the newest checkpoint; it is disabled without any."""
-    if st.button(
-        "Score",
-        icon=":material/leaderboard:",
-        key="run-score",
-        disabled=not checkpoints,
-        help="Score its newest checkpoint on benchmarks" if checkpoints else "There is no checkpoint yet",
-    ):
-        target = {"start": "true", "target": f"{row.run_id}@last"}
-        st.switch_page("app_pages/benchmarks.py", query_params=target)
-
-
 def _do(action: str, row: RunRow) -> None:
     """Stop or resume as a callback, which runs before the page, so that no refresh comes between click and action."""
     try:
@@ -76,17 +63,20 @@ def _do(action: str, row: RunRow) -> None:
     run_state.remember(row, {"stop": "Stopping", "resume": "Resuming"}[action])
 
 
-def show_branch(row: RunRow, checkpoints: Sequence[CheckpointRow]) -> None:
-    """Show the button that leads to the form of a run from the newest checkpoint; it is disabled without any."""
-    if st.button(
-        "Branch",
-        icon=":material/call_split:",
-        key="run-branch",
-        disabled=not checkpoints,
-        help="Set up a run from a checkpoint of this one" if checkpoints else "There is no checkpoint yet",
+def show_next(row: RunRow, checkpoints: Sequence[CheckpointRow]) -> None:
+    """Show the buttons that score the newest checkpoint and branch from it, each by its form; disabled without any."""
+    newest = str(checkpoints[-1].step) if checkpoints else ""
+    score = {"start": "true", "target": f"{row.run_id}@last"}
+    branch = {"from": row.run_id, "step": newest, "section": "Optimizer"}
+    for label, icon, meaning, page, query in (
+        ("Score", "leaderboard", "Score its newest checkpoint on benchmarks", "benchmarks", score),
+        ("Branch", "call_split", "Set up a run from a checkpoint of this one", "new_run", branch),
     ):
-        target = {"from": row.run_id, "step": str(checkpoints[-1].step), "section": "Optimizer"}
-        st.switch_page("app_pages/new_run.py", query_params=target)
+        if st.button(
+            label, icon=f":material/{icon}:", key=f"run-{label.lower()}", disabled=not checkpoints,
+            help=meaning if checkpoints else "There is no checkpoint yet",
+        ):  # fmt: skip
+            st.switch_page(f"app_pages/{page}.py", query_params=query)
 
 
 def show_tags(rows: Sequence[RunRow], key: str) -> None:

@@ -61,10 +61,9 @@ def chart(results: StudyResults) -> go.Figure | None:
     if name is None:
         return None
     colours = theme.palette()
-    figure = figures.new_figure(height=_PER_CELL * sum(name in result.figures for result in results.cells) + 70)
+    height = _PER_CELL * sum(name in result.figures for result in results.cells) + 70
+    figure = figures.new_figure(height, name, x={"showgrid": True}, hovermode="closest", showlegend=False)
     draw_cells(figure, results, colours.fresh, colours.held_out, colours.muted)
-    figure.update_layout(hovermode="closest", showlegend=False)
-    figure.update_xaxes(title={"text": name}, showgrid=True)
     return figure
 
 

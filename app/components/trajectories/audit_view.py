@@ -10,8 +10,7 @@ import streamlit as st
 from app import address, theme
 from app.components.widgets import data_table, figures, grid, notice
 from app.formats import NATS_HOVER, counted
-from app.queries.answers import ask
-from app.queries.runs import current_runs_root
+from app.queries.answers import ask, kept
 from app.settings import runs_root
 from db.queries import buffer, selections
 from db.rows.replays import SelectionRow, WrongChoiceRow, age
@@ -56,7 +55,7 @@ def audit(run_id: str, step: int) -> list[Audited]:
     for row in ask(buffer.candidates, run_id, step):
         candidates.setdefault(row.question_index, []).append(row)
     rows = ask(selections.list_selections, run_id, step)
-    checks = _checks(repr((current_runs_root(), run_id, step, rows)), run_id, step)
+    checks = kept(ask, audit_questions, runs_root(), run_id, step, until=rows)
     return [
         Audited(row, tuple(candidates.get(row.question_index, ())), tuple(checks[row.question_index])) for row in rows
     ]
@@ -166,25 +165,15 @@ def chart(candidates: Sequence[CandidateRow]) -> go.Figure | None:
     if not candidates:
         return None
     colours = theme.palette()
-    figure = figures.new_figure(height=190)
+    order = [f"{row.trajectory_id}" for row in candidates]
+    axis = {"type": "category", "categoryorder": "array", "categoryarray": order}
+    figure = figures.new_figure(190, "trajectory", x=axis, hovermode="closest", bargap=0.4, showlegend=True)
     for is_chosen, name, colour in ((True, "chosen", colours.replay), (False, "not chosen", colours.muted)):
         bars = [row for row in candidates if row.is_chosen is is_chosen]
         names, entropies = [f"{row.trajectory_id}" for row in bars], [row.entropy for row in bars]
         trace = figures.bars(names, entropies, name, colour, f"trajectory %{{x}}: %{{y:{NATS_HOVER}}}")
         figure.add_trace(trace.update(width=0.5 if len(candidates) > 3 else 0.2))
-    order = [f"{row.trajectory_id}" for row in candidates]
-    figure.update_layout(hovermode="closest", bargap=0.4, showlegend=True)
-    figure.update_xaxes(type="category", categoryorder="array", categoryarray=order, title={"text": "trajectory"})
     return figure
-
-
-@st.cache_data(max_entries=50, show_spinner=False)
-def _checks(
-    question: str,  # noqa: ARG001 - the cache's key, which leaves out what begins with an underscore
-    _run_id: str,
-    _step: int,
-) -> dict[int, list[Fact]]:
-    return ask(audit_questions, runs_root(), _run_id, _step)
 
 
 def _result(row: Audited) -> str:

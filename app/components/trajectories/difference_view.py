@@ -11,7 +11,7 @@ from app import address
 from app.components.trajectories import conversation_view
 from app.components.trajectories.conversation_view import look_of, message_label
 from app.components.trajectories.question_view import MAX_COMPARED_CHARACTERS, compare
-from app.components.widgets import notice, shown_text
+from app.components.widgets import address_choice, notice, shown_text
 from app.components.widgets.shown_text import Part
 from app.formats import counted, escape_control_characters
 from app.queries.answers import ask
@@ -30,10 +30,10 @@ def show(row: TrajectoryRow, _history: Sequence[LineageRow]) -> None:
     number = address.whole_number(_ADDRESS)
     if number is None:
         number = next((other for other in others if other > row.trajectory_id), next(iter(others), None))
-    st.session_state[_ADDRESS] = number
     st.number_input(
-        "Compare with trajectory", 0, value=None, step=1, key=_ADDRESS, on_change=_take, width=200,
+        "Compare with trajectory", 0, value=None, step=1, width=200,
         help=f"Of its group: {', '.join(map(str, others[:12])) or 'none'}",
+        **address_choice.kept(_ADDRESS, number, _ADDRESS),
     )  # fmt: skip
     if number is None:
         return
@@ -82,8 +82,3 @@ def _cell(message: Message | None, beside: Message | None) -> str:
     label = escape(escape_control_characters(message_label(message)))
     words = f'<div class="words">{shown_text.html(parts)}</div>'
     return f'<div class="message {look_of(message)}"><b>{label}</b>{words}</div>'
-
-
-def _take() -> None:
-    number = st.session_state[_ADDRESS]
-    address.put({_ADDRESS: None if number is None else str(number)})

@@ -43,7 +43,7 @@ def show(row: TrajectoryRow, _history: Sequence[LineageRow]) -> None:
 
 def chart(rows: Sequence[AttemptedRow], names: dict[str, str], run_id: str) -> go.Figure:
     """Return one line per run, this run first and thickest; diamonds are steps with a replayed trajectory."""
-    figure = figures.new_figure()
+    figure = figures.new_figure(y={"tickformat": ".0%", "range": [-0.03, 1.03]}, showlegend=True)
     ordered = sorted(names, key=lambda run_key: (run_key != run_id, run_key))
     for index, run_key in enumerate(ordered):
         points = [row for row in rows if row.run_id == run_key]
@@ -61,8 +61,6 @@ def chart(rows: Sequence[AttemptedRow], names: dict[str, str], run_id: str) -> g
                 hovertemplate="%{y:.0%}",
             )
         )  # fmt: skip
-    figure.update_layout(showlegend=True)
-    figure.update_yaxes(tickformat=".0%", range=[-0.03, 1.03])
     return figure
 
 

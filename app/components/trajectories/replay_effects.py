@@ -55,14 +55,13 @@ def show(effects: Sequence[DrawEffect], *, has_changes: bool) -> None:
         _chart(effects), "draw-effects", "Points with intervals: difference of drawn and undrawn questions by group",
     )  # fmt: skip
     number = st.column_config.NumberColumn
-    counts = dict.fromkeys(("Drawn", "Undrawn", "Retired"), number(format="localized"))
     waits = dict.fromkeys(("Steps, drawn", "Steps, undrawn"), number(format="%.1f"))
     value = "Change in points" if has_changes else "% correct"
     shares = dict.fromkeys((f"{value}, drawn", f"{value}, undrawn"), number(format="%+.1f" if has_changes else "%.1f"))
     data_table.show_card(
         "In numbers", table(effects, value), "drawn-against-undrawn",
         "Drawn and undrawn questions by group, their changes, and the difference with its interval",
-        {"Questions": st.column_config.TextColumn(width=156), **counts, **waits, **shares},
+        {"Questions": st.column_config.TextColumn(width=156), **waits, **shares},
         EXPLANATION.format(values=_CHANGES if has_changes else _SHARES),
     )  # fmt: skip
 
@@ -87,7 +86,10 @@ def table(effects: Sequence[DrawEffect], value: str) -> pd.DataFrame:
 
 def _chart(effects: Sequence[DrawEffect]) -> go.Figure:
     colours = theme.palette()
-    figure = figures.new_figure(height=70 + 34 * len(effects))
+    figure = figures.new_figure(
+        70 + 34 * len(effects), "points, drawn minus undrawn", x={"showgrid": True}, hovermode="closest",
+        y={"autorange": "reversed", "type": "category"}, showlegend=True, scattermode="group",
+    )  # fmt: skip
     groups = [row.group for row in effects]
     for name, differences, colour in (
         ("next attempts only", [row.difference for row in effects], colours.replay),
@@ -103,9 +105,6 @@ def _chart(effects: Sequence[DrawEffect]) -> go.Figure:
             )
         )  # fmt: skip
     figure.add_vline(0, line={"color": colours.muted, "width": 1})
-    figure.update_layout(hovermode="closest", showlegend=True, scattermode="group")
-    figure.update_xaxes(title={"text": "points, drawn minus undrawn"}, showgrid=True)
-    figure.update_yaxes(autorange="reversed", type="category")
     return figure
 
 

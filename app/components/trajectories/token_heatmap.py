@@ -114,12 +114,11 @@ def parts(values: TokenValues, name: str, numbers: np.ndarray, span: slice, top:
 def _course(numbers: np.ndarray, name: str) -> go.Figure | None:
     if not numbers.size:
         return None
-    figure = figures.new_figure(height=150)
+    range_mode = {"rangemode": "normal" if name == "Ratio" else "tozero"}
+    figure = figures.new_figure(150, "position, tokens", y=range_mode)
     colour = theme.palette().held_out if name == "Ratio" else theme.palette().fresh
     positions = np.arange(1, numbers.size + 1, dtype=np.float64)
     figures.add_line(figure, "", Line(positions, numbers.astype(np.float64)), Look(colour))
-    figure.update_xaxes(title={"text": "position, tokens"})
-    figure.update_yaxes(rangemode="normal" if name == "Ratio" else "tozero")
     return figure
 
 

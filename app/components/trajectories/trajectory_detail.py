@@ -182,11 +182,10 @@ def choose() -> str | None:
         return None
     wanted = st.query_params.get(_ADDRESS)
     chosen = wanted if wanted in counts else None
-    st.session_state["mark-choice"] = chosen
     st.selectbox(
         "Marked trajectories", list(counts), index=None, placeholder="Marked trajectories",
         format_func=lambda name: f"{escape_control_characters(name)} ({counts[name].num_trajectories:,})",
-        key="mark-choice", on_change=_choose, label_visibility="collapsed", width=240,
+        label_visibility="collapsed", width=240, **address_choice.kept(_ADDRESS, chosen, "mark-choice"),
     )  # fmt: skip
     return chosen
 
@@ -270,7 +269,3 @@ def _files(rows: Sequence[MarkedRow]) -> pd.DataFrame:
     frame["Gold answer"] = [row.answer for row in rows]
     frame["Response"] = [row.text for row in rows]
     return frame
-
-
-def _choose() -> None:
-    address.put({_ADDRESS: st.session_state["mark-choice"]})

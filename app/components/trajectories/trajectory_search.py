@@ -1,8 +1,7 @@
 """Search and facets of trajectories, all in the address, and the list of matches that opens one on a click."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import Any
 from urllib.parse import urlencode
 
 import pandas as pd
@@ -31,16 +30,6 @@ _RANGES = tuple(f"{name}_{end}" for name in _BOUNDED for end in ("from", "to"))
 _CHOICES = (*_FLAGS, "verdict", "bucket", "tool")
 _KEYS = (*_CHOICES, *_RANGES, "question-index")
 _RUN_KEY = "run-of-filters"
-SORT_KEYS = {
-    "Step": TrajectorySortKey.STEP,
-    "Question": TrajectorySortKey.QUESTION,
-    "Reward": TrajectorySortKey.REWARD,
-    "Tokens": TrajectorySortKey.TOKENS,
-    "Entropy": TrajectorySortKey.ENTROPY,
-    "Replays": TrajectorySortKey.REPLAYS,
-    "Turns": TrajectorySortKey.TURNS,
-}
-"""What the head of each column sorts all by; that of the id leads back to newest first."""
 _SIGNS = {True: "yes", False: "no", None: NONE_SHOWN}
 
 
@@ -212,11 +201,11 @@ def show_table(
         lambda trajectory: address.put({"trajectory": trajectory}),
         None if opened is None else str(opened),
     )
-    sorting = long_lists.sorting(SORT_KEYS, order, (where, order), num_rows)
+    sorting = long_lists.sorting(long_lists.heads(TrajectorySortKey), order, (where, order), num_rows)
     grid.draw(
         _trajectory_table(rows), "trajectories-table",
         "Table of trajectories: step, question, verdict, length, entropy, replays and the start of the text",
-        _columns(), 15 if opened is None else 6, clicks, sorting,
+        {name: column for name, (_, column) in _COLUMNS.items()}, 15 if opened is None else 6, clicks, sorting,
     )  # fmt: skip
 
 
@@ -235,56 +224,38 @@ def show_export(where: TrajectoryFacets, num_rows: int) -> None:
 
 
 def _trajectory_table(rows: Sequence[TrajectoryRow]) -> pd.DataFrame:
-    counts: dict[str, list[int | None]] = {}
-    if any(row.num_turns is not None for row in rows):
-        counts = {
-            "Turns": [row.num_turns for row in rows],
-            "Calls": [row.num_tool_calls for row in rows],
-            "Failed": [row.num_tool_errors for row in rows],
-        }
-    of_tokens: dict[str, list[Any]] = {}
-    if any(row.num_tokens for row in rows):  # what others recorded as text has none, and says nothing of replays
-        of_tokens = {
-            "Tokens": [row.num_tokens or None for row in rows],
-            "Entropy": [row.mean_entropy for row in rows],
-            "Replays": [row.num_replays for row in rows],
-        }
-    verdicts: dict[str, list[Any]] = {}
-    if any(row.verdict for row in rows):
-        verdicts = {"Verdict": [[row.verdict] for row in rows]}
-    signs = {"Valid": [_SIGNS[row.is_valid] for row in rows]} if any(row.is_valid is not None for row in rows) else {}
-    return pd.DataFrame(
-        {
-            "Id": [row.trajectory_id for row in rows],
-            "Step": [row.step for row in rows],
-            "Question": [row.question_index for row in rows],
-            **verdicts,
-            "Reward": [row.reward for row in rows],
-            **of_tokens,
-            **signs,
-            "Code": [_SIGNS[row.has_code] for row in rows],
-            **counts,
-            "Text": [escape_control_characters(row.text) for row in rows],
-        }
-    )
+    """Return the columns that a row has something in."""
+    shown = [name for name in _COLUMNS if name not in _IF_ANY or any(map(_IF_ANY[name], rows))]
+    return pd.DataFrame({name: [_COLUMNS[name][0](row) for row in rows] for name in shown})
 
 
-def _columns() -> dict[str, ColumnConfig]:
-    config = st.column_config
-    colours = ["#0072B2", "#C0503A", "#8A6D10", "#7C4FB0", "#64748B"]
-    return {
-        "Id": config.NumberColumn(width=64, help="Click a row to open the trajectory"),
-        "Step": config.NumberColumn(width=56),
-        "Question": config.NumberColumn(width=76),
-        "Verdict": config.MultiselectColumn(width=92, options=VERDICTS, color=colours),
-        "Reward": config.NumberColumn(width=76),
-        "Tokens": config.NumberColumn(width=64),
-        "Entropy": config.NumberColumn(width=70, format="%.3f", help="Mean token entropy at rollout, nats"),
-        "Replays": config.NumberColumn("Times replayed", help="How often, its question retired or not"),
-        "Valid": config.TextColumn(width=56, help="Whether the chain of thought is valid, by the task's oracle"),
-        "Code": config.TextColumn(width=56),
-        "Turns": config.NumberColumn(width=56, help="How often the model began to write"),
-        "Calls": config.NumberColumn(width=52, help="Tool calls"),
-        "Failed": config.NumberColumn(width=58, help="Tool calls that failed"),
-        "Text": config.TextColumn(width="large"),
-    }
+_NUMBER, _TEXT = st.column_config.NumberColumn, st.column_config.TextColumn
+_VERDICTS = st.column_config.MultiselectColumn(
+    width=92, options=VERDICTS, color=["#0072B2", "#C0503A", "#8A6D10", "#7C4FB0", "#64748B"]
+)
+_ENTROPY = _NUMBER(width=70, format="%.3f", help="Mean token entropy at rollout, nats")
+_VALID = _TEXT(width=56, help="Whether the chain of thought is valid, by the task's oracle")
+_COLUMNS: dict[str, tuple[Callable[[TrajectoryRow], object], ColumnConfig]] = {
+    "Id": (lambda row: row.trajectory_id, _NUMBER(width=64, help="Click a row to open the trajectory")),
+    "Step": (lambda row: row.step, _NUMBER(width=56)),
+    "Question": (lambda row: row.question_index, _NUMBER(width=76)),
+    "Verdict": (lambda row: [row.verdict], _VERDICTS),
+    "Reward": (lambda row: row.reward, _NUMBER(width=76)),
+    "Tokens": (lambda row: row.num_tokens or None, _NUMBER(width=64)),
+    "Entropy": (lambda row: row.mean_entropy, _ENTROPY),
+    "Replays": (lambda row: row.num_replays, _NUMBER("Times replayed", help="How often, its question retired or not")),
+    "Valid": (lambda row: _SIGNS[row.is_valid], _VALID),
+    "Code": (lambda row: _SIGNS[row.has_code], _TEXT(width=56)),
+    "Turns": (lambda row: row.num_turns, _NUMBER(width=56, help="How often the model began to write")),
+    "Calls": (lambda row: row.num_tool_calls, _NUMBER(width=52, help="Tool calls")),
+    "Failed": (lambda row: row.num_tool_errors, _NUMBER(width=58, help="Tool calls that failed")),
+    "Text": (lambda row: escape_control_characters(row.text), _TEXT(width="large")),
+}
+_IF_ANY: dict[str, Callable[[TrajectoryRow], object]] = {
+    "Verdict": lambda row: row.verdict,
+    "Valid": lambda row: row.is_valid is not None,
+    # What others recorded as text has no tokens, and says nothing of replays.
+    **dict.fromkeys(("Tokens", "Entropy", "Replays"), lambda row: row.num_tokens),
+    **dict.fromkeys(("Turns", "Calls", "Failed"), lambda row: row.num_turns is not None),
+}
+"""What a row must have for a column to be there."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Literal
+from typing import Any, Literal
 
 import streamlit as st
 
@@ -14,23 +14,38 @@ _SEPARATOR = ","
 _MAX_CHARS = 60
 
 
+def kept(
+    parameter: str, chosen: object, key: str = "", drops: Sequence[str] = (), usual: str | None = None
+) -> dict[str, Any]:
+    """Return `key` and `on_change` of a widget that has the value `chosen` and writes another one into the address.
+
+    `drops` are parameters of the address that have a meaning only for the former choice; the `usual` one needs none.
+    """
+    key = key or f"choose-{parameter}"
+    st.session_state[key] = chosen
+
+    def take() -> None:
+        value = st.session_state[key]
+        text = _SEPARATOR.join(value) if isinstance(value, list) else str(value)
+        address.put({**dict.fromkeys(drops), parameter: None if value is None or text == usual else text})
+
+    return {"key": key, "on_change": take}
+
+
 def select(
     label: str, names: Mapping[str, str], parameter: str, default: str, drops: Sequence[str] = (),
     width: int | Literal["stretch"] = "stretch", explanation: str | None = None,
 ) -> str:  # fmt: skip
     """Show a choice of one of `names`, which map the value in the address to its label, and return it.
 
-    Of equal labels the browser would choose the first, so these have a part of their value too. `drops` are parameters
-    of the address that have a meaning only for the former choice.
+    Of equal labels the browser would choose the first, so these have a part of their value too; `drops` as for `kept`.
     """
-    key = f"choose-{parameter}"
     wanted = st.query_params.get(parameter)
     chosen = wanted if wanted is not None and wanted in names else default
-    st.session_state[key] = chosen
     labels = distinct_names(names.items())
     st.selectbox(
-        label, list(names), format_func=lambda name: escape_control_characters(labels[name]), key=key, on_change=_take,
-        args=(parameter, key, drops), width=width, help=explanation,
+        label, list(names), format_func=lambda name: escape_control_characters(labels[name]), width=width,
+        help=explanation, **kept(parameter, chosen, drops=drops),
     )  # fmt: skip
     if wanted and wanted not in names:
         show_unknown(parameter, wanted, f"showing {names[default]}")
@@ -41,37 +56,26 @@ def select_several(
     label: str, names: Mapping[str, str], parameter: str, default: Sequence[str], placeholder: str,
     label_visibility: Literal["visible", "collapsed"] = "visible", drops: Sequence[str] = (),
 ) -> list[str]:  # fmt: skip
-    """Show a choice of any of `names` and return those chosen, in the order of `names`; `drops` as for `select`."""
-    key = f"choose-{parameter}"
+    """Show a choice of any of `names` and return those chosen, in the order of `names`; `drops` as for `kept`."""
     wanted = st.query_params.get_all(parameter)
-    chosen = _SEPARATOR.join(wanted).split(_SEPARATOR) if wanted else default
-    st.session_state[key] = [name for name in names if name in chosen]
+    written = _SEPARATOR.join(wanted).split(_SEPARATOR) if wanted else default
+    chosen = [name for name in names if name in written]
     labels = distinct_names(names.items())
     st.multiselect(
-        label, list(names), format_func=lambda name: escape_control_characters(labels[name]), key=key, on_change=_take,
-        args=(parameter, key, drops), placeholder=placeholder, select_all=False, label_visibility=label_visibility,
+        label, list(names), format_func=lambda name: escape_control_characters(labels[name]), placeholder=placeholder,
+        select_all=False, label_visibility=label_visibility, **kept(parameter, chosen, drops=drops),
     )  # fmt: skip
-    return list(st.session_state[key])
+    return chosen
 
 
 def select_step(label: str, first: int, last: int, usual: int, name: str) -> int:
     """Show a slider over steps and return the step: the one nearest to the step in the address, else the usual one."""
     written, wanted = st.query_params.get(name), address.whole_number(name)
-    st.session_state[name] = min(max(usual if wanted is None else wanted, first), last)
-    step = st.slider(label, first, last, key=name, on_change=_take_step, args=(name,))
+    chosen = min(max(usual if wanted is None else wanted, first), last)
+    step: int = st.slider(label, first, last, **kept(name, chosen, name))
     if written and wanted is None:
         show_unknown(name, written, f"showing step {step}")
     return step
-
-
-def _take(parameter: str, key: str, drops: Sequence[str] = ()) -> None:
-    chosen = st.session_state[key]
-    value = chosen if isinstance(chosen, str) else _SEPARATOR.join(chosen)
-    address.put({parameter: value, **dict.fromkeys(drops)})
-
-
-def _take_step(name: str) -> None:
-    address.put({name: str(st.session_state[name])})
 
 
 def show_unknown(parameter: str, wanted: str, displayed: str) -> None:
@@ -98,24 +102,13 @@ def tabs(names: Sequence[str], parameter: str = VIEW) -> tuple[str, AbstractCont
     """
     wanted = st.query_params.get(parameter)
     opened = wanted if wanted is not None and wanted in names else names[0]
-    key = _tabs_key(parameter, names[0])
-    st.session_state[key] = opened
-    shown = st.tabs(names, key=key, on_change=_take_tab, args=(parameter, names[0]))
+    key = f"{parameter}-tabs-{names[0].lower()}"
+    shown = st.tabs(names, **kept(parameter, opened, key, (PART, *OF_ONE_RUN) if parameter == VIEW else (), names[0]))
     tab = shown[names.index(opened)]
     if wanted and wanted not in names:
         with tab:
             show_unknown(parameter, wanted, f"showing {opened}")
     return opened, tab
-
-
-def _tabs_key(parameter: str, first: str) -> str:
-    return f"{parameter}-tabs-{first.lower()}"
-
-
-def _take_tab(parameter: str, first: str) -> None:
-    opened = st.session_state[_tabs_key(parameter, first)]
-    drops = dict.fromkeys((PART, *OF_ONE_RUN)) if parameter == VIEW else {}
-    address.put({**drops, parameter: None if opened == first else opened})
 
 
 def open_trajectory(run_id: str, trajectory_id: int) -> None:

@@ -9,6 +9,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app import address
+from app.components.widgets import address_choice
 from app.queries.runs import Axis
 from db.rows.runs import EvaluationRow, MetricPoint
 from exgrpo_core.types import Float64Array
@@ -152,16 +153,16 @@ def choose() -> CurveView:
     """Show the choices in a row and return them; they are in the address as x, smooth, log and zoom."""
     wanted = _of_address()
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", width="content", key="curve-view"):
-        st.session_state["curves-x"] = next(name for name, axis in AXES.items() if axis is wanted.axis)
+        shown = next(name for name, axis in AXES.items() if axis is wanted.axis)
         st.segmented_control(
-            "Against", list(AXES), required=True, key="curves-x", on_change=_take_axis, label_visibility="collapsed"
-        )
+            "Against", list(AXES), required=True, label_visibility="collapsed",
+            **address_choice.kept("x", shown, "curves-x", ["zoom"], "Steps"),
+        )  # fmt: skip
         # Buttons as those before them: the browser would load ten more scripts for a slider and a switch.
-        st.session_state["curves-smooth"] = wanted.smoothing
         st.segmented_control(
-            "Smoothing", sorted({*SMOOTHINGS, wanted.smoothing}), required=True, key="curves-smooth",
-            on_change=_take_smoothing, label_visibility="collapsed",
+            "Smoothing", sorted({*SMOOTHINGS, wanted.smoothing}), required=True, label_visibility="collapsed",
             format_func=lambda weight: {0.0: "Raw", 0.6: "Smooth 0.6"}.get(weight, f"{weight:g}"),
+            **address_choice.kept("smooth", wanted.smoothing, "curves-smooth", usual="0.0"),
         )  # fmt: skip
         st.session_state["curves-log"] = [LOG_AXIS] * wanted.has_log_axis
         st.pills(
@@ -237,16 +238,6 @@ def _number(text: str) -> float | None:
     except ValueError:
         return None
     return value if np.isfinite(value) else None
-
-
-def _take_axis() -> None:
-    chosen = st.session_state["curves-x"]
-    address.put({"x": None if chosen == "Steps" else chosen, "zoom": None})
-
-
-def _take_smoothing() -> None:
-    chosen = st.session_state["curves-smooth"]
-    address.put({"smooth": f"{chosen:g}" if chosen else None})
 
 
 def _take_log() -> None:

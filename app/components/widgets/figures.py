@@ -1,7 +1,7 @@
 """The frame that all charts share: title, unit, axes, what to show without data, and their values as rows."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,12 +26,16 @@ _AS_DRAWN = "The points as drawn, not all steps; Run and Compare export all metr
 _IN_ORDER = {"traceorder": "normal"}
 
 
-def new_figure(height: int = HEIGHT) -> go.Figure:
-    """Return an empty figure in the look of the workbench."""
+def new_figure(
+    height: int = HEIGHT, x_title: str = "step", *, x: Mapping[str, object] | None = None,
+    y: Mapping[str, object] | None = None, **layout: object,
+) -> go.Figure:  # fmt: skip
+    """Return an empty figure in the look of the workbench; axes and `layout` may have further settings of plotly."""
     colours = theme.palette()
     small = {"size": 11, "color": colours.muted}
     axis = {"gridcolor": colours.grid, "zeroline": False, "linecolor": colours.grid, "tickfont": small}
-    title = {"text": "step", "font": small, "standoff": 12}
+    title = {"text": x_title, "font": small, "standoff": 12}
+    x_axis = {**axis, "title": title, "showgrid": False, "automargin": True, **_under_pointer(colours), **(x or {})}
     # All at once, because every update of a figure validates the whole figure again.
     return go.Figure(
         layout={
@@ -47,8 +51,9 @@ def new_figure(height: int = HEIGHT) -> go.Figure:
             "hoverlabel": {"bgcolor": colours.ground, "bordercolor": colours.grid},
             "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "font": {"size": 11}, **_IN_ORDER},
             "uirevision": "keep",
-            "xaxis": {**axis, "title": title, "showgrid": False, "automargin": True, **_under_pointer(colours)},
-            "yaxis": {**axis, "rangemode": "tozero", "automargin": True},
+            "xaxis": x_axis,
+            "yaxis": {**axis, "rangemode": "tozero", "automargin": True, **(y or {})},
+            **layout,
         }
     )
 

@@ -18,6 +18,11 @@ def order_of_address(keys: type[Key]) -> SortOrder[Key] | None:
     return SortOrder.read(st.query_params.get(ADDRESS, ""), keys)
 
 
+def heads(keys: type[Key]) -> dict[str, Key]:
+    """Return the keys by the heads of the columns that sort by them, which are called like these."""
+    return {key.capitalize(): key for key in keys}
+
+
 def num_pages(listed: Hashable) -> int:
     """Return how many pages of a list this session displays."""
     pages: dict[Hashable, int] = st.session_state.setdefault(_PAGES, {})

@@ -16,15 +16,35 @@ from exgrpo_core.errors import InputError
 from jobs.actions import run_bin
 
 MAX_COMPARED = 20
-PLACEHOLDER = "Choose a run, or type to find an older one"
+_PLACEHOLDER = "Choose a run, or type to find an older one"
 
 
-def label_by(names: Mapping[str, str]) -> Callable[[str | None], str]:
-    """Return the function that labels a run's id in a choice: with its name, or unchanged if it was typed."""
+def select(
+    label: str, names: Mapping[str, str], parameter: str, chosen: str, key: str, *, has_steps: bool = False
+) -> None:
+    """Show a choice among training runs by name, and of any other that is typed; another is written into the address.
+
+    `names` may have an empty id for something else than a run.
+    """
+    st.session_state[key] = chosen
+
+    def take() -> None:
+        found = _find_run(st.session_state[key] or "", names, has_steps=has_steps)
+        if found is not None:
+            address.put({parameter: found or None})
+
+    st.selectbox(
+        label, list(names), format_func=_label_by(names), key=key, on_change=take, accept_new_options=True,
+        placeholder=_PLACEHOLDER,
+    )  # fmt: skip
+
+
+def _label_by(names: Mapping[str, str]) -> Callable[[str | None], str]:
+    """Return what labels a run's id in a choice: with its name, or unchanged if it was typed."""
     return lambda run_id: escape_control_characters(names.get(run_id or "", run_id or ""))
 
 
-def find_run(typed: str, offered: Collection[str], *, has_steps: bool = False) -> str | None:
+def _find_run(typed: str, offered: Collection[str], *, has_steps: bool = False) -> str | None:
     """Return the id of the run that was chosen or typed: one that is offered, an id, or the newest with those words.
 
     If no run matches, or what was typed cannot be searched for, show a message and return None.
@@ -55,13 +75,13 @@ def show(run: RunRow, tabs_of: Callable[[RunRow], Collection[str]]) -> None:
     ids = list(names)
     st.session_state[_KEY] = run.run_id
     st.selectbox(
-        "Run", ids, format_func=label_by(names), key=_KEY, on_change=_choose, args=(ids, tabs_of),
-        accept_new_options=True, placeholder=PLACEHOLDER, label_visibility="collapsed", width=220,
+        "Run", ids, format_func=_label_by(names), key=_KEY, on_change=_choose, args=(ids, tabs_of),
+        accept_new_options=True, placeholder=_PLACEHOLDER, label_visibility="collapsed", width=220,
     )  # fmt: skip
 
 
 def _choose(offered: list[str], tabs_of: Callable[[RunRow], Collection[str]]) -> None:
-    chosen = find_run(st.session_state[_KEY] or "", offered)
+    chosen = _find_run(st.session_state[_KEY] or "", offered)
     row = ask(runs.get_run, chosen) if chosen is not None else None
     if row is not None:
         is_kept = st.query_params.get(address_choice.VIEW) in tabs_of(row)
@@ -80,7 +100,7 @@ def choose_compared() -> dict[str, tuple[RunRow, str]]:
     names = distinct_names(offered.items())
     st.session_state[_COMPARED_KEY] = [row.run_id for row in chosen]
     st.multiselect(
-        "Runs to compare", list(names), format_func=label_by(names), max_selections=MAX_COMPARED, key=_COMPARED_KEY,
+        "Runs to compare", list(names), format_func=_label_by(names), max_selections=MAX_COMPARED, key=_COMPARED_KEY,
         on_change=_choose_compared, args=(list(names),), accept_new_options=True, select_all=False,
         placeholder=f"Choose two to {MAX_COMPARED} runs, or type to find older ones", label_visibility="collapsed",
     )  # fmt: skip
@@ -117,6 +137,6 @@ def _all_of_view() -> list[str]:
 
 
 def _choose_compared(offered: Sequence[str]) -> None:
-    run_ids = [find_run(chosen, offered) for chosen in st.session_state[_COMPARED_KEY]]
+    run_ids = [_find_run(chosen, offered) for chosen in st.session_state[_COMPARED_KEY]]
     st.session_state["last-compared"] = list(dict.fromkeys(run_id for run_id in run_ids if run_id))
     address.put(compared_parameters(st.session_state["last-compared"]))

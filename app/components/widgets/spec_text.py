@@ -8,7 +8,6 @@ import pandas as pd
 import streamlit as st
 import yaml
 
-from app import address
 from app.components.widgets import data_table, run_choice
 from app.formats import escape_control_characters
 from app.queries.answers import ask
@@ -74,7 +73,6 @@ def show_download(content: Mapping[str, object]) -> None:
     )  # fmt: skip
 
 
-_KEY = "diff-choice"
 _ADDRESS = "against"
 
 
@@ -86,12 +84,8 @@ def show_differences(spec: TrainSpec, base: Mapping[str, object], base_name: str
     if other is not None and other.kind == "train":
         rows.setdefault(other.run_id, other.name)
     names = {"": base_name} | {run_id: f"run {name}" for run_id, name in distinct_names(rows.items()).items()}
-    st.session_state[_KEY] = wanted if wanted in names else ""
-    st.selectbox(
-        "Differences from", list(names), format_func=run_choice.label_by(names), key=_KEY, on_change=_choose_other,
-        args=(list(names),), accept_new_options=True, placeholder=run_choice.PLACEHOLDER,
-    )  # fmt: skip
     chosen = wanted if wanted in names else ""
+    run_choice.select("Differences from", names, _ADDRESS, chosen, "diff-choice")
     before = ask(runs.run_spec, chosen) if chosen else base
     changes = differences(before, spec.model_dump(mode="json"))
     if not changes:
@@ -99,9 +93,3 @@ def show_differences(spec: TrainSpec, base: Mapping[str, object], base_name: str
         return
     table = difference_table(changes, "Other run" if chosen else base_name.removeprefix("the ").capitalize())
     data_table.show(table, "differences", f"Fields that differ from {names[chosen]}")
-
-
-def _choose_other(offered: list[str]) -> None:
-    chosen = run_choice.find_run(st.session_state[_KEY] or "", offered)
-    if chosen is not None:
-        address.put({_ADDRESS: chosen or None})

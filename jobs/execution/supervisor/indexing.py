@@ -3,7 +3,6 @@
 import contextlib
 import logging
 import time
-from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
@@ -22,9 +21,7 @@ from db.connections.sqlite_files import set_aside
 from db.ingest import annotations
 from db.ingest.events import read_position, unannounced_runs
 from db.queries.runs import get_run, list_ends
-from db.rows.chains_of_thought import SavedCase
 from db.rows.runs import UnknownRunError
-from db.rows.trajectories import MarkedTrajectory
 from exgrpo_core.errors import first_line
 from jobs.execution.supervisor.run_index import RunIndexing
 from jobs.runs.directory import RunDirectory, is_run_folder, paths_of_runs
@@ -216,8 +213,7 @@ def apply_journal(database: Database, journal: Journal) -> set[str]:
             is_repeated = entry.run_id in new_run_ids and (journal.runs_root / entry.run_id).exists()
             if entry.kind is JournalKind.DELETED and not is_repeated:
                 annotations.forget_run(database, entry.run_id)
-            if entry.kind in _CHANGES:
-                _CHANGES[entry.kind](database, entry)
+            _apply(database, entry)
         except UnknownRunError:
             continue  # its entries are ingested with the run itself
         except Exception as error:  # an entry of a restored journal, whatever it holds, must not end the program
@@ -229,39 +225,29 @@ def apply_journal(database: Database, journal: Journal) -> set[str]:
     return named
 
 
-def _trajectory_of(entry: JournalEntry) -> tuple[str, int, int]:
-    return entry.run_id, int(entry.data["attempt"]), int(entry.data["trajectory_id"])
+def _apply(database: Database, entry: JournalEntry) -> None:
+    fields = {**entry.data, "at": datetime.fromisoformat(entry.at)}
+    if entry.kind in _ADDED:
+        annotations.annotate(database, _ADDED[entry.kind], entry.run_id, fields)
+    elif entry.kind in _WITHDRAWN:
+        annotations.withdraw(database, _WITHDRAWN[entry.kind], entry.run_id, fields)
+    elif entry.kind in {JournalKind.ARCHIVED, JournalKind.UNARCHIVED}:
+        annotations.change_run(database, entry.run_id, is_archived=entry.kind is JournalKind.ARCHIVED)
+    elif entry.kind is JournalKind.RENAMED:
+        annotations.change_run(database, entry.run_id, name=str(fields["name"]))
 
 
-def _case_of(entry: JournalEntry) -> tuple[str, SavedCase]:
-    pair = int(entry.data["low_trajectory_id"]), int(entry.data["high_trajectory_id"])
-    return str(entry.data["case_set"]), SavedCase(entry.run_id, int(entry.data["attempt"]), *pair)
-
-
-def _mark_of(entry: JournalEntry) -> MarkedTrajectory:
-    return MarkedTrajectory(*_trajectory_of(entry), str(entry.data["mark"]), str(entry.data.get("comment", "")))
-
-
-def _time_of(entry: JournalEntry) -> datetime:
-    return datetime.fromisoformat(entry.at)
-
-
-_CHANGES: dict[JournalKind, Callable[[Database, JournalEntry], None]] = {
-    JournalKind.TAGGED: lambda to, entry: annotations.add_tag(to, entry.run_id, str(entry.data["tag"])),
-    JournalKind.UNTAGGED: lambda to, entry: annotations.remove_tag(to, entry.run_id, str(entry.data["tag"])),
-    JournalKind.NOTED: lambda to, entry: annotations.add_note(
-        to, entry.run_id, _time_of(entry), str(entry.data["text"])
-    ),
-    JournalKind.ARCHIVED: lambda to, entry: annotations.set_archived(to, entry.run_id, True),
-    JournalKind.UNARCHIVED: lambda to, entry: annotations.set_archived(to, entry.run_id, False),
-    JournalKind.RENAMED: lambda to, entry: annotations.set_name(to, entry.run_id, str(entry.data["name"])),
-    JournalKind.CASE_MARKED: lambda to, entry: annotations.save_case(to, *_case_of(entry), _time_of(entry)),
-    JournalKind.CASE_UNMARKED: lambda to, entry: annotations.remove_case(to, *_case_of(entry)),
-    JournalKind.VERDICT_SET: lambda to, entry: annotations.set_verdict(
-        to, *_trajectory_of(entry), bool(entry.data["is_valid"]), _time_of(entry)
-    ),
-    JournalKind.VERDICT_CLEARED: lambda to, entry: annotations.clear_verdict(to, *_trajectory_of(entry)),
-    JournalKind.TRAJECTORY_MARKED: lambda to, entry: annotations.set_mark(to, _mark_of(entry), _time_of(entry)),
-    JournalKind.TRAJECTORY_UNMARKED: lambda to, entry: annotations.remove_mark(to, _mark_of(entry)),
+_ADDED = {
+    JournalKind.TAGGED: "tags",
+    JournalKind.NOTED: "notes",
+    JournalKind.CASE_MARKED: "saved_cases",
+    JournalKind.VERDICT_SET: "verdict_overrides",
+    JournalKind.TRAJECTORY_MARKED: "trajectory_marks",
 }
-"""What an entry of each kind changes; those of other kinds are only in the audit log."""
+_WITHDRAWN = {
+    JournalKind.UNTAGGED: "tags",
+    JournalKind.CASE_UNMARKED: "saved_cases",
+    JournalKind.VERDICT_CLEARED: "verdict_overrides",
+    JournalKind.TRAJECTORY_UNMARKED: "trajectory_marks",
+}
+"""The table that an entry of each kind changes; most other kinds are only in the audit log."""

@@ -20,7 +20,7 @@ from db.connections.opening import (
     reset,
 )
 from db.connections.session import DatabaseError, parse_url
-from db.ingest.annotations import add_note
+from db.ingest.annotations import annotate
 from db.queries.metrics import metric_series
 from db.queries.runs import list_notes, list_runs
 from db.queries.trajectory_list import list_snippets
@@ -98,7 +98,7 @@ def test_any_collation_and_any_encoding_of_clients_hold_every_letter(postgres_se
     text = "\N{SNOWMAN} \N{GRINNING FACE} I\N{LATIN SMALL LETTER DOTLESS I}"
     with closing(open_database(url, tmp_path)) as database:
         ingest_run(database, run)
-        add_note(database, run.run_id, datetime.now(UTC), text)
+        annotate(database, "notes", run.run_id, {"at": datetime.now(UTC), "text": text})
         assert [note for _, note in list_notes(database, run.run_id)] == [text]
         assert len(list_snippets(database, TrajectoryFacets(words="trajectory TRAJECTORY"))) > 0
 

@@ -72,7 +72,7 @@ def test_a_run_that_began_with_another_runs_checkpoint_keeps_the_first_backbone(
 
 def test_archived_evaluation_is_left_out_unless_asked_for(database, record):
     run_id = record(event([1]))
-    annotations.set_archived(database, run_id, True)
+    annotations.change_run(database, run_id, is_archived=True)
     assert list_scores(database) == []
     assert len(list_scores(database, run_id=run_id)) == 2
 

@@ -1,8 +1,9 @@
+from dataclasses import asdict
 from datetime import UTC, datetime
 
 import pytest
 
-from db.ingest.annotations import remove_case, save_case
+from db.ingest.annotations import annotate, withdraw
 from db.queries.cases import find_cases, list_case_sets, saved_cases, sets_of_run
 from db.rows.chains_of_thought import CaseSetRow, SavedCase
 from db.rows.runs import UnknownRunError
@@ -14,6 +15,10 @@ from tests.db.recorded_runs import ingest_run
 pytestmark = on_sqlite
 
 AT = datetime(2026, 11, 21, tzinfo=UTC)
+
+
+def save_case(database, case_set, case, at=AT):
+    annotate(database, "saved_cases", case.run_id, asdict(case) | {"case_set": case_set, "at": at})
 
 
 def test_a_case_whose_verdicts_differ_comes_before_a_wider_gap_and_a_question_comes_once(database, tmp_path):
@@ -57,13 +62,13 @@ def test_saved_cases_come_back_in_their_set_with_the_newest_judges_verdicts(data
     assert [find_cases(database, "trained", judge)[0].high.is_valid for judge in (None, "voted")] == [None, False]
     assert case.saved == SavedCase("trained", 1, 0, 1)
     for _ in range(2):
-        save_case(database, "for the paper", case.saved, AT)
-    save_case(database, "odd ones", case.saved, AT)
+        save_case(database, "for the paper", case.saved)
+    save_case(database, "odd ones", case.saved)
     assert list_case_sets(database) == [CaseSetRow("for the paper", 1, 1), CaseSetRow("odd ones", 1, 1)]
     assert sets_of_run(database, "trained") == {case.saved: ("for the paper", "odd ones")}
     [found] = saved_cases(database, "for the paper")
     assert (found.saved, found.high.is_valid, found.low.is_valid) == (case.saved, False, None)
-    remove_case(database, "odd ones", case.saved)
+    withdraw(database, "saved_cases", "trained", asdict(case.saved) | {"case_set": "odd ones"})
     assert [row.name for row in list_case_sets(database)] == ["for the paper"]
 
 
@@ -74,11 +79,11 @@ def test_saved_cases_come_in_the_order_of_saving_whatever_their_runs(database, t
     order = [("first", 0, 1), ("second", 2, 3), ("first", 2, 3), ("second", 0, 1)]
     for minute, (run_id, low, high) in enumerate(order):
         save_case(database, "set", SavedCase(run_id, 1, low, high), AT.replace(minute=minute))
-    save_case(database, "set", SavedCase("first", 1, 0, 77), AT)  # whose second trajectory is not there
+    save_case(database, "set", SavedCase("first", 1, 0, 77))  # whose second trajectory is not there
     found = [case.saved for case in saved_cases(database, "set")]
     assert [(saved.run_id, saved.low_trajectory_id, saved.high_trajectory_id) for saved in found] == order
 
 
 def test_a_run_that_is_not_there_is_an_error(database):
     with pytest.raises(UnknownRunError):
-        save_case(database, "set", SavedCase("nobody", 1, 0, 1), AT)
+        save_case(database, "set", SavedCase("nobody", 1, 0, 1))

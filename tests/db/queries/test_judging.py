@@ -5,7 +5,7 @@ import pytest
 from sqlalchemy import select
 
 from db.ingest import events
-from db.ingest.annotations import clear_verdict, set_verdict
+from db.ingest.annotations import annotate, withdraw
 from db.queries.code_analysis import code_lines
 from db.queries.judging import (
     agreement,
@@ -138,12 +138,10 @@ def test_right_answers_are_listed_by_what_their_verdicts_are(judged):
 
 
 def test_an_order_is_over_all_verdicts_equal_ones_newest_first_and_unknown_ones_last(judged):
-    names = {"question": "question_index", "entropy": "mean_entropy", "code": "has_code", "verdict": "by_judge",
-             "judge": "by_judge"}  # fmt: skip
+    names = {"question": "question_index", "entropy": "mean_entropy", "code": "has_code", "judge": "by_judge"}
     rows = list_verdicts(judged, "trained", "voted")
     for key, sign in itertools.product(JudgedSortKey, (1, -1)):
-        # Each of them has the correct answer.
-        values = {row.trajectory_id: getattr(row, names.get(key, key), True) for row in rows}
+        values = {row.trajectory_id: getattr(row, names.get(key, key)) for row in rows}
         expected = sorted(values, key=lambda one, of=values, by=sign: (of[one] is None, by * (of[one] or 0)))
         found = list_verdicts(judged, "trained", "voted", limit=3, order=JudgedOrder(key, sign < 0))
         assert [row.trajectory_id for row in found] == expected[:3]
@@ -154,24 +152,31 @@ def test_a_verdict_of_another_judge_is_a_dispute(judged, tmp_path):
     assert ids(judged, VerdictFilter.DISPUTED) == [2, 1, 0]
 
 
+def user_verdict(trajectory_id, is_valid):
+    return (
+        "verdict_overrides",
+        "trained",
+        {"attempt": 1, "trajectory_id": trajectory_id, "is_valid": is_valid, "at": AT},
+    )
+
+
 def test_a_users_verdict_stands_above_the_judges_and_can_be_taken_back(judged):
-    set_verdict(judged, "trained", 1, 0, False, AT)
-    set_verdict(judged, "trained", 1, 3, True, AT)
-    set_verdict(judged, "trained", 1, 3, False, AT)
+    for trajectory_id, is_valid in ((0, False), (3, True), (3, False)):
+        annotate(judged, *user_verdict(trajectory_id, is_valid))
     row = get_verdicts(judged, "trained", 3, "voted")
     assert (row.by_judge, row.user) == (None, False)
     assert ids(judged, VerdictFilter.UNJUDGED) == []
     assert 0 in ids(judged, VerdictFilter.DISPUTED)
     line = {(line.group, line.has_code): line for line in code_lines(judged, "trained", "voted")}["all", False]
     assert (line.num_judged, line.cot_correctness, line.num_by_judge, line.num_valid_by_judge) == (4, 0.5, 3, 3)
-    clear_verdict(judged, "trained", 1, 0)
-    clear_verdict(judged, "trained", 1, 3)
+    for trajectory_id in (0, 3):
+        withdraw(judged, *user_verdict(trajectory_id, False))
     assert ids(judged, VerdictFilter.UNJUDGED) == [3]
 
 
 def test_agreement_with_the_oracle_and_with_users_is_counted_where_both_have_a_verdict(judged):
     assert agreement(judged, "trained", "voted") == [AgreementRow("oracle", 2, 1, 0, 0)]
-    set_verdict(judged, "trained", 1, 0, False, AT)
+    annotate(judged, *user_verdict(0, False))
     assert agreement(judged, "trained", "voted")[1] == AgreementRow("users", 0, 1, 0, 0)
     assert agreement(judged, "trained") == [AgreementRow("users", 0, 1, 0, 0)]
 

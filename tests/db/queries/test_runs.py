@@ -33,8 +33,9 @@ EMPTY = [
         replay_concentration.replay_concentration, replay_concentration.answer_diversity, lineage.attempts_at_question,
     )),
     *((question, ("none",), {}) for question in (metrics.last_metrics, metrics.replay_ratios)),
-    *((question, ("none", 5), {}) for question in (buffer.count_by_rollout_step, buffer.replay_counts)),
-    *((question, ("none", 5), []) for question in (buffer.candidates, selections.list_selections)),
+    *((question, ("none", 5), []) for question in (
+        buffer.candidates, buffer.stored_trajectories, selections.list_selections,
+    )),
     (runs.list_runs, (), []), (runs.count_runs, (), {}), (runs.get_run, ("none",), None),
     (metrics.metric_series, ("none", ["reward/mean"]), {"reward/mean": []}),
     (selections.trajectory_weights, ("none", 0.1), TrajectoryWeights()), (buffer.scores_by_bucket, ("none", 1, 3), []),
@@ -78,10 +79,10 @@ def test_tags_and_notes_come_and_go_and_may_be_said_twice(recorded_run):
     database, recorded = recorded_run
     at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
     for _ in range(2):
-        annotations.add_tag(database, recorded, "good")
-        annotations.add_tag(database, recorded, "best")
-        annotations.remove_tag(database, recorded, "good")
-        annotations.add_note(database, recorded, at, "look at step 3")
+        annotations.annotate(database, "tags", recorded, {"tag": "good"})
+        annotations.annotate(database, "tags", recorded, {"tag": "best"})
+        annotations.withdraw(database, "tags", recorded, {"tag": "good"})
+        annotations.annotate(database, "notes", recorded, {"at": at, "text": "look at step 3"})
     assert runs.get_run(database, recorded).tags == ("best",)
     assert runs.list_notes(database, recorded) == [(at, "look at step 3")]
 
@@ -91,12 +92,12 @@ def test_what_users_say_is_kept_whatever_characters_it_holds(database, tmp_path)
     register(database, run)
     recorded = run.run_id
     at = datetime(2026, 1, 1, tzinfo=UTC)
-    annotations.add_note(database, recorded, at, "half \ud800 pair, nul \x00")
-    annotations.add_tag(database, recorded, "odd \udfff")
+    annotations.annotate(database, "notes", recorded, {"at": at, "text": "half \ud800 pair, nul \x00"})
+    annotations.annotate(database, "tags", recorded, {"tag": "odd \udfff"})
     shown = "\N{REPLACEMENT CHARACTER}"
     assert runs.list_notes(database, recorded) == [(at, f"half {shown} pair, nul {shown}")]
     assert runs.get_run(database, recorded).tags == (f"odd {shown}",)
-    annotations.remove_tag(database, recorded, "odd \udfff")
+    annotations.withdraw(database, "tags", recorded, {"tag": "odd \udfff"})
     assert runs.get_run(database, recorded).tags == ()
 
 

@@ -1,8 +1,9 @@
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from db.ingest.annotations import remove_mark, set_mark
+from db.ingest.annotations import annotate, withdraw
 from db.queries.trajectories import list_marks, marked_trajectories, marks_of
 from db.rows.trajectories import MarkCount, MarkedTrajectory
 from tests.db.recorded_chains import Response, Step, record_steps
@@ -18,7 +19,8 @@ ODD = MarkedTrajectory("trained", 1, 1, "odd", "skips a step")
 def marked(database, tmp_path):
     ingest_run(database, record_steps(tmp_path, [Step({2: [Response(0.2), Response(0.1), Response(0.5)]})]))
     for mark in (ODD, ODD, MarkedTrajectory("trained", 1, 2, "odd"), MarkedTrajectory("trained", 1, 1, "long")):
-        set_mark(database, mark, AT + timedelta(seconds=mark.trajectory_id))
+        at = AT + timedelta(seconds=mark.trajectory_id)
+        annotate(database, "trajectory_marks", mark.run_id, asdict(mark) | {"at": at})
     return database
 
 
@@ -39,8 +41,8 @@ def test_what_carries_a_mark_comes_marked_last_first_with_question_and_text(mark
 
 
 def test_the_same_mark_again_changes_its_comment_and_a_mark_can_be_taken_off(marked):
-    set_mark(marked, MarkedTrajectory("trained", 1, 1, "odd", "no, it does not"), AT)
+    annotate(marked, "trajectory_marks", "trained", asdict(ODD) | {"comment": "no, it does not", "at": AT})
     assert [item.comment for item in marks_of(marked, "trained", 1, 1)] == ["", "no, it does not"]
     for _ in range(2):
-        remove_mark(marked, ODD)
+        withdraw(marked, "trajectory_marks", "trained", asdict(ODD))
     assert [entry.mark for entry in marks_of(marked, "trained", 1, 1)] == ["long"]

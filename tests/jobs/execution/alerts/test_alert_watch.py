@@ -139,7 +139,7 @@ def test_a_failed_run_is_told_once_and_not_again_after_a_restart(failed, receive
 def test_a_failed_run_is_told_that_is_hidden_and_older_than_hundreds_of_others(failed, receiver):
     (run_id,) = (path.parent.name for path in failed.glob("*/run.json"))
     with closing(open_database(None, failed)) as database:
-        annotations.set_archived(database, run_id, True)
+        annotations.change_run(database, run_id, is_archived=True)
         for number in range(501):
             info = {"run_id": f"later-{number}", "name": "later", "created_at": datetime.now(UTC).isoformat()}
             events.register_run(database, info, {})
