@@ -232,10 +232,7 @@ def _cannot_be_opened(url: URL, error: DBAPIError) -> DatabaseError:
 def open_database(url: str | None, runs_root: Path, *, checks_schema: bool = True) -> Database:
     """Open the database at `url`, by default the SQLite file of `runs_root`; a new one gets its tables.
 
-    Args:
-        url: None for the SQLite file.
-        runs_root: The folder of runs.
-        checks_schema: Whether the tables must be this version's. Without it, nothing is created.
+    With `checks_schema` the tables must be this version's; without it, nothing is created.
 
     Raises:
         OtherSchemaError: The schema differs from this program's.

@@ -32,14 +32,8 @@ def list_scores(
 ) -> list[BenchmarkScoreRow]:
     """Return scores, newest evaluation first and benchmarks in the order in which they were finished.
 
-    Those of archived evaluations are left out, unless one is asked for by its id.
-
-    Args:
-        database: Where to read.
-        run_id: Only of this evaluation.
-        source_run_id: Only of checkpoints of this training run.
-        scheme: Only by this scheme: paper or training.
-        limit: The largest number of rows.
+    They are those of the evaluation `run_id`, of checkpoints of the training run `source_run_id`, and by the `scheme`
+    paper or training, where these are given. Archived evaluations are left out but by their id.
     """
     runs, table = models.runs, models.benchmark_scores
     query = _score_query()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Connection, and_, exists, func, literal, or_, select
+from sqlalchemy import Connection, Select, and_, exists, func, literal, or_, select
 
 from db.connections.session import Database
 from db.rows.replays import BufferedQuestionRow, BufferState, StoredRow, StoredTrajectory
@@ -82,6 +82,14 @@ def ancestry(connection: Connection, run_id: str, step: int = FAR_STEP) -> list[
         step = min(step, row.branched_from_step) if is_branch else step
         next_id = row.parent_run_id if is_branch else None
     return lineage
+
+
+def moves(run_key: int, until: int = FAR_STEP) -> Select[*tuple[Any, ...]]:
+    """Return the query for the moves of a run's questions up to a step, retirements included, in order."""
+    changes = models.buffer_changes
+    names = ("question_index", "step", "kind", "bucket_from", "bucket_to")
+    is_one = (changes.c.run_key == run_key, changes.c.step <= until, changes.c.kind.in_(("moved", "retired")))
+    return select(*(changes.c[name] for name in names)).where(*is_one).order_by(changes.c.step, changes.c.position)
 
 
 def last_changes(connection: Connection, run_key: int, step: int) -> list[tuple[int, int | None]]:

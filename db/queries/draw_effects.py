@@ -12,7 +12,7 @@ import numpy.typing as npt
 from sqlalchemy import Connection, and_, select
 
 from db.connections.session import Database
-from db.queries.buffer import ancestry, last_changes
+from db.queries.buffer import ancestry, last_changes, moves
 from db.queries.retirement import question_attempts
 from db.rows.chains_of_thought import ALL
 from db.rows.replays import Difference, DrawEffect
@@ -172,15 +172,9 @@ def _states(
     """Yield steps with the bucket of every question before them, and the questions that they retired."""
     if not steps:
         return
-    table = models.buffer_changes
-    query = (
-        select(table.c.step, table.c.kind, table.c.question_index, table.c.bucket_to)
-        .where(table.c.run_key == run_key, table.c.kind.in_(("moved", "retired")))
-        .order_by(table.c.step, table.c.position)
-    )
     older = reversed(ancestry(connection, run_id)[1:])
     known = [change for key, until in older for change in last_changes(connection, key, until)]
-    changes = connection.execute(query).all()
+    changes = connection.execute(moves(run_key)).all()
     size = 1 + max([row.question_index for row in changes] + [question for question, _ in known], default=0)
     buckets = np.full(size, _OUTSIDE, dtype=np.int64)
     for question, bucket in known:

@@ -6,7 +6,7 @@ import numpy as np
 from sqlalchemy import select
 
 from db.connections.session import Database
-from db.queries.buffer import ancestry
+from db.queries.buffer import ancestry, moves
 from db.rows.replays import BufferChangeRow, StepTrajectoryRow
 from db.tables import models
 from db.tables.column_types import one_of
@@ -95,18 +95,9 @@ def changes_of(database: Database, run_id: str, step: int) -> list[BufferChangeR
 
 def moves_until(database: Database, run_id: str, step: int) -> list[tuple[int, int | None, int]]:
     """Return (question, bucket, step) of every move up to a step, in order; the bucket is None where it retired."""
-    changes = models.buffer_changes
     with database.read() as connection:
-        moves = []
-        for run_key, until in reversed(ancestry(connection, run_id, step)):
-            query = (
-                select(changes.c.question_index, changes.c.bucket_to, changes.c.step)
-                .where(
-                    changes.c.run_key == run_key,
-                    changes.c.step <= until,
-                    changes.c.kind.in_(("moved", "retired")),
-                )
-                .order_by(changes.c.step, changes.c.position)
-            )
-            moves += [(index, bucket, at) for index, bucket, at in connection.execute(query)]
-    return moves
+        return [
+            (row.question_index, row.bucket_to, row.step)
+            for run_key, until in reversed(ancestry(connection, run_id, step))
+            for row in connection.execute(moves(run_key, until))
+        ]

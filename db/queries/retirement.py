@@ -8,6 +8,7 @@ import numpy.typing as npt
 from sqlalchemy import Connection, func, select
 
 from db.connections.session import Database
+from db.queries.buffer import moves
 from db.rows.replays import RetirementLine
 from db.tables import models
 from db.tables.correctness import is_correct_column
@@ -105,16 +106,10 @@ def _question_text(prompt_text: str, details: Mapping[str, Any]) -> str:
 
 
 def _attempts(connection: Connection, run_key: int) -> Attempts:
-    changes = models.buffer_changes
-    query = (
-        select(changes.c.question_index, changes.c.step, changes.c.kind, changes.c.bucket_from, changes.c.bucket_to)
-        .where(changes.c.run_key == run_key, changes.c.kind.in_(("moved", "retired")))
-        .order_by(changes.c.question_index, changes.c.step, changes.c.position)
-    )
-    rows = connection.execute(query).all()
+    rows = sorted(connection.execute(moves(run_key)), key=lambda row: row.question_index)
     last_step = max((row.step for row in rows), default=0)
     keys, span, num_rollouts, num_correct = question_attempts(connection, run_key, last_step)
-    moves = [(row.question_index * span + row.step, row.bucket_to) for row in rows if row.kind == "moved"]
+    moved = [(row.question_index * span + row.step, row.bucket_to) for row in rows if row.kind == "moved"]
     retirements = [
         (row.question_index * span + row.step, _NO_BUCKET if row.bucket_from is None else row.bucket_from)
         for row in rows
@@ -123,7 +118,7 @@ def _attempts(connection: Connection, run_key: int) -> Attempts:
     return Attempts(
         num_rollouts=num_rollouts,
         num_correct=num_correct,
-        buckets=_value_before(keys, moves, span, _NO_BUCKET),
+        buckets=_value_before(keys, moved, span, _NO_BUCKET),
         retires=np.isin(keys, [key for key, _ in retirements]),
         retired_from=_value_before(keys, retirements, span, _NEVER),
     )

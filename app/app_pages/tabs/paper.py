@@ -38,10 +38,12 @@ def _show_entry(entry: Entry, selection: RunSelection) -> None:
     run_figures.show(entry, selection)
     with st.container(horizontal=True, key="homes"):
         st.markdown("See it live:", width="content")
+        icons = {page.name: f":material/{page.icon}:" for page in PAGES}
         for home in entry.homes:
             st.page_link(
-                f"app_pages/{home.page}.py", label=home.label, icon=_icon(home), query_params=query_of(home, selection)
-            )
+                f"app_pages/{home.page}.py", label=home.label, icon=icons[home.page],
+                query_params=query_of(home, selection),
+            )  # fmt: skip
 
 
 def query_of(home: Home, selection: RunSelection) -> dict[str, str]:
@@ -52,10 +54,6 @@ def query_of(home: Home, selection: RunSelection) -> dict[str, str]:
     if home.page == "compare" and len(selection.rows) > 1:
         query |= run_choice.compared_parameters(list(selection.rows))
     return query
-
-
-def _icon(home: Home) -> str:
-    return f":material/{next(page.icon for page in PAGES if page.name == home.page)}:"
 
 
 def show() -> None:

@@ -53,7 +53,8 @@ def show() -> None:
                     help="Its key is read from EXGRPO_API_KEY where the supervisor runs, never from here",
                 )  # fmt: skip
                 model = st.text_input("Name of the model there", key="evaluate-model")
-            is_unread = look is None and bool(_named_data())  # else the benchmarks below alone would be scored
+            named = st.session_state.get("evaluate-file") or st.session_state["evaluate-source"].strip()
+            is_unread = look is None and bool(named)  # else the benchmarks below alone would be scored
             is_sent = st.form_submit_button(
                 "Start evaluation", type="primary", icon=":material/play_arrow:", disabled=is_unread
             )
@@ -105,10 +106,6 @@ def _say_missing_vllm() -> None:
         engine_python(VLLM_LOOP)
     except EngineEnvironmentError as error:
         st.caption(f":material/info: vllm: {with_code(str(error).partition(': ')[2])}")
-
-
-def _named_data() -> object:
-    return st.session_state.get("evaluate-file") or st.session_state["evaluate-source"].strip()
 
 
 def _state(source: str) -> tuple[int, int] | None:

@@ -117,15 +117,11 @@ def _rows(run_id: str, second: str | None, benchmark: str, scheme: str) -> list[
 def _row(sides: Sequence[QuestionSummary], scheme: str) -> _Row:
     num_samples = sum(item.num_samples for item in sides)
     num_tokens = sum(item.mean_tokens * item.num_samples for item in sides)
-    rates = [_rate(item, scheme) for item in sides]
+    rates = [item.num_correct[scheme] / item.num_samples for item in sides]
     return _Row(
         sides[0], rates[0], rates[1] if len(rates) > 1 else None, num_samples, num_tokens / num_samples,
         sum(item.num_truncated for item in sides),
     )  # fmt: skip
-
-
-def _rate(question: QuestionSummary, scheme: str) -> float:
-    return question.num_correct[scheme] / question.num_samples
 
 
 def _filtered(rows: Sequence[_Row], rules: Mapping[str, _Rule]) -> list[_Row]:

@@ -175,7 +175,10 @@ def show(row: JudgedRow) -> None:
         st.space("stretch")
         if st.button("Open in Trajectories", icon=":material/open_in_new:", type="tertiary", key="open-trajectory"):
             address_choice.open_trajectory(row.run_id, row.trajectory_id)
-        st.button("Close", icon=":material/close:", key="close-verdict", on_click=_close, type="tertiary")
+        st.button(
+            "Close", icon=":material/close:", key="close-verdict", type="tertiary", on_click=address.put,
+            args=({"trajectory": None},),
+        )  # fmt: skip
     st.caption(f"Question {row.question_index:,}, step {row.step:,}, entropy {nats(row.mean_entropy)} nats per token")
     left, right = st.columns(2, gap="medium")
     with left:
@@ -226,7 +229,3 @@ def _vote(vote: VoteRow) -> None:
         if vote.answer:
             with st.expander("The judge's words", key=f"words-{vote.judge_run_id}-{vote.item_id}-{vote.vote}"):
                 shown_text.show_raw(vote.answer)
-
-
-def _close() -> None:
-    address.put({"trajectory": None})

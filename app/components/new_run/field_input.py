@@ -86,10 +86,6 @@ def _words_of(value: object) -> list[str]:
     return [str(word) for word in value] if isinstance(value, list | tuple) else []
 
 
-def _part_from(shape: FieldShape, raw: object) -> object:
-    return (part_defaults(shape.path) if raw else None) if shape.is_optional else raw
-
-
 def _number_from(_shape: FieldShape, raw: object) -> object:
     """Return the number that a text is, none for nothing; another text is left for the checks."""
     text = str(raw).strip()
@@ -126,10 +122,6 @@ def _item_from(text: str) -> object:
         return load_plain_yaml(text, "")
     except SpecError:
         return text
-
-
-def _text_from(shape: FieldShape, raw: object) -> object:
-    return None if shape.is_optional and not raw else raw
 
 
 def _label(shape: FieldShape, start: object, is_changed: bool) -> None:
@@ -219,13 +211,13 @@ _RAW: dict[InputKind, Callable[[FieldShape, object], object]] = {
 }
 """What a widget holds for a value, by the kind of field; others hold text."""
 _VALUES: dict[InputKind, Callable[[FieldShape, object], object]] = {
-    InputKind.SWITCH: _part_from,
+    InputKind.SWITCH: lambda shape, raw: (part_defaults(shape.path) if raw else None) if shape.is_optional else raw,
     InputKind.OPTIONAL_NUMBER: _number_from,
     InputKind.CHOICE: _option_from,
     InputKind.WORDS: _words_from,
     InputKind.LINES: _words_from,
     InputKind.MAPPING: _mapping_from,
     InputKind.CORRECTNESS_RANGE: lambda _shape, raw: RANGES[str(raw)],
-    InputKind.TEXT: _text_from,
+    InputKind.TEXT: lambda shape, raw: None if shape.is_optional and not raw else raw,
 }
 """The value of what a widget holds; those of other kinds hold it already."""

@@ -32,7 +32,8 @@ def show(check: FormCheck, state: FormState, start: StartingPoint) -> tuple[bool
     base = _base(spec, start) if spec is not None else _Base("", "", {})
     changes = differences(base.content, spec.model_dump(mode="json")) if spec is not None else []
     with st.container(border=True, key="spec-verdict"):
-        _verdict(check, _count(len(changes), base) if spec is not None else "", has_changes=state.is_changed)
+        count = f"{counted(len(changes), 'change') if changes else 'no changes'} from {base.name}"
+        _verdict(check, count if spec is not None else "", has_changes=state.is_changed)
         is_launched = st.button(
             "Launch run", type="primary", icon=":material/rocket_launch:", width="stretch", key="launch",
             disabled=bool(check.mistakes),
@@ -164,7 +165,3 @@ def _as_text(spec: TrainSpec, base: _Base, changes: list[Difference]) -> None:
         st.markdown("**CLI command**")
         st.code(escape_control_characters(shell_command(base.command, changes)), language=None, wrap_lines=True)
         spec_text.show_download(spec.model_dump(mode="json"))
-
-
-def _count(num_changes: int, base: _Base) -> str:
-    return f"{counted(num_changes, 'change') if num_changes else 'no changes'} from {base.name}"

@@ -1,5 +1,6 @@
 """What the paper prints: the index of its figures and tables, each entry's numbers as bars, and its table."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -83,7 +84,8 @@ def bars(entry: Entry) -> go.Figure:
         _PER_ROW * len(rows) + 64, entry.column, y={"type": "category"}, hovermode="closest", showlegend=False,
         x={"showgrid": True, "range": [0, _MARGIN * max(row.value for row in rows)]}, bargap=0.3,
     )  # fmt: skip
-    names = [f"{row.group}: {row.name}" if _is_ambiguous(entry, row.name) else row.name for row in rows]
+    alike = Counter(row.name for row in rows)
+    names = [f"{row.group}: {row.name}" if alike[row.name] > 1 else row.name for row in rows]
     figure.add_trace(
         go.Bar(
             orientation="h", y=names, x=[row.value for row in rows], text=[row.text for row in rows],
@@ -93,10 +95,6 @@ def bars(entry: Entry) -> go.Figure:
         )
     )  # fmt: skip
     return figure
-
-
-def _is_ambiguous(entry: Entry, name: str) -> bool:
-    return sum(row.name == name for row in rows_of(entry)) > 1
 
 
 def _cases(entry: Entry) -> None:

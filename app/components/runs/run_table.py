@@ -1,8 +1,7 @@
 """The list of runs as a table, whose columns the user chooses; a click opens a run, several can be ticked."""
 
 import re
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Sequence
 
 import pandas as pd
 import streamlit as st
@@ -90,11 +89,11 @@ def field_values(rows: Sequence[RunRow], paths: Sequence[str]) -> dict[str, list
     if not paths:
         return {}
     specs = {run_id: flatten(spec) for run_id, spec in ask(list_specs, tuple(row.run_id for row in rows)).items()}
-    return {path: [_text(specs.get(row.run_id, {}), path) for row in rows] for path in paths}
-
-
-def _text(spec: Mapping[str, object], path: str) -> str | None:
-    return escape_control_characters(option_text(spec[path])) if path in spec else None
+    of_rows = [specs.get(row.run_id, {}) for row in rows]
+    return {
+        path: [escape_control_characters(option_text(spec[path])) if path in spec else None for spec in of_rows]
+        for path in paths
+    }
 
 
 def measured(rows: Sequence[RunRow], names: Sequence[str]) -> dict[str, list[float | None]]:
@@ -172,31 +171,9 @@ def show(
 
 def table(rows: Sequence[RunRow], columns: Sequence[str] = DEFAULT_COLUMNS) -> pd.DataFrame:
     """Return the table of runs with these columns; those that name fields are read from the specifications."""
-    now = datetime.now(UTC)
     names = distinct_names((row.run_id, row.name) for row in rows)
-    cells: dict[str, Sequence[object]] = {
-        "State": [[run_state.state_name(run_state.state_of(row))] for row in rows],
-        "Run": [escape_control_characters(names[row.run_id]) for row in rows],
-        "Method": [escape_control_characters(row.method) for row in rows],
-        "Progress": [
-            100.0 * run_state.fraction(row) if row.has_settings and not row.is_recorded else None for row in rows
-        ],
-        "Time left": [duration(run_state.seconds_left(row)) for row in rows],
-        BATCH_PASS_RATE: [in_percent(row.last_pass_at_1) for row in rows],
-        "Curve": [[100.0 * value for value in row.pass_at_1_curve] for row in rows],
-        held_out_score(): [in_percent(row.last_avg_at_n) for row in rows],
-        "Health": [run_state.health_names(row.health) for row in rows],
-        "Reason": [escape_control_characters(row.status_reason) for row in rows],
-        "Tags": [list(map(escape_control_characters, row.tags)) for row in rows],
-        "Created": [ago(row.created_at, now) for row in rows],
-        "Started": [ago(row.started_at, now) for row in rows],
-        "Model": [escape_control_characters(model_name(row.model)) for row in rows],
-        "Engine": [escape_control_characters(row.engine) or NONE_SHOWN for row in rows],
-        "Id": [row.run_id for row in rows],
-        "Preset": [escape_control_characters(row.preset or "") for row in rows],
-        "Data": [escape_control_characters(row.dataset) for row in rows],
-        "Step": [row.step for row in rows],
-    }
+    cells: dict[str, Sequence[object]] = {"Run": [escape_control_characters(names[row.run_id]) for row in rows]}
+    cells |= {name: [_OF_ROWS[name][0](row) for row in rows] for name in columns if name in _OF_ROWS}
     if "Scores" in columns:
         cells["Scores"] = _scores(rows)
     cells |= measured(rows, [name for name in columns if is_measure(name)])
@@ -204,9 +181,9 @@ def table(rows: Sequence[RunRow], columns: Sequence[str] = DEFAULT_COLUMNS) -> p
     frame = pd.DataFrame({name: cells[name] for name in columns})
     if tuple(columns) not in USUAL_COLUMNS.values():
         return frame
-    return frame.drop(
-        columns=[name for name in _LEFT_OUT_IF_EMPTY if name in frame and not any(map(_has_content, cells[name]))]
-    )
+    present = [name for name in _LEFT_OUT_IF_EMPTY if name in frame]
+    empty = [name for name in present if not any(cell and cell != NONE_SHOWN for cell in cells[name])]
+    return frame.drop(columns=empty)
 
 
 def exported(rows: Sequence[RunRow], columns: Sequence[str]) -> pd.DataFrame:
@@ -225,42 +202,48 @@ def exported(rows: Sequence[RunRow], columns: Sequence[str]) -> pd.DataFrame:
     return frame.rename(columns={"Time left": "Seconds left"})
 
 
-def _has_content(cell: object) -> bool:
-    return bool(cell) and cell != NONE_SHOWN
+_NUMBER, _TEXT = st.column_config.NumberColumn, st.column_config.TextColumn
+_BATCH = _NUMBER(width=98, format="%.1f%%", help="Share of the last batch's fresh rollouts that are correct")
+_HELD_OUT = _NUMBER(width=110, format="%.1f%%", help="Newest mean correctness on questions that are not trained on")
+_OF_ROWS: dict[str, tuple[Callable[[RunRow], object], ColumnConfig]] = {
+    "State": (lambda row: [run_state.state_name(run_state.state_of(row))], run_state.column(run_state.STATES, 86)),
+    "Method": (lambda row: escape_control_characters(row.method), _TEXT(width=86)),
+    "Progress": (
+        lambda row: 100.0 * run_state.fraction(row) if row.has_settings and not row.is_recorded else None,
+        st.column_config.ProgressColumn(width=104, min_value=0, max_value=100, format="%.0f%%"),
+    ),
+    "Time left": (lambda row: duration(run_state.seconds_left(row)), _TEXT(width=74)),
+    BATCH_PASS_RATE: (lambda row: in_percent(row.last_pass_at_1), _BATCH),
+    "Curve": (
+        lambda row: [100.0 * value for value in row.pass_at_1_curve],
+        st.column_config.AreaChartColumn(width=88, y_min=0, y_max=100, help=f"{BATCH_PASS_RATE} by step, 0 to 100%"),
+    ),
+    held_out_score(): (lambda row: in_percent(row.last_avg_at_n), _HELD_OUT),
+    "Health": (lambda row: run_state.health_names(row.health), run_state.column(run_state.HEALTH, 104)),
+    "Reason": (
+        lambda row: escape_control_characters(row.status_reason),
+        _TEXT(width=190, help="Why the run failed, was lost or waits"),
+    ),
+    "Tags": (lambda row: list(map(escape_control_characters, row.tags)), st.column_config.ListColumn(width=84)),
+    "Created": (lambda row: ago(row.created_at), _TEXT(width=88)),
+    "Started": (lambda row: ago(row.started_at), _TEXT(width=88)),
+    "Model": (lambda row: escape_control_characters(model_name(row.model)), _TEXT(width=96)),
+    "Engine": (lambda row: escape_control_characters(row.engine) or NONE_SHOWN, _TEXT(width=86)),
+    "Id": (lambda row: row.run_id, _TEXT()),
+    "Preset": (lambda row: escape_control_characters(row.preset or ""), _TEXT()),
+    "Data": (lambda row: escape_control_characters(row.dataset), _TEXT()),
+    "Step": (lambda row: row.step, _NUMBER(width=64)),
+}
+"""The cell of a row and the look of each column that has nothing but rows to read."""
 
 
 def _columns(chosen: Sequence[str]) -> dict[str, ColumnConfig]:
-    config = st.column_config
     measures: dict[str, ColumnConfig] = {
-        name: config.NumberColumn(METRIC_LABELS.get(name), width=110, help=METRICS.get(name))
-        for name in chosen
-        if is_measure(name)
+        name: _NUMBER(METRIC_LABELS.get(name), width=110, help=METRICS.get(name)) for name in filter(is_measure, chosen)
     }
-    return measures | {
-        "State": run_state.column(run_state.STATES, 86),
-        "Run": config.TextColumn(width="large", help="Click a row to open the run"),
-        "Method": config.TextColumn(width=86),
-        "Progress": config.ProgressColumn(width=104, min_value=0, max_value=100, format="%.0f%%"),
-        "Time left": config.TextColumn(width=74),
-        BATCH_PASS_RATE: config.NumberColumn(
-            width=98, format="%.1f%%", help="Share of the last batch's fresh rollouts that are correct"
-        ),
-        "Curve": config.AreaChartColumn(width=88, y_min=0, y_max=100, help=f"{BATCH_PASS_RATE} by step, 0 to 100%"),
-        held_out_score(): config.NumberColumn(
-            width=110, format="%.1f%%", help="Newest mean correctness on questions that are not trained on"
-        ),
-        "Health": run_state.column(run_state.HEALTH, 104),
-        "Reason": config.TextColumn(width=190, help="Why the run failed, was lost or waits"),
-        "Tags": config.ListColumn(width=84),
-        "Created": config.TextColumn(width=88),
-        "Started": config.TextColumn(width=88),
-        "Model": config.TextColumn(width=96),
-        "Scores": config.TextColumn(
-            width=320, help="Of each benchmark by the paper's grading, in percent, with its 95% interval"
-        ),
-        "Engine": config.TextColumn(width=86),
-        "Step": config.NumberColumn(width=64, format="localized"),
-    }
+    scores = _TEXT(width=320, help="Of each benchmark by the paper's grading, in percent, with its 95% interval")
+    others = {"Run": _TEXT(width="large", help="Click a row to open the run"), "Scores": scores}
+    return measures | others | {name: column for name, (_, column) in _OF_ROWS.items()}
 
 
 def order_of_address(columns: Sequence[str]) -> RunOrder:

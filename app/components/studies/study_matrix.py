@@ -206,16 +206,13 @@ def _cost(study: Study, open_runs: Sequence[PendingRun], settings: Sequence[str]
         hours = estimate_hours(study, [pending_run.key for pending_run in open_runs], settings)
     except UserError as error:
         return f":red[{literal(str(error))}]"
-    taken = "hours that depend on models not known here" if hours is None else _about(hours)
+    taken = "less than an H100 hour" if (hours or 0.0) < 1 else f"about {hours:,.0f} H100 hours"
+    taken = "hours that depend on models not known here" if hours is None else taken
     runs = "1 run takes" if len(open_runs) == 1 else f"{len(open_runs):,} runs take"
     return (
         f"{runs} {taken}, a coarse estimate. Runs that start from another one's checkpoint wait "
         "for it, and each run's last checkpoint is scored where the study compares scores."
     )
-
-
-def _about(hours: float) -> str:
-    return f"about {hours:,.0f} H100 hours" if hours >= 1 else "less than an H100 hour"
 
 
 def _stop_all(study: Study, scale: Scale) -> None:

@@ -37,7 +37,10 @@ def show(row: TrajectoryRow, previous: int | None, following: int | None) -> Non
         st.space("stretch")
         _export(row)
         _moves(previous, following)
-        st.button("Close", icon=":material/close:", key="close-trajectory", on_click=_close, type="tertiary")
+        st.button(
+            "Close", icon=":material/close:", key="close-trajectory", type="tertiary", on_click=address.put,
+            args=({"trajectory": None},),
+        )  # fmt: skip
     st.caption(
         f"Question {row.question_index:,} · generated in step {row.step:,}"
         + (" · cut at the length limit" if row.is_truncated else "")
@@ -71,11 +74,11 @@ def _moves(previous: int | None, following: int | None) -> None:
             name, key=f"{name.lower()}-trajectory", shortcut=key, type="tertiary", disabled=other is None,
             on_click=address.put, args=({"trajectory": str(other)},),
         )  # fmt: skip
-    st.button("Group", key="to-group", shortcut="g", type="tertiary", on_click=_show_group)
-
-
-def _show_group() -> None:
-    address.put({address_choice.PART: None if st.query_params.get(address_choice.PART) == "Group" else "Group"})
+    part = None if st.query_params.get(address_choice.PART) == "Group" else "Group"
+    st.button(
+        "Group", key="to-group", shortcut="g", type="tertiary", on_click=address.put,
+        args=({address_choice.PART: part},),
+    )  # fmt: skip
 
 
 def _last_mark() -> str:
@@ -152,10 +155,6 @@ def _tokens(row: TrajectoryRow, rows: list[LineageRow]) -> None:
         )
     else:
         token_heatmap.show(values, f"{row.trajectory_id}-{chosen}")
-
-
-def _close() -> None:
-    address.put({"trajectory": None})
 
 
 REFRESH_SECONDS = 3

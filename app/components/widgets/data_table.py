@@ -175,7 +175,10 @@ def _plain(rows: Rows) -> pd.DataFrame:
 
 def _written(rows: Rows) -> pd.DataFrame:
     """Return the table with cells as texts on one line."""
-    return _plain(rows).apply(lambda column: column.map(partial(_short, counts=column.name not in grid.IDS)))
+    texts: pd.DataFrame = _plain(rows).apply(
+        lambda column: column.map(partial(_short, counts=column.name not in grid.IDS))
+    )
+    return texts
 
 
 def _value(value: object) -> object:

@@ -35,7 +35,8 @@ def new_figure(
     small = {"size": 11, "color": colours.muted}
     axis = {"gridcolor": colours.grid, "zeroline": False, "linecolor": colours.grid, "tickfont": small}
     title = {"text": x_title, "font": small, "standoff": 12}
-    x_axis = {**axis, "title": title, "showgrid": False, "automargin": True, **_under_pointer(colours), **(x or {})}
+    spike = {"spikethickness": 1, "spikecolor": colours.muted, "spikedash": "dot", "spikemode": "across"}
+    x_axis = {**axis, "title": title, "showgrid": False, "automargin": True, **spike, **(x or {})}
     # All at once, because every update of a figure validates the whole figure again.
     return go.Figure(
         layout={
@@ -56,10 +57,6 @@ def new_figure(
             **layout,
         }
     )
-
-
-def _under_pointer(colours: theme.Palette) -> dict[str, object]:
-    return {"spikethickness": 1, "spikecolor": colours.muted, "spikedash": "dot", "spikemode": "across"}
 
 
 def add_line(
