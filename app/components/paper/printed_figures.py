@@ -10,7 +10,7 @@ import streamlit as st
 
 from app import address, theme
 from app.components.paper import method_overview
-from app.components.paper.entries import ENTRIES, PARTS, Drawing, Entry
+from app.components.paper.entries import ENTRIES, PARTS, Entry
 from app.components.paper.run_selection import RunSelection
 from app.components.runs import comparison
 from app.components.widgets import data_table, figures
@@ -58,16 +58,16 @@ def rows_of(entry: Entry) -> list[PrintedRow]:
 
 def show(entry: Entry) -> None:
     """Show the printed numbers as a figure and as the paper's table, or that there are none."""
-    if entry.drawing is Drawing.CASES:
+    if entry.drawing == "cases":
         _cases(entry)
         return
     rows = rows_of(entry)
-    if entry.drawing in {Drawing.METHOD, Drawing.BOUNDS, Drawing.RULES, Drawing.SETTINGS}:
+    if entry.drawing in {"method", "bounds", "rules", "settings"}:
         return
     if not rows:
         st.caption("The paper shows this without printing its numbers.")
         return
-    if entry.drawing is not Drawing.BACKBONES:
+    if entry.drawing != "backbones":
         figures.show_card(
             "As the paper prints it", entry.column, bars(entry), f"printed-{entry.key}",
             f"Bars: {entry.column} of each row of {entry.label}",
@@ -105,7 +105,7 @@ def _cases(entry: Entry) -> None:
 
 ADDRESS = "figure"
 _MAX_RUNS = 3
-_TEXTS = {Drawing.SETTINGS, Drawing.RULES, Drawing.CASES}
+_TEXTS = {"settings", "rules", "cases"}
 """Entries that have no shape."""
 Series = Mapping[str, Sequence[Sequence[MetricPoint]]]
 """The curves of each metric, one a run."""
@@ -136,7 +136,7 @@ def picture(entry: Entry, series: Series, colours: Palette) -> str:
         return method_overview.bars([row.value for row in rows], [row.is_ours for row in rows], colours)
     if entry.drawing in _TEXTS:
         return ""
-    if entry.drawing is Drawing.METHOD:
+    if entry.drawing == "method":
         return method_overview.svg(colours)
     return method_overview.lines([curve for key in entry.quantities[:1] for curve in series.get(key, ())], colours)
 

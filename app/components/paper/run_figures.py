@@ -33,7 +33,7 @@ from jobs.specs.train import load_preset
 
 _SCHEME = "paper"
 _PAPER_PRESET = "paper-exgrpo"
-_WITHOUT_RUNS = (Drawing.BACKBONES, Drawing.RULES, Drawing.SETTINGS)
+_WITHOUT_RUNS = ("backbones", "rules", "settings")
 """Drawings that show something without any run."""
 _SETTING_GROUPS = ("algorithm", "optim", "num_steps")
 _PER_RUN = 34
@@ -41,7 +41,7 @@ _PER_RUN = 34
 
 def show(entry: Entry, selection: RunSelection) -> None:
     """Show the entry's figure of the selected runs, or in a sentence what is missing for it."""
-    if entry.drawing is Drawing.METHOD:
+    if entry.drawing == "method":
         method_overview.show(selection.first.run_id if selection.first else None)
     elif entry.drawing in _WITHOUT_RUNS:
         _DRAWINGS[entry.drawing](entry, selection)
@@ -107,8 +107,8 @@ def _bounds(_entry: Entry, selection: RunSelection) -> None:
 
 def _validity(entry: Entry, selection: RunSelection) -> None:
     groups = {
-        Drawing.VALIDITY: thought_charts.VALIDITY,
-        Drawing.VALID_BY_DIFFICULTY: thought_charts.VALID_BY_DIFFICULTY,
+        "validity": thought_charts.VALIDITY,
+        "valid_by_difficulty": thought_charts.VALID_BY_DIFFICULTY,
     }[entry.drawing]
     sample = ask(code_analysis.entropy_points, _first(selection).run_id, None)
     thought_charts.show_sampling(sample)
@@ -196,20 +196,20 @@ def _first(selection: RunSelection) -> RunRow:
 
 
 _DRAWINGS: dict[Drawing, Callable[[Entry, RunSelection], None]] = {
-    Drawing.SCORES: _scores,
-    Drawing.BACKBONES: _backbones,
-    Drawing.CURVES: _curves,
-    Drawing.BUFFER: _buffer,
-    Drawing.BOUNDS: _bounds,
-    Drawing.VALIDITY: _validity,
-    Drawing.VALID_BY_DIFFICULTY: _validity,
-    Drawing.SIGNALS: _signals,
-    Drawing.CODE: _code,
-    Drawing.CASES: _cases,
-    Drawing.RULES: _rules,
-    Drawing.SETTINGS: _settings,
-    Drawing.COSTS: _costs,
-    Drawing.COUNTS: _counts,
+    "scores": _scores,
+    "backbones": _backbones,
+    "curves": _curves,
+    "buffer": _buffer,
+    "bounds": _bounds,
+    "validity": _validity,
+    "valid_by_difficulty": _validity,
+    "signals": _signals,
+    "code": _code,
+    "cases": _cases,
+    "rules": _rules,
+    "settings": _settings,
+    "costs": _costs,
+    "counts": _counts,
 }
 
 
