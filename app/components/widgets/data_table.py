@@ -221,7 +221,9 @@ def _short(value: object, *, counts: bool) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if _is_number(value):
-        return number(float(value)) if counts and not math.isinf(value) else f"{value:.17g}"
+        if math.isinf(value):
+            return str(value)
+        return number(float(value)) if counts else str(math.trunc(value))
     return " ".join(str(value).split())
 
 

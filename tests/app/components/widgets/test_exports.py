@@ -43,14 +43,14 @@ def test_each_format_escapes_its_marks_and_only_csv_holds_numbers_in_full():
 
 @pytest.mark.parametrize("name", ["Seed", "Id", "Question", "Trajectory"])
 def test_a_number_that_counts_nothing_has_no_separators_in_any_format(name):
-    rows = [{name: 12345, "Steps": 12345}, {name: 1_000_000_007.0, "Steps": None}, {name: None, "Steps": 1}]
+    rows = [{name: 12345, "Steps": 12345}, {name: 1_000_000_007.0, "Steps": None}, {name: 2**60 + 1}]
     assert [line.split(" | ")[0] for line in as_markdown(rows).splitlines()[2:]] == [
-        "| 12345", "| 1000000007", "| \N{EN DASH}",
+        "| 12345", "| 1000000007", "| 1152921504606846977",
     ]  # fmt: skip
     assert as_markdown(rows).splitlines()[2] == "| 12345 | 12,345 |"
     assert as_latex(rows).splitlines()[5:7] == [r"12345 & 12,345 \\", "1000000007 & \N{EN DASH} \\\\"]
-    assert [row[0] for row in read_csv(rows)[1:]] == ["12345", "1000000007.0", ""]
-    assert [row[name] for row in json.loads(as_json(rows))] == [12345, 1_000_000_007, None]
+    assert [row[0] for row in read_csv(rows)[1:]] == ["12345", "1000000007.0", "1152921504606846977"]
+    assert [row[name] for row in json.loads(as_json(rows))] == [12345, 1_000_000_007, 2**60 + 1]
 
 
 def test_whole_numbers_beside_missing_ones_are_written_whole():
