@@ -213,7 +213,9 @@ def dead(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-@pytest.mark.parametrize("place", ["unpack", "_check_run", "Path.rename", "Path.chmod"])
+@pytest.mark.parametrize(
+    "place", ["unpack", "_check_bounds", "_check_name", "_check_run", "tempfile.mkdtemp", "Path.rename", "Path.chmod"]
+)
 def test_an_import_that_is_killed_anywhere_stops_no_later_import_and_no_backup_and_its_rest_is_removed(tmp_path, place):
     root, source = tmp_path / "runs", write(tmp_path / "good.tar.gz", WHOLE | {"run-1/a/b": b"x" * 5000})
     if os.fork() == 0:
@@ -316,11 +318,12 @@ def at_no_time() -> bytes:
         *("sparse file", "sparse file by pax"),
     ],
 )  # fmt: skip
-def test_bad_archives_are_refused_in_one_sentence_and_leave_nothing(tmp_path, blocks):
+@pytest.mark.parametrize("read", [import_run, restore])
+def test_bad_archives_are_refused_in_one_sentence_and_leave_nothing(tmp_path, blocks, read):
     source = tmp_path / "bad.tar"
     source.write_bytes(blocks + bytes(1024))
     with pytest.raises(ArchiveError, match=r"bad\.tar(: | holds)") as refused:
-        import_run(source, tmp_path / "runs")
+        read(source, tmp_path / "runs")
     assert "\n" not in str(refused.value)
     assert not [*tmp_path.glob("runs/*")]
 

@@ -16,6 +16,7 @@ ASKED = "Q?\n\nA) red\nB) green\nC) blue\n"
 LAST = {"question": "R?", "options": OPTIONS}
 LAYOUTS = {
     "MMLU": {"question": "Q?", "subject": "s", "choices": OPTIONS, "answer": 1},
+    "MMLU-Pro": {"question": "Q?", "options": OPTIONS, "answer": "B", "answer_index": 1},
     "ARC": {"question": "Q?", "choices": {"label": ["A", "B", "C"], "text": OPTIONS}, "answerKey": "B"},
     "ARC as JSON lines": {
         "question": {"stem": "Q?", "choices": [{"label": x, "text": y} for x, y in zip("ABC", OPTIONS, strict=True)]},
@@ -31,8 +32,11 @@ LAYOUTS = {
     "RACE": {"article": "Passage.", "question": "Q?", "options": OPTIONS, "answer": "B"},
     "CMMLU": {"Question": "Q?", "A": "red", "B": "green", "C": "blue", "Answer": "B"},
     "AQuA": {"question": "Q?", "options": ["A)red", "B)green", "C)blue"], "rationale": "r", "correct": "B"},
+    "Inspect": {"input": "Q?", "choices": OPTIONS, "target": "B"},
     "Inspect by text": {"input": "Q?", "choices": OPTIONS, "target": ["green"]},
     "HellaSwag": {"ctx": "Q?", "endings": OPTIONS, "label": "1"},
+    "question with endings": {"question": "Q?", "endings": OPTIONS, "answer": "B"},
+    "answer choices": {"question": "Q?", "answer_choices": OPTIONS, "answer": "green"},
     "an empty column at the end": {
         "question": "Q?",
         "op1": "red",
@@ -49,7 +53,24 @@ LAYOUTS = {
         "answer": "green",
     },
     "SIQA": {"question": "Q?", "answerA": "red", "answerB": "green", "answerC": "blue", "answer_idx": 1},
+    "columns with a space": {
+        "question": "Q?",
+        "Option A": "red",
+        "Option B": "green",
+        "Option C": "blue",
+        "Answer": "B",
+    },
+    "small letters": {"question": "Q?", "a": "red", "b": "green", "c": "blue", "answer": "B"},
+    "numbers as columns": {"question": "Q?", "0": "red", "1": "green", "2": "blue", "answer": "green"},
+    "alternatives": {
+        "question": "Q?",
+        **{f"alternative_{x}": y for x, y in zip("abc", OPTIONS, strict=True)},
+        "answer": "B",
+    },
+    "PIQA's columns": {"question": "Q?", "sol1": "red", "sol2": "green", "sol3": "blue", "answer": "green"},
     "a list of another name": {"question": "Q?", "mcq_options": OPTIONS, "num_options": 3, "answer": "B"},
+    "a list in capitals": {"question": "Q?", "Choices": OPTIONS, "Answer": "B"},
+    "possible answers": {"question": "Q?", "possible_answers": OPTIONS, "answer": "green"},
     "ReClor": {"question": "Q?", "answers": OPTIONS, "answer_index": 1},
 }
 
@@ -115,11 +136,14 @@ def test_medmcqa_counts_from_0_on_the_hub_and_from_1_in_its_own_files(tmp_path, 
     ("row", "answer"),
     [
         ({"question": "Q?", "answer": "He has 1,200 + 34.\n#### 1,234"}, "1234"),
+        ({"question": "Q?", "answer": "Both.\n#### (1, 2)"}, "(1, 2)"),
         ({"problem": "Q?", "solution": "So $x = \\boxed{\\frac12}$.", "level": "1"}, "\\frac12"),
         ({"problem": "Q?", "answer": 7.0}, "7"),
+        ({"prompt": "Q?", "answer": "7"}, "7"),
         ({"question": "Q?", "answer": "7", "answers": ["7", "seven"]}, "7"),
         ({"question": "Q?", "answer": "7", "a": 3, "b": 4, "num_choices": 0}, "7"),
         ({"question": "Q?", "answer": "7", "sent1": "s", "sent2": "t", "hint_1": "u", "hint_2": "v"}, "7"),
+        ({"question": "Q?", "answer": "7", "x": "3", "y": "4", "option_b": "a single one"}, "7"),
     ],
 )
 def test_a_free_answer_is_read_from_where_its_layout_has_it(tmp_path, row, answer):
@@ -127,7 +151,7 @@ def test_a_free_answer_is_read_from_where_its_layout_has_it(tmp_path, row, answe
     assert (question.text, question.answer, question.answer_kind) == ("Q?", answer, "math")
 
 
-@pytest.mark.parametrize("name", ["option_{}", "choice{}", "Option{}"])
+@pytest.mark.parametrize("name", ["option_{}", "choice{}", "ending_{}", "Option{}", "op_{}"])
 def test_ten_columns_are_ten_options_in_the_order_of_their_numbers(tmp_path, name):
     row = {"question": "Q?"} | {name.format(number): f"text {number}" for number in (10, 2, 3, 4, 5, 6, 7, 8, 9, 1)}
     (question,) = load(tmp_path, [row | {"answer": "text 10"}]).questions
@@ -139,6 +163,7 @@ def test_ten_columns_are_ten_options_in_the_order_of_their_numbers(tmp_path, nam
     ("columns", "names"),
     [
         ([f"option_{number}" for number in range(1, 12)], "option_11: has 11 options"),
+        ([f"choice{letter}" for letter in "abcdefghijk"], "choicek: has 11 options"),
         (list("ABCDEFGHIJKL"), "L: has 12 options"),
     ],
 )
@@ -159,6 +184,8 @@ def test_a_column_without_a_text_between_others_is_refused_by_column(tmp_path):
     [
         (["option_1", "option_2", "option_4"], "option_4: expected a column for each option before it"),
         (["A", "B", "D"], "D: expected a column"),
+        (["choice_a", "choice_d"], "choice_d: expected a column"),
+        (["answer0", "answer2"], "answer2: expected a column"),
         (["distractor1", "distractor2", "distractor3"], "distractor1: is an option"),
     ],
 )
@@ -168,7 +195,9 @@ def test_columns_that_are_not_all_options_are_refused_by_column(tmp_path, column
         load(tmp_path, [row])
 
 
-@pytest.mark.parametrize(("options", "gold"), [("BCA", "A"), ("BADC", "C"), ("BCDEA", "E")])
+@pytest.mark.parametrize(
+    ("options", "gold"), [("BCA", "A"), ("CAB", "B"), ("BADC", "C"), ("DCBA", "D"), ("BCDEA", "E")]
+)
 def test_options_that_are_letters_are_asked_for_unless_their_number_is_given(tmp_path, options, gold):
     row = {"question": "Q?", "options": list(options)}
     with pytest.raises(DataError, match=r"may mean option .*the option's label.*the option's text.*answer_idx"):
@@ -202,6 +231,7 @@ def test_an_option_that_is_a_number_is_no_index_where_one_row_says_so(tmp_path):
     "change",
     [
         {"answer": "purple"},
+        {"answer": float("nan")},
         {"options": list("abcdefghijkl")},
         {"options": {"label": ["A", "B"], "text": ["a"]}},
         {"Question": "q", "Correct Answer": "a"},
