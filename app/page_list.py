@@ -57,16 +57,19 @@ class _Moved:
     views: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
-_CODE = {"view": "Reasoning", "part": "Code"}
+_CODE, _STEP = {"view": "Reasoning", "part": "Code"}, {"view": "Step"}
+_GONE = "What if"
+_OF_STEP = ("Checks of a step", "Drawn against undrawn", "Weights and variance")
 _MOVED = {
     "run": _Moved("run", "", {
         "Replay buffer": {"view": "Buffer", "part": "Over time"},
         "Attempts": {"view": "Configuration", "part": "Attempts"},
         "Playground": {"view": "Configuration", "part": "Playground"},
+        _GONE: _STEP,
     }),
-    "replay_buffer": _Moved("run", "Buffer"),
+    "replay_buffer": _Moved("run", "Buffer", {_GONE: _STEP}),
     "trajectories": _Moved("run", "Trajectories"),
-    "selection_audit": _Moved("run", "Step", {"Weights and variance": {"view": "Step", "part": "Weights"}}),
+    "selection_audit": _Moved("run", "Step", dict.fromkeys(_OF_STEP, _STEP)),
     "snowball": _Moved("run", "Reasoning", {"": _CODE, "Code and entropy": _CODE}),
     "entropy_and_judge": _Moved("run", "Reasoning", {
         "Entropy and validity": {"view": "Reasoning"},
@@ -82,7 +85,10 @@ FORMER_PATHS = tuple(f"/{name}" for name in _MOVED if f"/{name}" not in PATHS)
 
 def moved(path: str, query: Sequence[tuple[str, str]]) -> str | None:
     """Return where the content of a former address is, relative to it and with its parameters; None of today's."""
-    view, place = dict(query).get("view", ""), _MOVED.get(path.removeprefix("/"))
+    values, place = dict(query), _MOVED.get(path.removeprefix("/"))
+    view = values.get("view", "")
+    if values.get("part") == _GONE:  # a former part of a tab that is still there
+        view, query = _GONE, [(name, value) for name, value in query if name != "part"]
     if place is None or not (place.tab or view in place.views):
         return None
     there = place.views.get(view, {"view": place.tab} | ({"part": view} if view else {}))

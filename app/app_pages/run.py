@@ -9,8 +9,9 @@ from app import settings
 from app.app_pages.tabs import buffer, reasoning, step, trajectories
 from app.components.benchmarks import samples
 from app.components.benchmarks.score_table import line_name, scored_names
+from app.components.replay_buffer import step_verdicts
 from app.components.runs import comparison, job_results, run_controls, run_details, run_header
-from app.components.trajectories import audit_view, playground
+from app.components.trajectories import playground
 from app.components.widgets import (
     address_choice,
     curve_view,
@@ -89,7 +90,7 @@ def _live(seen: RunRow, was_asked: bool, has_figures: bool) -> None:
 
 
 def _audit(run_id: str) -> None:
-    audit_view.show_banner(wrong_choices(run_id))
+    step_verdicts.show_banner(wrong_choices(run_id))
     run_header.show_notices(ask(metrics.step_notices, run_id))
 
 
@@ -116,7 +117,10 @@ def _curves(row: RunRow) -> None:
             lambda: whole_curves([row.run_id]), f"curves-{row.run_id}", formats=data_table.WHOLE_FORMATS,
             label="All steps",
         )  # fmt: skip
-    view = replace(view, axis_points=axis_points(row.run_id, view.axis), branched_from=row.branched_from_step)
+    view = replace(
+        view, axis_points=axis_points(row.run_id, view.axis), branched_from=row.branched_from_step,
+        opens_step=not row.is_fine_tuning,
+    )  # fmt: skip
     run_details.show_own(charts, series, view)
     run_details.show_recorded(recorded, series, view)
     ratios = ask(metrics.replay_ratios, row.run_id) if may_replay(spec) else None
@@ -221,7 +225,7 @@ def _views(row: RunRow) -> Views:
     views = dict(zip(TABS["run"], shown, strict=True))
     if row.is_fine_tuning:
         views |= dict.fromkeys(("Buffer", "Trajectories", "Reasoning", "Step"), _no_rollouts)
-    for name in ("Buffer", "Step", "Log") if row.is_recorded else ():
+    for name in ("Buffer", "Log") if row.is_recorded else ():
         del views[name]
     return views
 

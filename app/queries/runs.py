@@ -13,7 +13,6 @@ import streamlit as st
 from app import settings
 from app.queries.answers import UnavailableError, ask, ask_outside_pages, ask_pages, kept
 from db.queries import judging, metrics, runs, selections, trajectory_list
-from db.queries.all_draws import AllDraws, all_draws
 from db.queries.run_filter import NEWEST_FIRST, RunFilter, RunOrder
 from db.rows.judging import JudgeRow
 from db.rows.replays import WrongChoiceRow
@@ -27,7 +26,6 @@ MAX_CHART_POINTS = 300
 TRAINING_RUNS = RunFilter(kinds=("train",))
 """The filter of choices that offer training runs only."""
 RECHECKED_STEPS = 20
-_DRAWS_SECONDS = 600
 
 
 def has_replays() -> bool:
@@ -134,21 +132,6 @@ def wrong_choices(run_id: str) -> list[WrongChoiceRow]:
     older = [choice for choice in wrong if choice.step < last]
     _checked()[current_runs_root(), run_id] = _Checked(row.attempt, last, older)
     return wrong
-
-
-def draws_of(run_id: str) -> AllDraws:
-    """Return every draw of a run; they are read again when it has another step."""
-    row = ask(runs.get_run, run_id)
-    return _draws(current_runs_root(), run_id, (row.attempt, row.step) if row is not None else None)
-
-
-@st.cache_data(show_spinner="Reading every draw", max_entries=5, ttl=_DRAWS_SECONDS)
-def _draws(
-    runs_root: str,  # noqa: ARG001 - part of the cache key
-    run_id: str,
-    newest: tuple[int, int] | None,  # noqa: ARG001 - part of the cache key
-) -> AllDraws:
-    return ask(all_draws, run_id)
 
 
 @dataclass(frozen=True, slots=True)

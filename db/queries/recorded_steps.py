@@ -17,7 +17,8 @@ from exgrpo_core.types import Question
 def step_trajectories(database: Database, run_id: str, step: int) -> list[StepTrajectoryRow]:
     """Return a step's trajectories by group: the fresh ones as they were rolled out, then what was replayed."""
     fresh, replays = models.trajectories, models.replays
-    both = ("group_position", "question_index", "trajectory_id", "reward", "advantage", "file")
+    names = ("group_position", "question_index", "trajectory_id", "reward", "advantage", "file")
+    both = (*names, "num_tokens", "mean_entropy")
     with database.read() as connection:
         run_key = require_run_key(connection, run_id)
         rolled_out = (
@@ -26,15 +27,15 @@ def step_trajectories(database: Database, run_id: str, step: int) -> list[StepTr
             .order_by(fresh.c.group_position, fresh.c.group_slot)
         )
         replayed = (
-            select(*(replays.c[name] for name in both), replays.c.rollout_step, replays.c.is_external)
+            select(
+                *(replays.c[name] for name in both), replays.c.rollout_step, replays.c.is_external, replays.c.mean_ratio
+            )
             .where(replays.c.run_key == run_key, replays.c.step == step)
             .order_by(replays.c.group_position)
         )
-        rows = [StepTrajectoryRow(*row[:6], row[6], row[7], row[8] or {}) for row in connection.execute(rolled_out)]
-        rows += [
-            StepTrajectoryRow(*row[:6], is_replayed=True, rollout_step=row[6], is_external=row[7])
-            for row in connection.execute(replayed)
-        ]
+        found = [row._asdict() for row in connection.execute(rolled_out)]
+        rows = [StepTrajectoryRow(**row | {"extra": row["extra"] or {}}) for row in found]
+        rows += [StepTrajectoryRow(is_replayed=True, **row._asdict()) for row in connection.execute(replayed)]
     return sorted(rows, key=lambda row: row.group_position)
 
 

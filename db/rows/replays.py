@@ -133,6 +133,9 @@ class StepTrajectoryRow:
     is_replayed: bool = False
     rollout_step: int | None = None
     is_external: bool = False
+    num_tokens: int | None = None
+    mean_entropy: float | None = None
+    mean_ratio: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,24 +155,6 @@ def age(step: int, rollout_step: int) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplayedGroupRow:
-    """What a step replayed of one question without choosing among candidates, such as a stored group as a whole."""
-
-    question_index: int
-    num_trajectories: int
-    num_correct: int
-    first_rollout_step: int
-    last_rollout_step: int
-    is_external: bool
-    num_tokens: float
-    """Mean over the trajectories, as are the next three; NaN where it is not recorded."""
-    mean_entropy: float
-    mean_ratio: float
-    advantage_size: float
-    """|A|; 0 of a group without a gradient."""
-
-
-@dataclass(frozen=True, slots=True)
 class WrongChoiceRow:
     """A selection of a run that did not choose exactly one candidate, or not one with the lowest score."""
 
@@ -178,67 +163,3 @@ class WrongChoiceRow:
     num_chosen: int
     chosen_score: float
     lowest_score: float
-
-
-@dataclass(frozen=True, slots=True)
-class WeightLine:
-    """Importance weights W of whole trajectories of one group, under the policy that scored them."""
-
-    group: str
-    num_trajectories: int
-    token_ratio: float
-    """Geometric mean of the ratio of a token, mean over trajectories."""
-    mean: float
-    """E[W]."""
-    shaped_mean: float
-    """E[f(W)], f(W) = W / (W + beta)."""
-    square_mean: float
-    """E[W^2], which the variance bounds A and B weigh squared gradients by."""
-    largest: float
-    """M."""
-    effective_share: float
-    """Effective sample size over the number of trajectories."""
-    half_intervals: dict[str, float]
-    """Half of the 95% interval of each mean by its field, NaN where it is unknown."""
-
-
-@dataclass(frozen=True, slots=True)
-class TrajectoryWeights:
-    """Weights of groups that overlap, since replayed trajectories are also in quarters, and of how many candidates."""
-
-    lines: tuple[WeightLine, ...] = ()
-    num_candidates: int = 0
-    is_whole: bool = True
-    """False where a run has more candidates: then the newest are here."""
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """Mean of the drawn minus that of the undrawn, within step and bucket; errors clustered by question."""
-
-    value: float
-    standard_error: float
-
-
-@dataclass(frozen=True, slots=True)
-class DrawEffect:
-    """What a replay changed for one group of questions.
-
-    Changes are those of the correctness rate from the bucket k/K to the next attempt, in steps and buckets that have
-    both kinds; with continuous rewards, the rate itself. They are NaN without any.
-    """
-
-    group: str
-    num_drawn: int
-    num_undrawn: int
-    num_retired: int
-    """Drawn questions that the same step retired, which have no next attempt."""
-    change_drawn: float
-    change_undrawn: float
-    wait_drawn: float
-    """Mean steps to the next attempt."""
-    wait_undrawn: float
-    difference: Difference
-    """Of questions with a next attempt."""
-    difference_with_retired: Difference
-    """With retired ones counted as solved then; the truth is between both."""

@@ -299,8 +299,6 @@ class ReplayMethod(ABC):
     """What `question_selection` says."""
     keeps_duplicates: ClassVar[bool] = False
     """Whether a trajectory is stored again whose tokens its question has already."""
-    is_even_within_buckets: ClassVar[bool] = False
-    """Whether chance alone decides between questions of one bucket, so that drawn ones compare with undrawn ones."""
 
     @abstractmethod
     def plan(self, step: OpenStep) -> Iterator[Sequence[GroupPlan]]:

@@ -23,7 +23,6 @@ class Uniform(QuestionSampler):
     """Every drawable question with the same probability ("w/o Ques. Sel.")."""
 
     name = "uniform"
-    is_even_within_buckets = True
 
     def draw(self, questions: QuestionColumns, num_questions: int, rng: np.random.Generator) -> QuestionDraw:
         """Return questions of any bucket."""

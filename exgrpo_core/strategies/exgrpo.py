@@ -40,7 +40,6 @@ class Gaussian(QuestionSampler):
     """Algorithm 2: buckets by Gaussian weights over correctness rates, then uniformly within a bucket."""
 
     name: ClassVar[str] = "gaussian"
-    is_even_within_buckets: ClassVar[bool] = True
     bucket_center: float
     bucket_spread: float
 
@@ -80,7 +79,6 @@ class ReleasedBuckets(QuestionSampler):
     """Medium difficulty first, with a spread of one success of K."""
 
     name: ClassVar[str] = "exgrpo_released"
-    is_even_within_buckets: ClassVar[bool] = True
     rollouts_per_question: int
 
     def draw(self, questions: QuestionColumns, num_questions: int, rng: np.random.Generator) -> QuestionDraw:

@@ -65,7 +65,7 @@ def replay(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its
         _print_table(rows)
         for row in rows:
             if row.outcome is Outcome.DIFFERS:
-                print_result(_sentence(row))
+                print_result(f"First difference: step {row.step}, {row.stage}, {row.compared}, {row.first_difference}.")
     if any(row.outcome is Outcome.DIFFERS for row in rows) and not settings and method is None:
         raise typer.Exit(EXIT_FAILURE)
 
@@ -109,11 +109,3 @@ def _print_table(rows: Iterable[ReplayRow]) -> None:
     table_console().print(table)
     for note in notes:
         print_status(note)
-
-
-def _sentence(row: ReplayRow) -> str:
-    """Return where a row first differs."""
-    places = {"question": row.question_index, "trajectory": row.trajectory_id, "token": row.token}
-    where = "".join(f", {name} {number}" for name, number in places.items() if number is not None)
-    values = f"recorded {row.recorded}, computed {row.computed}"
-    return f"First difference: step {row.step}, {row.stage}, {row.compared}{where}: {values}."

@@ -94,13 +94,7 @@ def chosen_shared(request):
         ("recorded", "run", OF_LIST | {"verdict": "timeout"}, "No trajectory matches"),
         ("played", "run", {"view": "Buffer", "run": "play-queued"}, "No steps yet"),
         ("played", "run", {"view": "Buffer", "run": "play-on-policy"}, "No replay buffer"),
-        (
-            "played", "run", {"view": "Buffer", "run": "play-finished", "part": "What if", "step": "1"},
-            "Nothing was replayed",
-        ),
-        ("played", "run", {"view": "Step", "run": "play-queued"}, "Nothing was replayed yet"),
-        ("played", "run", {"view": "Step", "run": "play-unstarted"}, "Nothing was replayed yet"),
-        ("played", "run", {"view": "Step", "run": "play-on-policy"}, "No replay buffer"),
+        ("played", "run", {"view": "Step", "run": "play-queued"}, "No step with responses yet"),
         ("judged", "run", {"view": "Reasoning", "run": judged.QUEUED}, "No steps yet"),
         (
             "judged", "run", {"view": "Reasoning", "run": judged.JUDGED, "part": "Verdicts", "trajectory": "99999"},
@@ -119,7 +113,7 @@ def test_what_is_not_there_is_a_designed_state(chosen_shared, open_page, name, q
     [
         ("recorded", "runs", {"q": "run-finished"}, 0, "run"),
         ("played", "run", {"view": "Trajectories", "run": "play-finished"}, 0, "trajectory"),
-        ("played", "run", {"view": "Step", "run": "play-finished"}, 0, "question"),
+        ("played", "run", {"view": "Step", "run": "play-finished"}, 1, "question"),
         ("judged", "run", {"view": "Reasoning", "run": judged.JUDGED, "part": "Verdicts"}, 0, "trajectory"),
         ("scored", "benchmarks", {"first": "eval-early", "second": "eval-late", "on": "math500"}, 1, "item"),
     ],

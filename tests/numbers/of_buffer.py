@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tests.numbers.checking import Columns, Expected, Near
-from tests.numbers.derived import Recorded, half_of_mean
+from tests.numbers.checking import Columns, Expected, Near, quoted
+from tests.numbers.derived import Recorded
 from tests.numbers.of_runs import curves_of, heatmap
 
 
@@ -26,25 +26,17 @@ def buffer_page(run: Recorded) -> Expected:
         "Replays of stored trajectories": {"": _bars(_replay_counts(run, step))},
         "Buckets": {"": heatmap(run)},
         "Different answers": _answers(run),
-        "Bucket probabilities": dict.fromkeys(("recorded", "what if"), _probabilities(run, step)),
     }  # fmt: skip
     figures |= curves_of(run, "Replay buffer and retired set")
-    steps = sorted(set(run.replayed["step"]))
-    changed = f"Draws that change: 0.0% over {len(steps)} steps"
-    figures[changed] = {"share that changes": {"x": steps, "y": [0.0] * len(steps)}}
     figures["Replays on the most replayed tenth"], sentence = _concentration(run)
     tables = {
         "Attempts, retired questions, those that only chance retires, and later attempts, by bucket": retired_table(
             run
         ),
-        "Questions with the recorded and the other choice": _unchanged(run, step),
     }
-    num_drawn = run.selections[run.selections["step"] == step]["question"].nunique()
     texts = [
         rf"\*\*{len(stored)}\*\* questions in the buffer, \*\*{len(retired)}\*\* retired",
-        rf"\*\*Nothing changes:\*\* the same {num_drawn} questions and trajectories\.",
         rf"\*\*Replays on the most replayed tenth\*\* .*share of all replays so far; {sentence}]]",
-        rf"\*\*{changed}\*\* .*", rf"\*\*Step {step}\*\*",
         rf"\*\*Draws of step {step}\*\* .*", rf"\*\*From step {base} to step {step}\*\* .*",
     ]  # fmt: skip
     return Expected({}, tables, figures, texts)
@@ -73,11 +65,6 @@ def _draws(run: Recorded, step: int) -> dict[str, Columns]:
         "drawn": {"x": buckets, "y": [drawn[bucket] for bucket in buckets]},
         "expected": {"x": buckets, "y": [odds.get(bucket, 0.0) * len(chosen) for bucket in buckets]},
     }
-
-
-def _probabilities(run: Recorded, step: int) -> Columns:
-    odds = weights(run, step)
-    return {"x": list(range(1, run.k + 1)), "y": [odds.get(bucket, 0.0) for bucket in range(1, run.k + 1)]}
 
 
 def _entropies(run: Recorded, step: int) -> dict[str, Columns]:
@@ -184,159 +171,106 @@ def retired_table(run: Recorded) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
-def _unchanged(run: Recorded, step: int) -> pd.DataFrame:
-    rows = run.selections[(run.selections["step"] == step) & run.selections["is_chosen"]].sort_values("question")
-    return pd.DataFrame({
-        "Question": rows["question"], "Bucket": rows["bucket"], "Replayed": rows["trajectory"],
-        "Would replay": rows["trajectory"], "Entropy": rows["entropy"], "NLL": rows["nll"],
-        "Age of scores": [0] * len(rows),
-    })  # fmt: skip
-
-
-def audit_page(run: Recorded) -> Expected:
-    """Return what the parts of Step show of the last step."""
-    step = run.last_step
+def step_page(run: Recorded, question: int) -> Expected:
+    """Return what Step shows of the last step, whose record contradicts nothing, and of a question that it replays."""
+    step, drawn = run.last_step, weights(run, run.last_step)
+    rows = run.rows[run.rows["step"] == step]
     scored = run.selections[run.selections["step"] == step]
-    replayed = run.replayed[run.replayed["step"] == step].set_index("question_index")
-    chosen = scored[scored["is_chosen"]].sort_values("question")
-    rows = replayed.loc[chosen["question"]]
-    table = pd.DataFrame({
-        "Question": chosen["question"].tolist(), "Checks": [re.compile(r"([1-9]\d*) of \1 pass")] * len(chosen),
-        "Bucket": chosen["bucket"].tolist(),
-        "Candidates": scored.groupby("question").size().loc[chosen["question"]].tolist(),
-        "Chosen": chosen["trajectory"].tolist(), "Age": (step - chosen["rollout_step"]).tolist(),
-        "Entropy": chosen["entropy"].tolist(),
-        "Entropy recomputed": [float(np.mean(np.asarray(item, np.float64))) for item in rows["entropies"]],
-        "NLL recomputed": [-float(np.mean(np.asarray(item, np.float64))) for item in rows["log_probs"]],
-        "Mean ratio": [float(item.mean()) for item in rows["ratios"]], "Tokens": chosen["num_tokens"].tolist(),
-    })  # fmt: skip
-    effects = draw_effects(run)
-    names = effects["Questions"].tolist()
-    figures: dict[str, dict[str, Columns]] = {
-        "Drawn against undrawn": {
-            trace: {"y": names, "x": effects[value], "error_x.array": effects[f"{value}, half"]}
-            for trace, value in (("next attempts only", "plain"), ("retired counted as solved", "solved"))
-        }
+    chosen = scored[scored["is_chosen"]].set_index("question")
+    groups = pd.DataFrame(_groups(rows, scored, drawn))
+    comparisons = _comparisons(run, rows, scored)
+    num_by_stage = comparisons.groupby("Stage").size()
+    tiles = {stage.title(): ("same", f"{count} comparison{'s' * (count > 1)}") for stage, count in num_by_stage.items()}
+    bars = {
+        name: {"x": part["trajectory"].astype(str).tolist(), "y": part["entropy"].tolist()}
+        for name, part in (
+            (name, scored[(scored["question"] == question) & (scored["is_chosen"] == flag)])
+            for name, flag in (("chosen", True), ("not chosen", False))
+        )
     }
+    of_question, one = scored[scored["question"] == question], chosen.loc[question]
+    sizes = Counter(run.state(step - 1)[0].values())
+    texts = [
+        f"{len(comparisons)} comparisons", rf"\*\*Groups of step {step}\*\*.*", rf"Groups of step {step}",
+        rf"Question {question}", quoted(str(run.questions.loc[question, "prompt_text"])),
+        rf"The question was in bucket {one['bucket']}, which held {sizes[one['bucket']]} questions? and had the "
+        rf"probability {100 * drawn[one['bucket']]:.1f}%; {(chosen['bucket'] == one['bucket']).sum()} of them were "
+        rf"drawn\. Of {len(of_question)} candidates? the method chose trajectory {one['trajectory']}, with an entropy "
+        rf"of {one['entropy']:.3f} nats.*",
+    ]  # fmt: skip
     tables = {
-        "Selections of the step with recorded and recomputed scores and the result of the checks": table,
-        "Drawn and undrawn questions by group, their changes, and the difference with its interval": effects,
-        "Mean, shaped mean, mean square and largest weight of trajectories by age and entropy": weight_table(run),
-    }
-    verified = rf".*\*\*[\d,]+ checks of step {step} pass\*\*.*"
-    return Expected({}, tables, figures, [verified])
-
-
-def observations(run: Recorded) -> pd.DataFrame:
-    """Return one row a question that a replaying step could draw: those drawn, and those not tried in it."""
-    tried = {question: rows.set_index("step") for question, rows in attempts(run).groupby("question_index")}
-    chosen = run.selections[run.selections["is_chosen"]].set_index(["step", "question"])["entropy"]
-    retired = {(row.step, row.question) for row in run.changes[run.changes["kind"] == "retired"].itertuples()}
-    rows = []
-    for step in sorted(set(chosen.index.get_level_values(0))):
-        for question, bucket in run.state(step - 1)[0].items():
-            is_drawn = (step, question) in chosen.index
-            of_question = tried[question]
-            if bucket <= 0 or (not is_drawn and step in of_question.index):
-                continue
-            before = [other for other in of_question.index if other < step]
-            after = [other for other in of_question.index if other > step]
-            following = of_question.loc[after[0]] if after else None
-            rate = np.nan if following is None else following["right"] / following["num"]
-            rows.append((
-                step, question, bucket, is_drawn, is_drawn and (step, question) in retired, step - before[-1],
-                after[0] - step if after else np.nan, rate, chosen.get((step, question), np.nan),
-            ))  # fmt: skip
-    names = ["step", "question", "bucket", "is_drawn", "retires", "idle", "wait", "rate", "entropy"]
-    return pd.DataFrame(rows, columns=names)
-
-
-def _effect(rows: pd.DataFrame, values: pd.Series) -> tuple[float, float, float, float]:
-    """Return the means of drawn and undrawn rows, their difference and its standard error.
-
-    By least squares with a constant for each step and bucket; errors are clustered by question.
-    """
-    rows, values = rows[values.notna()], values[values.notna()]
-    strata = rows.groupby(["step", "bucket"]).ngroup().to_numpy()
-    drawn = rows["is_drawn"].to_numpy(float)
-    sizes = pd.DataFrame({"stratum": strata, "drawn": drawn, "value": values.to_numpy()})
-    both = sizes.groupby("stratum").filter(lambda part: 0 < part["drawn"].mean() < 1)
-    if both.empty:
-        return (np.nan,) * 4
-    means = both.groupby(["stratum", "drawn"])["value"].agg(["mean", "size"]).unstack()
-    weight = means["size"][0.0] * means["size"][1.0] / (means["size"][0.0] + means["size"][1.0])
-    dummies = np.eye(strata.max() + 1)[strata]
-    design = np.column_stack([drawn, dummies])
-    solution = np.linalg.lstsq(design, values.to_numpy(), rcond=None)[0]
-    centred = drawn - dummies @ np.linalg.lstsq(dummies, drawn, rcond=None)[0]
-    scores = pd.Series(centred * (values.to_numpy() - design @ solution)).groupby(rows["question"].to_numpy()).sum()
-    error = np.sqrt(len(scores) / max(1, len(scores) - 1) * (scores**2).sum()) / (centred**2).sum()
-    return (
-        float((weight * means["mean"][1.0]).sum() / weight.sum()),
-        float((weight * means["mean"][0.0]).sum() / weight.sum()), float(solution[0]), float(error),
-    )  # fmt: skip
-
-
-def draw_effects(run: Recorded) -> pd.DataFrame:
-    seen = observations(run)
-    drawn = seen[seen["is_drawn"]]
-    idle, entropy = drawn["idle"].median(), drawn["entropy"].median()
-    groups = {"all": seen["step"] > 0}
-    groups |= {f"bucket {bucket}": seen["bucket"] == bucket for bucket in sorted(set(drawn["bucket"]))}
-    groups |= {f"tried within {idle:.0f} steps": seen["idle"] <= idle, "tried longer ago": seen["idle"] > idle}
-    groups["replay of lower entropy"] = ~seen["is_drawn"] | (seen["entropy"] <= entropy)
-    groups["replay of higher entropy"] = ~seen["is_drawn"] | (seen["entropy"] > entropy)
-    return pd.DataFrame([_effect_row(name, seen[mask], run.k) for name, mask in groups.items()])
-
-
-def _effect_row(name: str, part: pd.DataFrame, k: int) -> dict[str, object]:
-    solved = part["retires"] & part["rate"].isna()
-    change = part["rate"] - part["bucket"] / k
-    with_solved = change.where(~solved, 1.0 - part["bucket"] / k)
-    mean_drawn, mean_undrawn, plain, error = _effect(part, change)
-    wait_drawn, wait_undrawn, *_ = _effect(part, part["wait"])
-    *_, whole, whole_error = _effect(part, with_solved)
-
-    def text(value: float, half: float) -> str:
-        reach = f" ± {196 * half:.1f}" if half > 1e-9 else ""
-        return "\N{EN DASH}" if np.isnan(value) else f"{100 * value:+z.1f}{reach}"
-
-    return {
-        "Questions": name, "Drawn": int((part["is_drawn"] & part["rate"].notna()).sum()),
-        "Undrawn": int((~part["is_drawn"] & part["rate"].notna()).sum()), "Retired": int(solved.sum()),
-        "Change in points, drawn": 100 * mean_drawn, "Change in points, undrawn": 100 * mean_undrawn,
-        "Steps, drawn": wait_drawn, "Steps, undrawn": wait_undrawn,
-        "Difference": text(plain, error), "With retired": text(whole, whole_error),
-        "plain": 100 * plain, "plain, half": 195.9964 * error if error > 1e-9 else None,
-        "solved": 100 * whole, "solved, half": 195.9964 * whole_error if whole_error > 1e-9 else None,
+        "Comparisons of the step by stage": lambda shown: comparisons.loc[shown["Compared"]],
+        "Groups of the step with rewards, advantages and what was replayed": groups,
+        "Candidates": pd.DataFrame({
+            "Trajectory": of_question["trajectory"], "Generated in step": of_question["rollout_step"],
+            "Tokens": of_question["num_tokens"], "Entropy": of_question["entropy"], "NLL": of_question["nll"],
+            "Score": of_question["entropy"],
+        }),
+        "Trajectories of the group": _of_group(rows[rows["question_index"] == question], step),
+        "Every comparison of the group": lambda shown: shown.assign(Values=re.compile(_COMPARED)),
     }  # fmt: skip
+    return Expected(tiles, tables, {"Candidates": bars}, texts)
 
 
-def weight_table(run: Recorded) -> pd.DataFrame:
-    """Return W of candidates by age and entropy: whole-trajectory weights from mean log-probs and lengths."""
-    scored = run.selections.merge(
-        run.fresh[["trajectory_id", "mean_log_prob"]], left_on="trajectory", right_on="trajectory_id"
-    )
-    scored["log_ratio"] = -scored["nll"] - scored["mean_log_prob"]
-    scored["age"] = scored["step"] - scored["rollout_step"]
-    replayed = scored[scored["is_chosen"]]
-    groups = {"replayed": replayed, "candidates not replayed": scored[~scored["is_chosen"]]}
-    for name, form in (("age", "{:.0f}"), ("entropy", "{:.3f}")):
-        ends = np.unique(np.percentile(replayed[name], (25, 50, 75, 100), method="inverted_cdf"))
-        for place, end in enumerate(ends):
-            low = -np.inf if place == 0 else ends[place - 1]
-            head = f"up to {form.format(end)}" if place == 0 else f"over {form.format(low)} to {form.format(end)}"
-            groups[f"replayed, {name} {head}"] = replayed[(replayed[name] > low) & (replayed[name] <= end)]
-    beta = run.spec["algorithm"]["shaping_beta"]
-    rows = []
-    for name, part in groups.items():
-        whole = np.exp(part["log_ratio"] * part["num_tokens"])
-        means = {"Token ratio": np.exp(part["log_ratio"]), "E[W]": whole, "E[f(W)]": whole / (whole + beta)}
-        means["E[W²]"] = whole**2
-        rows.append({
-            "Trajectories": name, "Number": len(part),
-            **{name: values.mean() for name, values in means.items()},
-            **{f"{name} ± 95%": half_of_mean(values) for name, values in means.items()},
-            "M": whole.max(), "Effective": 100 * whole.sum() ** 2 / (whole**2).sum() / len(part),
+_COMPARED = r"(trajectory \d+: )?recorded .*, computed .*|\d+ values?, largest difference 0"
+"""The page compares these numbers itself."""
+
+
+def _groups(rows: pd.DataFrame, scored: pd.DataFrame, drawn: dict[int, float]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for question, part in rows.groupby("question_index"):
+        replayed, of_question = part[part["is_replayed"]], scored[scored["question"] == question]
+        num_fresh, chosen = len(part) - len(replayed), of_question[of_question["is_chosen"]]
+        # Verdict and reward of each response, its advantage, the bucket and the number of trajectories afterwards.
+        num_compared = 2 * num_fresh + len(part) + 2
+        found.append({
+            "Question": question,
+            "Comparisons": f"{num_compared + (16 + 3 * len(of_question)) * len(replayed)} same",
+            "Mean reward": part["reward"].mean(), "Mean |advantage|": part["advantage"].abs().mean(),
         })  # fmt: skip
-    return pd.DataFrame(rows)
+        if len(replayed):
+            [bucket], [age] = chosen["bucket"], part["step"].iloc[0] - chosen["rollout_step"]
+            found[-1] |= {
+                "Replayed": ", ".join(map(str, replayed["trajectory_id"])), "Age": age, "Bucket": bucket,
+                "Probability": 100 * drawn[bucket], "Candidates": len(of_question),
+                "Entropy": replayed["mean_entropy"].mean(), "Mean ratio": replayed["mean_ratio"].mean(),
+                "Lowest other": of_question["entropy"][~of_question["is_chosen"]].min(),
+            }  # fmt: skip
+    return found
+
+
+def _of_group(part: pd.DataFrame, step: int) -> pd.DataFrame:
+    return pd.DataFrame({
+        "Trajectory": part["trajectory_id"], "Age": (step - part["rollout_step"]).where(part["is_replayed"]),
+        "Reward": part["reward"], "Advantage": part["advantage"], "Tokens": part["num_tokens"],
+        "Entropy": part["mean_entropy"], "Mean ratio": part["mean_ratio"].astype(float),
+    })  # fmt: skip
+
+
+def _comparisons(run: Recorded, rows: pd.DataFrame, scored: pd.DataFrame) -> pd.DataFrame:
+    """Return what is compared of a step, with the number of values: of questions, candidates, tokens or responses."""
+    num_drawn, num_scored = scored["question"].nunique(), len(scored)
+    num_tokens = int(scored["num_tokens"][scored["is_chosen"]].sum())
+    num_groups, num_fresh = rows["question_index"].nunique(), int((~rows["is_replayed"]).sum())
+    counts = {
+        "selection": {
+            "bucket sizes": run.k + 1,
+            **dict.fromkeys(("bucket probabilities", "draws by bucket", "overflows by bucket"), run.k),
+            **dict.fromkeys((
+                "drawn questions", "bucket of a drawn question", "candidates", "number chosen",
+                "replayed is the chosen", "best score is chosen", "one value for each token", "entropy", "NLL",
+                "importance ratio", "entropy that chose", "NLL that chose",
+            ), num_drawn),
+            **dict.fromkeys(
+                ("tokens of a candidate", "step that wrote a candidate", "score of a candidate"), num_scored
+            ),
+            "possible values": 3 * num_tokens,
+            **dict.fromkeys(("same tokens as at rollout", "same log-probs as at rollout"), num_tokens),
+            **dict.fromkeys(("bucket after the step", "trajectories stored"), num_groups),
+        },
+        "reward": {"verdict": num_fresh, "reward": num_fresh, "reward of a replayed trajectory": num_drawn},
+        "advantages": {"advantage": len(rows)},
+    }  # fmt: skip
+    lines = [(stage, name, count) for stage, of_stage in counts.items() for name, count in of_stage.items()]
+    table = pd.DataFrame(lines, columns=["Stage", "Compared", "Values"]).set_index("Compared", drop=False)
+    return table.assign(Different=0, **{"Largest difference": Near(0.0, 0.0, 1e-4)})

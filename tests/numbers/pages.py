@@ -43,7 +43,7 @@ def _compare(root: Root) -> Iterator[View]:
 
 
 def _buffer(root: Root) -> Iterator[View]:
-    names = ("Buckets", "Flow", "Ages and replays", "Over time", "Concentration", "Retired", "What if")
+    names = ("Buckets", "Flow", "Ages and replays", "Over time", "Concentration", "Retired")
     for run_id in (record.CHAINS, record.STORIES):
         expected = of_buffer.buffer_page(root.by_name[run_id])
         for view in names:
@@ -52,9 +52,10 @@ def _buffer(root: Root) -> Iterator[View]:
 
 def _step(root: Root) -> Iterator[View]:
     for run_id in (record.CHAINS, record.STORIES):
-        expected = of_buffer.audit_page(root.by_name[run_id])
-        for view in ("Checks of a step", "Drawn against undrawn", "Weights"):
-            yield "run", {"view": "Step", "run": run_id, "part": view}, expected
+        run = root.by_name[run_id]
+        question = int(run.selections["question"].iloc[-1])
+        expected = of_buffer.step_page(run, question)
+        yield "run", {"view": "Step", "run": run_id, "question": str(question)}, expected
 
 
 def _reasoning(root: Root) -> Iterator[View]:

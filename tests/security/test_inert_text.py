@@ -39,7 +39,7 @@ PAGES = {
     f"/run?view=Trajectories&{PLAYED}&trajectory=1&part=Question": MARK,
     f"/run?view=Trajectories&{PLAYED}&marked={quote(hostile.PAYLOADS[28])}": MARK,
     f"/run?view=Buffer&{PLAYED}": "questions in the buffer",
-    f"/run?view=Step&{PLAYED}": " pass",
+    f"/run?view=Step&{PLAYED}": "comparisons",
     f"/run?view=Reasoning&{THOUGHTS}&part=Cases": MARK,
     f"/run?view=Reasoning&{THOUGHTS}&part=Saved+cases&set={quote(hostile.PAYLOADS[28])}": MARK,
     f"/run?view=Reasoning&{THOUGHTS}&part=Verdicts&trajectory=8": MARK,

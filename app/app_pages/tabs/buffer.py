@@ -1,4 +1,4 @@
-"""Run, Buffer: the replay buffer after any step, what moved, and what other settings would change."""
+"""Run, Buffer: the replay buffer after any step, and what moved."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from app.components.replay_buffer import buffer_charts, buffer_over_steps, chosen_bar, what_if_view
+from app.components.replay_buffer import buffer_charts, buffer_over_steps, chosen_bar
 from app.components.replay_buffer.chosen_bar import View
 from app.components.widgets import address_choice, data_table, figures, notice, run_choice, run_state
 from app.formats import counted, known, literal
@@ -27,7 +27,7 @@ RETIRED = (
     "overestimated, and so is the line. **Tried again** counts later attempts at retired questions. Reviews "
     "(`review_interval`) and `retired: redraw` make such attempts."
 )
-VIEWS = ["Buckets", "Flow", "Ages and replays", "Over time", "Concentration", "Retired", "What if"]
+VIEWS = ["Buckets", "Flow", "Ages and replays", "Over time", "Concentration", "Retired"]
 ENTROPY_STEPS = 10
 REFRESH_SECONDS = 3
 
@@ -176,10 +176,6 @@ def _retired(view: View, algorithm: dict[str, Any], _rows: list[BucketRow]) -> N
     st.code(ask_again, language=None)
 
 
-def _what_if(view: View, algorithm: dict[str, Any], rows: list[BucketRow]) -> None:
-    what_if_view.show(view.run_id, view.step, rows, algorithm)
-
-
 def _show(row: RunRow, algorithm: dict[str, Any]) -> None:
     step, base, other = _steps(row)
     if run_state.is_live(row):
@@ -194,9 +190,7 @@ def _show(row: RunRow, algorithm: dict[str, Any]) -> None:
             f"{counted(num_other, 'question')} of this run not asked in {other.name}.",
         )
     rows = ask(buffer.buckets_at, row.run_id, step)
-    views = dict(zip(VIEWS, (_buckets, _flow, _ages, _over_time, _concentration, _retired, _what_if), strict=True))
-    if not row.has_settings:
-        views.pop("What if")
+    views = dict(zip(VIEWS, (_buckets, _flow, _ages, _over_time, _concentration, _retired), strict=True))
     name, tab = address_choice.tabs(list(views), address_choice.PART)
     with tab:
         views[name](view, algorithm, rows)

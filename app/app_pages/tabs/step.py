@@ -1,147 +1,72 @@
-"""Run, Step: what a step chose for replay, checked against its records, and what replays changed."""
+"""Run, Step: a recorded step executed again, with the run's settings and with others, and the groups of the step."""
 
 from collections.abc import Sequence
-from typing import Any
 
-import pandas as pd
 import streamlit as st
 
-from app.components.trajectories import audit_view, replay_effects
-from app.components.widgets import address_choice, data_table, notice
-from app.formats import known
+from app.components.replay_buffer import step_groups, step_verdicts
+from app.components.widgets import address_choice, notice
+from app.formats import literal
 from app.queries.answers import ask
-from app.queries.runs import wrong_choices
-from db.queries import draw_effects, runs, selections
-from db.rows.replays import ReplayedGroupRow, age
+from db.queries import buffer, selections
 from db.rows.runs import RunRow
-from db.rows.spec_fields import algorithm_settings, experience_ratio, has_continuous_rewards
-from exgrpo_core.errors import InputError
-from exgrpo_core.methods.loading import QUESTIONS, find_part
+from jobs.actions.replay.facts import Fact
+from jobs.specs.presets import preset_names
 
-VIEWS = ["Checks of a step", "Drawn against undrawn", "Weights"]
-GROUPS = (
-    "The method replays what it draws: it chooses among no candidates, so there is no choice to check. A stored group "
-    "is as it was rolled out, so all its trajectories were generated in one step."
-)
-
-
-def show_groups(rows: Sequence[ReplayedGroupRow], step: int) -> None:
-    """Show one row per question that the step replayed."""
-    number = st.column_config.NumberColumn
-    data_table.show_card(
-        f"Replayed in step {step:,}", group_table(rows, step), "replayed-groups",
-        "What the step replayed of each question",
-        {
-            "Mean tokens": number(format="%.1f"),
-            "Entropy": number(format="%.4f", help="Under the policy that replays, nats"),
-            "Mean ratio": number(format="%.3f"),
-            "|Advantage|": number(format="%.3f", help="0 of a group without a gradient"),
-        },
-        GROUPS,
-    )  # fmt: skip
-
-
-def group_table(rows: Sequence[ReplayedGroupRow], step: int) -> pd.DataFrame:
-    """Return one row per question."""
-    return pd.DataFrame(
-        {
-            "Question": [row.question_index for row in rows],
-            "Trajectories": [row.num_trajectories for row in rows],
-            "Correct": [row.num_correct for row in rows],
-            "Generated in step": [_born(row) for row in rows],
-            "Age": [None if row.is_external else age(step, row.last_rollout_step) for row in rows],
-            "Mean tokens": [known(row.num_tokens) for row in rows],
-            "Entropy": [known(row.mean_entropy) for row in rows],
-            "Mean ratio": [known(row.mean_ratio) for row in rows],
-            "|Advantage|": [known(row.advantage_size) for row in rows],
-        }
-    )
-
-
-def _born(row: ReplayedGroupRow) -> str:
-    if row.is_external:
-        return "from a file"
-    if row.first_rollout_step == row.last_rollout_step:
-        return f"{row.first_rollout_step:,}"
-    return f"{row.first_rollout_step:,} to {row.last_rollout_step:,}"
-
-
-def _step(steps: list[int]) -> int:
-    """Show the choice of a step that replayed, and return it; the newest by default."""
-    if len(steps) == 1:
-        st.caption(f"Step {steps[0]:,}, the only one that replayed")
-        return steps[0]
-    wanted = st.query_params.get("step", "")
-    chosen = int(wanted) if wanted in map(str, steps) else steps[-1]
-    st.select_slider("Step", steps, **address_choice.kept("step", chosen, "audited-step"))
-    return chosen
-
-
-def _checks(row: RunRow, _algorithm: dict[str, Any]) -> None:
-    steps = ask(selections.steps_with_selections, row.run_id)
-    if not steps:
-        _replays(row)
-        return
-    step = _step(steps)
-    with st.spinner("Checking tokens", show_time=False):
-        rows = audit_view.audit(row.run_id, step)
-    audit_view.show_verdict(rows, wrong_choices(row.run_id), step)
-    wanted = st.query_params.get("question")
-    opened = next((row for row in rows if str(row.selection.question_index) == wanted), None)
-    audit_view.show_table(rows, step, opened)
-    if opened is not None:
-        audit_view.show_one(opened)
-    elif wanted:
-        text = "This step did not replay the question in the address."
-        notice.show_empty("search_off", "Not drawn in this step", text)
-
-
-def _replays(row: RunRow) -> None:
-    """Show what was replayed without a choice among candidates."""
-    steps = ask(selections.steps_with_replays, row.run_id)
-    if not steps:
-        notice.show_empty(
-            "fact_check", "Nothing was replayed yet", "The audit begins with the first step that replays."
-        )
-        return
-    step = _step(steps)
-    show_groups(ask(selections.list_replayed_groups, row.run_id, step), step)
-
-
-def _is_an_experiment(question_selection: str) -> bool:
-    try:
-        return bool(find_part(QUESTIONS, question_selection).is_even_within_buckets)
-    except InputError:
-        return False
-
-
-def _effects(row: RunRow, algorithm: dict[str, Any]) -> None:
-    if not _is_an_experiment(algorithm["question_selection"]):
-        rule = algorithm["question_selection"]
-        text = f"`{rule}` does not draw at random within a bucket, so drawn and undrawn questions cannot be compared."
-        notice.show_empty("balance", "No experiment", text)
-        return
-    with st.spinner("Comparing questions", show_time=False):
-        num_rollouts = None if has_continuous_rewards(algorithm) else algorithm["rollouts_per_question"]
-        effects = ask(draw_effects.draw_effects, row.run_id, num_rollouts)
-    replay_effects.show(effects, has_changes=num_rollouts is not None)
-
-
-def _weights(row: RunRow, algorithm: dict[str, Any]) -> None:
-    replay_effects.show_weights(ask(selections.trajectory_weights, row.run_id, algorithm["shaping_beta"]))
+_SETTING, _METHOD, _OWN = "setting", "preset", "of the run"
 
 
 def show(row: RunRow) -> None:
-    """Show the audit of the run's selections, or why it has none."""
-    spec = ask(runs.run_spec, row.run_id)
+    """Show a step of the run, or why it has none."""
     if not row.has_settings:
-        notice.show_empty(
-            "fact_check", "No audit", "The rule by which this run chose is in its settings, which cannot be read."
-        )
-    elif not experience_ratio(spec):
-        notice.show_no_replay(row)
-    else:
-        st.caption("A step's draw of questions and choice of trajectories, computed again from what was recorded.")
-        name, tab = address_choice.tabs(VIEWS, address_choice.PART)
-        with tab:
-            dict(zip(VIEWS, (_checks, _effects, _weights), strict=True))[name](row, algorithm_settings(spec))
+        text = "The settings of this run cannot be read, so its steps cannot be executed again."
+        notice.show_empty("fact_check", "Not executed", text)
+        return
+    steps = ask(selections.steps_with_trajectories, row.run_id)
+    if not steps:
+        text = "A step is here when its responses are recorded."
+        notice.show_empty("fact_check", "No step with responses yet", text)
+        return
+    st.caption(
+        "A recorded step, computed again from its files and compared with the record. A click on a curve under "
+        "**Curves** leads to its step."
+    )
+    step, changes, method = _choose(row, steps)
+    with notice.refusals("Not executed"):
+        with st.spinner("Executing the step again", show_time=False):
+            facts = step_verdicts.facts_of(row, step)
+        step_verdicts.show(row, step, facts)
+    then: Sequence[Fact] = ()
+    if changes or method:
+        words = [*changes, *([f"the method of {method}"] if method else [])]
+        st.markdown(f"**With {literal(' and '.join(words))}**")
+        with notice.refusals("Not executed with this setting"):
+            then = step_verdicts.facts_of(row, step, changes, method)
+            step_verdicts.show(row, step, then, changes, method)
+    groups = step_groups.groups_of(row.run_id, step, facts, then)
+    buckets = {bucket.bucket: bucket for bucket in ask(buffer.buckets_at, row.run_id, step)}
+    step_groups.show(row.run_id, step, groups, buckets)
+
+
+def _choose(row: RunRow, steps: list[int]) -> tuple[int, list[str], str | None]:
+    """Show the choice of the step and of other settings, and return them."""
+    left, middle, right = st.columns([4, 3, 2], gap="medium", vertical_alignment="bottom")
+    with left:
+        wanted = steps[-1]
+        if len(steps) > 1:
+            wanted = address_choice.select_step("Step", steps[0], steps[-1], steps[-1], "step")
+    step = min(steps, key=lambda number: (abs(number - wanted), -number))
+    if step != wanted:
+        st.caption(f"No responses of step {wanted:,} are recorded: showing step {step:,}.")
+    if row.is_recorded:
+        return step, [], None
+    with middle:
+        text: str = st.text_input(
+            "With another setting", placeholder="algorithm.experience_ratio=.25",
+            help="Several are separated by spaces. Symbols as mu, sigma and rho are known, too.",
+            **address_choice.kept(_SETTING, st.query_params.get(_SETTING, ""), _SETTING, usual=""),
+        )  # fmt: skip
+    with right:
+        names = {_OWN: _OWN} | {name: name for name in preset_names()}
+        method = address_choice.select("With the method of a preset", names, _METHOD, _OWN)
+    return step, text.split(), None if method == _OWN else method

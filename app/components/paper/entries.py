@@ -120,7 +120,7 @@ ENTRIES = (
     Entry(
         "sensitivity", "Table 3", "Sensitivity to mu and sigma", PAPER,
         "Medium difficulty with sigma = 1 scores highest; wider, narrower and harder draws lose about 2 points.",
-        "scores", (_study("sensitivity"), Home("run", "What if", {"view": "Buffer", "part": "What if"})),
+        "scores", (_study("sensitivity"), Home("run", "Step", {"view": "Step"})),
         "sensitivity", "tab:sigma", "ID Avg.",
     ),
     Entry(

@@ -124,7 +124,7 @@ BOXES = (
     Box("questions", "Questions D", "fresh ones, none retired", 24, 56, _TRAJECTORIES, "fresh"),
     Box("buffer", "Replay buffer E", "successes by question", 24, 190, (*_BUFFER, ("part", "Over time")), "replay"),
     Box("buckets", "Buckets by Acc", "latest correctness k/K", 212, 190, _BUFFER, "replay"),
-    Box("draws", "Medium first", "p ∝ N(Acc; 0.5, 1)", 400, 190, (*_BUFFER, ("part", "What if")), "replay"),
+    Box("draws", "Medium first", "p ∝ N(Acc; 0.5, 1)", 400, 190, (("view", "Step"),), "replay"),
     Box("choice", "Lowest entropy o*", "under the policy now", 588, 190, (("view", "Step"),), "replay"),
     Box("retired", "Retired set S", "solved K of K", 24, 324, (*_BUFFER, ("part", "Flow")), "retired"),
     Box("rollouts", "K or K-1 rollouts", "verified rewards", 588, 56, _TRAJECTORIES, "fresh"),

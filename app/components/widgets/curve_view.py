@@ -121,6 +121,8 @@ class CurveView:
     """The window along x, None for all of it."""
     shares_zoom: bool = False
     """Whether the page reads the window from its address, so that a zoom of one chart is that of all."""
+    opens_step: bool = False
+    """Whether a click on a chart over steps opens the step on the run's page."""
     axis_points: Sequence[MetricPoint] | None = None
     """The axis's value after each step of the run; None for steps themselves."""
     span: tuple[float, float] | None = None
@@ -194,7 +196,7 @@ def dress(figure: go.Figure, view: CurveView) -> None:
         window = (first - margin, last + margin)
     figure.update_layout(
         uirevision=f"{view.axis} {view.zoom} {view.has_log_axis}",
-        meta={"sharesZoom": view.shares_zoom},
+        meta={"sharesZoom": view.shares_zoom, "opensStep": view.opens_step and view.axis is Axis.STEPS},
         hovermode="x unified" if view.axis is Axis.STEPS else "closest",
     )
     figure.update_xaxes(title={"text": TITLES[view.axis]}, range=window)

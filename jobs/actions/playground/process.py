@@ -1,4 +1,4 @@
-"""Models that pages ask: `exgrpo chat` and `exgrpo probe` in processes, which take the memory of a model with them.
+"""Models that pages ask: `exgrpo chat`, `probe` and `replay` in processes, which take the memory of a model with them.
 
 One playground at a time runs for all users of a server.
 """
@@ -15,13 +15,17 @@ from pathlib import Path
 from threading import Lock
 from typing import IO, Any
 
+from db import DATABASE_URL_VARIABLE
 from exgrpo_core.errors import UserError
+from jobs.actions.replay.facts import ReplayRow
 from jobs.runs.launchers.local import WITHHELD_VARIABLES, project_environment
 from jobs.runs.people import Role, needs
 from jobs.specs.train import TrainSpec, dump_spec
 from jobs.training.probe_report import ProbeReport
 
 _TICK_SECONDS = 0.25
+_OF_DATABASE = frozenset({"PGPASSWORD", "PGPASSFILE"})
+"""What opens the database with its address."""
 _ONE_AT_A_TIME = Lock()
 
 
@@ -51,11 +55,55 @@ def ask_models(
         _ONE_AT_A_TIME.release()
 
 
+@needs(Role.OPERATOR)
+def execute_update(
+    runs_root: Path, database_url: str | None, run_id: str, step: int, settings: Sequence[str], method: str | None
+) -> Generator[list[ReplayRow] | None]:
+    """Yield None a few times a second, and at last the rows of `exgrpo replay --update`, as `ask_models` does.
+
+    Raises:
+        ChatError: The command failed; the message is its own.
+    """
+    while not _ONE_AT_A_TIME.acquire(timeout=_TICK_SECONDS):
+        yield None
+    try:
+        options = [f"--set={setting}" for setting in settings] + ([f"--method={method}"] if method else [])
+        command = ["replay", f"--step={step}", "--update", *options, "--", run_id]
+        with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+            process = _start(
+                runs_root, command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors, database_url=database_url
+            )
+            try:
+                while process.poll() is None:
+                    yield None
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        process.wait(_TICK_SECONDS)
+            finally:
+                process.kill()
+                process.wait()
+            output.seek(0)
+            content = output.read()
+            if not content:
+                raise _failure(process, errors)
+            yield list(map(ReplayRow.of, json.loads(content)))
+    finally:
+        _ONE_AT_A_TIME.release()
+
+
+def _failure(process: subprocess.Popen[bytes], errors: IO[bytes]) -> ChatError:
+    errors.seek(0)
+    messages = errors.read().decode(errors="replace").strip().splitlines()
+    return ChatError(messages[-1] if messages else f"It ended with code {process.returncode}.")
+
+
 def _start(
-    runs_root: Path, command: Sequence[str], *, stdin: int, stdout: int | IO[bytes], stderr: int | IO[bytes]
-) -> subprocess.Popen[bytes]:
+    runs_root: Path, command: Sequence[str], *, stdin: int, stdout: int | IO[bytes], stderr: int | IO[bytes],
+    database_url: str | None = None,
+) -> subprocess.Popen[bytes]:  # fmt: skip
     begin = [sys.executable, "-P", "-m", "jobs.cli", command[0], "--json", "--runs-root", str(runs_root.absolute())]
-    environment = project_environment(dict.fromkeys(WITHHELD_VARIABLES, ""))
+    withheld = WITHHELD_VARIABLES if database_url is None else WITHHELD_VARIABLES - _OF_DATABASE
+    variables = dict.fromkeys(withheld, "") | ({DATABASE_URL_VARIABLE: database_url} if database_url else {})
+    environment = project_environment(variables)
     return subprocess.Popen([*begin, *command[1:]], stdin=stdin, stdout=stdout, stderr=stderr, env=environment)
 
 
@@ -76,9 +124,7 @@ def _records(process: subprocess.Popen[bytes], prompt: str, errors: IO[bytes]) -
             *lines, begun = (begun + block).split(b"\n")
             yield from map(json.loads, lines)
         if process.wait() != 0:
-            errors.seek(0)
-            messages = errors.read().decode(errors="replace").strip().splitlines()
-            raise ChatError(messages[-1] if messages else f"The answers ended with code {process.returncode}.")
+            raise _failure(process, errors)
     finally:
         process.kill()
         process.wait()

@@ -1,6 +1,6 @@
 """What an executed step compares: facts of one value or array each, and the row that sums up facts of one kind."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -75,6 +75,22 @@ class ReplayRow:
     recorded: Any
     computed: Any
     note: str
+
+    @property
+    def first_difference(self) -> str:
+        """Where values first differ, and both of them; "" if none do."""
+        if self.outcome is not Outcome.DIFFERS:
+            return ""
+        places = {"question": self.question_index, "trajectory": self.trajectory_id, "token": self.token}
+        where = ", ".join(f"{name} {number}" for name, number in places.items() if number is not None)
+        return f"{where}: recorded {self.recorded}, computed {self.computed}".removeprefix(": ")
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> "ReplayRow":
+        """Return the row that `exgrpo replay --json` printed."""
+        gap = record["largest_difference"]
+        words = {"stage": Stage(record["stage"]), "outcome": Outcome(record["outcome"])}
+        return cls(**{**record, **words, "largest_difference": float("nan") if gap is None else gap})
 
 
 def unknown(stage: Stage, compared: str, note: str, question_index: int | None = None) -> Fact:

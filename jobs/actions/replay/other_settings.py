@@ -12,7 +12,7 @@ from db.rows.replays import StoredRow
 from db.rows.runs import BucketRow, CandidateRow
 from exgrpo_core.errors import InputError, NotRecordedError
 from exgrpo_core.experience_management.bucket_sampler import bucket_probabilities, sample_buckets, sample_members
-from exgrpo_core.methods.loading import TRAJECTORIES, build_part, names_of
+from exgrpo_core.methods.loading import TRAJECTORIES, build_part
 from exgrpo_core.methods.protocols import CandidateColumns, TrajectorySelector
 from exgrpo_core.types import Float64Array
 
@@ -142,13 +142,6 @@ def selector_of(algorithm: Mapping[str, Any], name: str | None = None) -> Trajec
     except InputError:
         return None
     return selector
-
-
-def estimators(algorithm: Mapping[str, Any]) -> dict[str, TrajectorySelector]:
-    """Return the selectors whose choices follow from what is recorded of each candidate, by name."""
-    names = dict.fromkeys([*names_of(TRAJECTORIES), algorithm[TRAJECTORIES]])
-    known = {name: selector for name in names if (selector := selector_of(algorithm, name)) is not None}
-    return {name: selector for name, selector in known.items() if is_recomputable(selector)}
 
 
 def is_recomputable(selector: TrajectorySelector) -> bool:

@@ -6,7 +6,7 @@ import numpy as np
 
 from db.queries import recorded_steps
 from db.rows.replays import StepTrajectoryRow
-from exgrpo_core.errors import first_line
+from exgrpo_core.errors import InputError, first_line
 from exgrpo_core.types import PART_PREFIX, Question
 from jobs.actions.replay.facts import Fact, Stage, compare, unknown
 from jobs.actions.replay.recorded_step import RecordedStep
@@ -23,11 +23,7 @@ _BY_CHANCE = (Grade.TIMEOUT, Grade.CRASH)
 
 
 def reward_facts(recorded: RecordedStep, spec: TrainSpec) -> list[Fact]:
-    """Return every fact of the stage.
-
-    Raises:
-        InputError: A part of the reward is code that this machine does not allow.
-    """
+    """Return every fact of the stage."""
     fresh = [row for row in recorded.trajectories if not row.is_replayed]
     return [*_graded(recorded, spec, fresh), *_weighted(spec.data.rewards, fresh), *_replayed(recorded)]
 
@@ -42,6 +38,9 @@ def _graded(recorded: RecordedStep, spec: TrainSpec, fresh: Sequence[StepTraject
         yield unknown(_R, "reward", f"{len(fresh) - len(known)} responses or their questions were not recorded.")
     try:
         verdicts = _verdicts(spec, known, [asked[row.question_index] for row in known], texts)
+    except InputError as error:  # such as a part of the reward that is code which this machine does not allow
+        yield unknown(_R, "reward", str(error))
+        return
     except ValueError as error:  # a question of another task than the specification's
         yield unknown(_R, "reward", f"The grader cannot read the recorded questions: {first_line(error)}")
         return

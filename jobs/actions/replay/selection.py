@@ -23,8 +23,6 @@ _FLOAT32_TOLERANCE = 2e-5
 _PROBABILITY_TOLERANCE = 1e-9
 MAX_READ_AT_ROLLOUT = 32
 """Tokens of a rollout lie in the file of its step: at most so many such steps are read."""
-ENTROPY, NLL = "entropy", "NLL"
-"""Names of the checks whose recomputed values a table shows."""
 _S = Stage.SELECTION
 
 
@@ -209,8 +207,8 @@ def check_tokens(
         return [aligned]
     ratio = float(np.exp(log_probs - behavior).mean())
     recorded_nll = None if selection.mean_log_prob is None else -selection.mean_log_prob
-    values = [(ENTROPY, selection.mean_entropy, entropies.mean(), FLOAT16_STEP)]
-    values.append((NLL, recorded_nll, -log_probs.mean(), _FLOAT32_TOLERANCE))
+    values = [("entropy", selection.mean_entropy, entropies.mean(), FLOAT16_STEP)]
+    values.append(("NLL", recorded_nll, -log_probs.mean(), _FLOAT32_TOLERANCE))
     values.append(("importance ratio", selection.mean_ratio, ratio, _FLOAT32_TOLERANCE))
     if chosen is not None:
         values.append(("entropy that chose", chosen.entropy, entropies.mean(), FLOAT16_STEP))
@@ -221,11 +219,6 @@ def check_tokens(
         for name, recorded, computed, tolerance in values
     ]
     return [*facts, *_as_at_rollout(ids, behavior, at_rollout, has_new_log_probs, where)]
-
-
-def violations(facts: Sequence[Fact]) -> list[Fact]:
-    """Return the facts that differ; what is not recorded is not one."""
-    return [fact for fact in facts if fact.outcome is Outcome.DIFFERS]
 
 
 def _scores(candidates: Sequence[CandidateRow], estimator: TrajectorySelector | None) -> Iterator[Fact]:

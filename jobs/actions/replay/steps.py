@@ -12,7 +12,7 @@ from jobs.actions.replay.advantages import advantage_facts, formula_facts
 from jobs.actions.replay.facts import Fact, ReplayError, ReplayRow, summed_up
 from jobs.actions.replay.recorded_step import RecordedStep
 from jobs.actions.replay.rewards import reward_facts
-from jobs.actions.replay.selection import question_facts, selection_facts
+from jobs.actions.replay.selection import selection_facts
 from jobs.actions.replay.side_by_side import changed_spec, other_facts
 from jobs.runs.directory import RunDirectory
 from jobs.runs.people import Role, needs
@@ -27,7 +27,20 @@ def replay_step(
     settings: Sequence[str] = (),
     method: str | None = None,
 ) -> list[ReplayRow]:
-    """Execute a recorded step again and return what was compared, by stage.
+    """Execute a recorded step again and return a row for each kind of comparison of `step_facts`, by stage."""
+    return summed_up(step, step_facts(database, runs_root, run_id, step, settings, method))
+
+
+@needs(Role.VIEWER)
+def step_facts(
+    database: Database,
+    runs_root: Path,
+    run_id: str,
+    step: int,
+    settings: Sequence[str] = (),
+    method: str | None = None,
+) -> Sequence[Fact]:
+    """Execute a recorded step again and return every comparison.
 
     Of a run that another program recorded, its advantages are compared with the formulas of the field. With other
     settings, as `field=value`, or the algorithm of a preset, computed values are those that the step would have had.
@@ -40,16 +53,9 @@ def replay_step(
     if not recorded.trajectories:
         raise ReplayError(f"{run_id}: recorded no trajectories of step {step}; `exgrpo query curves` lists its steps.")
     if not settings and method is None:
-        return summed_up(step, _facts(recorded, run))
+        return _facts(recorded, run)
     spec = run.spec()
-    return summed_up(step, other_facts(recorded, spec, changed_spec(spec, settings, method)))
-
-
-@needs(Role.VIEWER)
-def audit_questions(database: Database, runs_root: Path, run_id: str, step: int) -> dict[int, list[Fact]]:
-    """Return the facts of each question that a step drew for replay, all its candidates and tokens included."""
-    run = RunDirectory.open(runs_root, run_id)
-    return question_facts(RecordedStep(database, run, step), run.spec().algorithm)
+    return other_facts(recorded, spec, changed_spec(spec, settings, method))
 
 
 def _facts(recorded: RecordedStep, run: RunDirectory) -> Sequence[Fact]:

@@ -58,7 +58,7 @@ def test_replay_buffer_is_shown(open_page, run_id, view, last):
 @pytest.mark.parametrize(
     ("view", "run_id", "words"),
     [
-        ("Step", "play-finished", "No audit"),
+        ("Step", "play-finished", "Not executed"),
         ("Trajectories", "run-finished", "trajectories, newest first"),
         ("Buffer", "run-queued", "The address asks for view=Buffer, which does not exist"),
         ("", "run-queued", "It recorded nothing that says what kind of run it is"),

@@ -47,11 +47,12 @@ def test_run_page_invents_no_method_time_or_buffer_and_offers_neither_score_nor_
         clone(imported[0], imported_shared)
 
 
-@pytest.mark.parametrize("view", ["Buffer", "Step"])
-def test_tabs_of_replay_are_not_offered(open_page, imported_shared, view):
-    opened = open_page("run", run=imported_shared, view=view)
-    assert has_text(opened, f"The address asks for view={view}, which does not exist: showing Curves")
+def test_the_buffer_is_not_offered_and_a_step_says_what_was_not_recorded(open_page, imported_shared):
+    opened = open_page("run", run=imported_shared, view="Buffer")
+    assert has_text(opened, "The address asks for view=Buffer, which does not exist: showing Curves")
     assert not has_text(opened, "on-policy")
+    comparisons = tables(open_page("run", run=imported_shared, view="Step"))[0].value
+    assert comparisons["Result"].tolist() == ["not recorded"]
 
 
 def test_lists_and_settings_leave_open_what_verl_did_not_dump(open_page, imported_shared):

@@ -7,13 +7,12 @@ import pytest
 
 from db.connections.opening import open_database
 from db.queries import (
-    all_draws,
     buffer,
     code_analysis,
-    draw_effects,
     judging,
     lineage,
     metrics,
+    recorded_steps,
     replay_concentration,
     retirement,
     runs,
@@ -35,16 +34,17 @@ VALUES = {"run_id": PLAYED, "trajectory_id": 5, "mark": "odd", "first": "scored"
 OF_OTHERS = {"judges": {"run": CHAINS}, **{name: {"run_id": CHAINS} for name in ("verdicts", "analysis", "code")}}
 WITHOUT_DATABASE = {"benchmarks", "journal", "presets", "score-curves", "studies", "study-numbers"}
 OF_PAGES = [
-    (all_draws.all_draws, PLAYED), (buffer.bucket_grid, PLAYED), (buffer.scores_by_bucket, PLAYED, 5, 14),
+    (recorded_steps.step_trajectories, PLAYED, 10), (buffer.bucket_grid, PLAYED),
+    (buffer.scores_by_bucket, PLAYED, 5, 14),
     (buffer.count_other_questions, PLAYED, CHAINS), (buffer.buffered_questions, PLAYED, 10, (1, 2, 3)),
     (code_analysis.code_lines, CHAINS), (code_analysis.code_lines, CHAINS, "judged"),
     (code_analysis.entropy_points, CHAINS), (code_analysis.group_rates, CHAINS),
     *((code_analysis.share_timeline, name, kind) for name in (PLAYED, CHAINS) for kind in code_analysis.Spreading),
-    (draw_effects.draw_effects, PLAYED, 4), (judging.count_verdicts, CHAINS, "judged"),
+    (judging.count_verdicts, CHAINS, "judged"),
     (judging.list_votes, CHAINS, 0), (lineage.attempts_at_question, "q1"), (lineage.group_members, PLAYED, 5, 1),
     (metrics.clock_seconds, PLAYED), (metrics.replay_ratios, PLAYED), (metrics.held_out_gain, "resumed"),
     (replay_concentration.answer_diversity, PLAYED), (retirement.retirement_lines, PLAYED, 4), (runs.count_runs,),
-    (selections.trajectory_weights, PLAYED, 0.1), (trajectory_list.count_facets, TrajectoryFacets()),
+    (selections.steps_with_trajectories, PLAYED), (trajectory_list.count_facets, TrajectoryFacets()),
     (trajectory_list.count_facets, TrajectoryFacets(PLAYED, "so")),
 ]  # fmt: skip
 

@@ -8,7 +8,6 @@ from sqlalchemy.dialects import sqlite
 from db.ingest import annotations
 from db.queries import (
     buffer,
-    draw_effects,
     lineage,
     metrics,
     replay_concentration,
@@ -18,7 +17,6 @@ from db.queries import (
 )
 from db.queries.judging import question_texts
 from db.queries.run_filter import list_specs
-from db.rows.replays import TrajectoryWeights
 from db.rows.runs import UnknownRunError
 from db.tables import models
 from db.tables.column_types import one_of
@@ -38,7 +36,7 @@ EMPTY = [
     )),
     (runs.list_runs, (), []), (runs.count_runs, (), {}), (runs.get_run, ("none",), None),
     (metrics.metric_series, ("none", ["reward/mean"]), {"reward/mean": []}),
-    (selections.trajectory_weights, ("none", 0.1), TrajectoryWeights()), (buffer.scores_by_bucket, ("none", 1, 3), []),
+    (buffer.scores_by_bucket, ("none", 1, 3), []),
     (buffer.buffered_questions, ("none", 3, (1,)), []), (buffer.stored_candidates, ("none", 3, (1,)), []),
     (lineage.lineage, ("none", 1, 1, 1), []), (lineage.group_members, ("none", 1, 1), []),
     (lineage.get_question, ("none", 1), None), (metrics.held_out_gain, ("none",), None),
@@ -55,7 +53,6 @@ def test_an_empty_database_answers_every_question(database):
     [
         runs.run_spec, retirement.retired_questions,
         partial(retirement.retirement_lines, rollouts_per_question=4),
-        partial(draw_effects.draw_effects, num_rollouts=3),
     ],
 )  # fmt: skip
 def test_an_unknown_run_is_refused_where_an_empty_answer_would_mislead(database, question):

@@ -1,6 +1,6 @@
 // Draws a chart of `app.components.widgets.chart` when its place comes near the window, or when the page is printed.
 // It stays the same chart when its figure changes, so that zoom, hidden curves and what is under the pointer stay.
-const NEAR = "600px", MARGIN = 8;
+const NEAR = "600px", MARGIN = 8, DOUBLE_CLICK = 500;
 const REMOVED = ["toImage", "select2d", "lasso2d", "autoScale2d"];
 const WHOLE_WINDOW = {
   name: "Whole window", icon: {width: 24, height: 24, path: "M4 4h6v2H6v4H4zM14 4h6v6h-2V6h-4zM4 14h2v4h4v2H4zM18 14h2v6h-6v-2h4z"},
@@ -19,6 +19,14 @@ const share = (window) => {
   if ((url.searchParams.get("zoom") ?? "") === window) return;
   if (window) url.searchParams.set("zoom", window);
   else url.searchParams.delete("zoom");
+  history.pushState(history.state, "", url.href);
+  dispatchEvent(new PopStateEvent("popstate"));
+};
+
+/** Open a step of the run of the address, in the tab that executes it again. */
+const openStep = (step) => {
+  const url = new URL(location.href);
+  for (const [name, value] of Object.entries({view: "Step", step})) url.searchParams.set(name, value);
   history.pushState(history.state, "", url.href);
   dispatchEvent(new PopStateEvent("popstate"));
 };
@@ -78,7 +86,7 @@ class Chart {
     waiting.delete(this.frame);
     watcher.unobserve(this.frame);
     Plotly.react(this.plot, data, {...layout, ...this.size()}, {
-      displaylogo: false, showSendToCloud: false, displayModeBar: this.hasTools && "hover", doubleClick: "autosize", doubleClickDelay: 500, ...tools,
+      displaylogo: false, showSendToCloud: false, displayModeBar: this.hasTools && "hover", doubleClick: "autosize", doubleClickDelay: DOUBLE_CLICK, ...tools,
     });
     if (isFirst) this.listen();
   }
@@ -95,6 +103,13 @@ class Chart {
 
   listen() {
     this.plot.on("plotly_hover", () => keepInside(this.plot));
+    // A tap shows values, and the first click of two resets the zoom.
+    this.plot.on("plotly_click", ({points: [point]}) => {
+      if (!this.plot.layout.meta?.opensStep || !matchMedia("(hover: hover)").matches) return;
+      clearTimeout(this.opening);
+      this.opening = setTimeout(openStep, DOUBLE_CLICK, Math.round(point.x));
+    });
+    this.plot.on("plotly_doubleclick", () => clearTimeout(this.opening));
     this.plot.on("plotly_relayout", (change) => {
       if (!this.plot.layout.meta?.sharesZoom) return;
       const ends = change["xaxis.range"] ?? [change["xaxis.range[0]"], change["xaxis.range[1]"]];
@@ -104,6 +119,7 @@ class Chart {
   }
 
   remove() {
+    clearTimeout(this.opening);
     removeEventListener("pointerup", this.released);
     this.resized.disconnect();
     watcher.unobserve(this.frame);

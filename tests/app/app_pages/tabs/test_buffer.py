@@ -1,13 +1,10 @@
-from dataclasses import replace
-
 import pytest
 
-from tests.app import played
 from tests.app.page_texts import has_text, tables, texts
 
 pytestmark = pytest.mark.slow
 
-VIEWS = ["Buckets", "Flow", "Ages and replays", "Over time", "Concentration", "Retired", "What if"]
+VIEWS = ["Buckets", "Flow", "Ages and replays", "Over time", "Concentration", "Retired"]
 
 
 @pytest.mark.usefixtures("played_shared")
@@ -58,27 +55,6 @@ def test_choosing_a_mark_or_another_run_puts_it_into_the_address(open_page):
     assert page.slider(key="base").value == 4
     page.selectbox(key="against-play-finished").set_value("play-unstarted").run()
     assert page.slider(key="base").value == 3  # it got no further
-
-
-def test_what_if_of_a_rule_that_scores_nothing_keeps_the_recorded_choices(open_page, runs_root):
-    played.play(runs_root, replace(played.FINISHED, run_id="play-random"), trajectory_selection="random")
-    page = open_page("run", view="Buffer", run="play-random", part="What if")
-    assert has_text(page, "Nothing changes")
-    assert page.selectbox(key="estimator").value == "as recorded (random)"
-    page.selectbox(key="estimator").select("lowest entropy").run()
-    assert "other trajectory" in list(tables(page)[0].value["Change"])
-
-
-@pytest.mark.parametrize(
-    ("setting", "words"),
-    [({"question_selection": "uniform"}, "by the rule uniform"), ({"bucket_spread": 5.0}, "Nothing changes")],
-)
-def test_what_if_of_other_draws_says_why_there_is_none_and_of_any_spread_changes_nothing(
-    open_page, runs_root, setting, words
-):
-    played.play(runs_root, replace(played.FINISHED, run_id="play-other"), **setting)
-    page = open_page("run", view="Buffer", run="play-other", part="What if")
-    assert has_text(page, words)
 
 
 @pytest.mark.usefixtures("played_shared")

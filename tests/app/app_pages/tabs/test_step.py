@@ -8,21 +8,29 @@ from app.queries import runs as selection_queries
 from app.queries.runs import wrong_choices
 from db.queries import selections
 from exgrpo_core.config import RetiredRule, RewardKind
+from exgrpo_core.recording import start
+from jobs.execution.supervisor.open_index import rebuild_index
 from tests.app import played
 from tests.app.page_texts import has_text, tables
 
 pytestmark = pytest.mark.slow
 
 
+def tiles(page):
+    return {tile.label: tile.value for tile in page.metric if tile.label in {"Selection", "Reward", "Advantages"}}
+
+
 @pytest.mark.usefixtures("played_shared")
-def test_what_the_algorithm_selected_passes_every_check(open_page):
-    page = open_page("run", view="Step", run="play-running")
-    assert has_text(page, "pass**")
-    assert not has_text(page, "could not be made")
-    for result in tables(page)[0].value["Checks"]:
-        num_made, _, num_all = result.removesuffix(" pass").partition(" of ")
-        assert num_made == num_all
-        assert int(num_all) >= 17
+@pytest.mark.parametrize("run_id", ["play-running", "play-finished", "play-failed", "play-on-policy"])
+def test_a_true_step_has_no_difference_in_any_stage(open_page, run_id):
+    page = open_page("run", view="Step", run=run_id)
+    rewards = "not recorded" if run_id == "play-on-policy" else "same"
+    assert tiles(page) == {"Selection": "same", "Reward": rewards, "Advantages": "same"}
+    comparisons, groups = (table.value for table in tables(page)[:2])
+    assert set(comparisons["Result"]) <= {"same", "not recorded"}
+    assert all(text.endswith(" same") for text in groups["Comparisons"])
+    assert ("Bucket" in groups) is (run_id != "play-on-policy")
+    assert not has_text(page, "contradict")
 
 
 def choose_the_worst(report):
@@ -42,12 +50,18 @@ def blur_the_entropies(report):
     ("change", "sentence"),
     [(choose_the_worst, "best score is chosen"), (blur_the_entropies, "entropy that chose")],
 )
-def test_planted_error_raises_a_red_banner(open_page, runs_root, change, sentence):
+def test_planted_error_is_named_at_its_stage_and_in_its_group(open_page, runs_root, change, sentence):
     played.play(runs_root, played.FINISHED, change)
     page = open_page("run", view="Step", run="play-finished")
-    assert has_text(page, "selections of this step are wrong")
-    assert has_text(page, sentence)
+    assert has_text(page, "This step contradicts its settings")
+    assert has_text(page, f"selection, {sentence}: question")
+    assert tiles(page)["Selection"] == "differs"
     assert has_text(page, "contradict their scores") is (change is choose_the_worst)
+    groups = tables(page)[1].value
+    wrong = groups["Question"][groups["Comparisons"].str.endswith("DIFFER")]
+    opened = open_page("run", view="Step", run="play-finished", question=str(wrong.iloc[0]))
+    checks = tables(opened)[-1].value
+    assert sentence in set(checks["Compared"][checks["Result"] == "DIFFERS"])
 
 
 def test_a_step_without_an_error_has_its_verdict_next_to_one_that_is_wrong(open_page, runs_root):
@@ -58,8 +72,64 @@ def test_a_step_without_an_error_has_its_verdict_next_to_one_that_is_wrong(open_
     played.play(runs_root, played.FINISHED, last_step)
     page = open_page("run", view="Step", run="play-finished", step=str(played.FINISHED.num_done - 1))
     assert has_text(page, "contradict their scores")
-    assert has_text(page, f"checks of step {played.FINISHED.num_done - 1} pass**")
-    assert not has_text(page, "no choice of the run")
+    assert tiles(page)["Selection"] == "same"
+    assert not has_text(page, "This step contradicts")
+
+
+@pytest.mark.usefixtures("played_shared")
+def test_another_setting_shows_the_same_step_next_to_it(open_page):
+    page = open_page("run", view="Step", run="play-finished")
+    page.text_input(key="setting").set_value("trajectory_selection=highest_entropy normalize_by_std=true").run()
+    assert page.query_params["setting"] == "trajectory_selection=highest_entropy normalize_by_std=true"
+    values = [tile.value for tile in page.metric if tile.label == "Selection"]
+    assert values == ["same", "differs"]
+    groups = tables(page)[2].value
+    changed = groups[groups["With the setting"].str.contains("replays ")]
+    assert not changed.empty
+    assert not has_text(page, "This step contradicts")
+    opened = open_page("run", **page.query_params, question=str(changed["Question"].iloc[0]))
+    trajectories, checks = tables(opened)[-2].value, tables(opened)[-1].value
+    chosen = checks[(checks["Executed"] == "with the setting") & (checks["Compared"] == "chosen trajectory")]
+    assert chosen["Result"].tolist() == ["DIFFERS"]
+    assert trajectories["With the setting"].notna().all()
+
+
+@pytest.mark.usefixtures("played_shared")
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ({"setting": "no_field=1"}, "no such field"),
+        ({"setting": "clip_epsilon_high=.28"}, "acts on the loss"),
+        ({"setting": "question_selection=uniform"}, "draws of uniform"),
+        ({"preset": "chains-grpo"}, "With the method of chains-grpo"),
+        ({"question": "999"}, "Not in this step"),
+    ],
+)
+def test_what_the_address_asks_for_is_shown_or_refused_in_a_sentence(open_page, query, words):
+    page = open_page("run", view="Step", run="play-finished", **query)
+    assert has_text(page, words) or any(
+        words in row for table in tables(page) for row in table.value.iloc[:, -1].astype(str)
+    )
+
+
+def test_advantages_of_another_program_are_compared_with_formulas(open_page, runs_root):
+    with start("loop", {}, runs_root, run_id="loop") as run:
+        for step in (1, 4):
+            answers = [
+                {"prompt": "1+1?", "response": str(reward), "reward": reward, "advantage": reward - 0.25}
+                for reward in (0.0, 0.0, 1.0, 0.0)
+            ]
+            run.log(step, {"loss": 0.5}, trajectories=answers)
+    rebuild_index(runs_root, None)
+    page = open_page("run", view="Step", run="loop", step="3")
+    assert has_text(page, "No responses of step 3 are recorded: showing step 4.")
+    assert tiles(page) == {"Selection": "\N{EN DASH}", "Reward": "\N{EN DASH}", "Advantages": "same"}
+    comparisons, groups = (table.value for table in tables(page)[:2])
+    assert has_text(page, "Dr.GRPO")
+    assert comparisons["Result"].tolist() == ["same"]
+    assert groups["Mean reward"].tolist() == [0.25]
+    assert groups["Mean |advantage|"].tolist() == [0.375]
+    assert not any("Execute" in button.label for button in page.button)
 
 
 def test_a_run_that_was_checked_is_only_checked_for_its_newest_steps(played_runs, monkeypatch):
@@ -80,24 +150,20 @@ def test_a_run_that_was_checked_is_only_checked_for_its_newest_steps(played_runs
     assert wrong_choices("nowhere") == []
 
 
-def test_draws_of_a_method_that_replays_whole_groups_are_shown(runs_root, open_page):
+def test_groups_of_a_method_that_replays_whole_groups_are_shown(runs_root, open_page):
     run = dataclasses.replace(played.FINISHED, run_id="play-groups")
     played.play(runs_root, run, question_selection="trinity", retired=RetiredRule.NEVER, off_policy_correction="clip")
     page = open_page("run", view="Step", run="play-groups")
-    assert not has_text(page, "Nothing was replayed yet")
-    frame = tables(page)[0].value
-    assert set(frame["Trajectories"]) == {4}
-    assert (frame["Age"] >= 1).all()
-    assert (frame["Correct"] >= 1).all()
+    frame = tables(page)[1].value
+    replayed = frame[frame["Replayed"].notna()]
+    assert {len(numbers.split(", ")) for numbers in replayed["Replayed"]} == {4}
+    assert (replayed["Age"] >= 1).all()
+    assert tiles(page)["Advantages"] == "same"
 
 
 def test_buckets_of_continuous_rewards_are_not_called_correct_rollouts(runs_root, open_page):
     run = dataclasses.replace(played.FINISHED, run_id="play-continuous")
     played.play(runs_root, run, reward_kind=RewardKind.CONTINUOUS)
-    effects = open_page("run", view="Step", run="play-continuous", part="Drawn against undrawn")
-    assert {"% correct, drawn", "% correct, undrawn"} <= set(tables(effects)[0].value)
-    assert not has_text(effects, "k/K")
-    assert not has_text(effects, "retired have no next attempt")
     buckets = open_page("run", view="Buffer", run="play-continuous", part="Over time")
     assert has_text(buckets, "by spread of rewards, 0 to K")
     assert not has_text(buckets, "correct rollouts")

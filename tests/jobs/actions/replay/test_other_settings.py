@@ -54,11 +54,11 @@ def test_draws_follow_the_new_probabilities():
 def test_estimators_choose_by_recorded_scores(estimator, expected):
     scores = [(0.1, 0.9), (0.8, 0.5), (0.4, 0.2), (math.nan, 0.0)]
     scored = [Candidate(number, 1, *score, 7) for number, score in enumerate(scores, start=1)]
-    rule = other_settings.estimators(ALGORITHM)[estimator]
+    rule = other_settings.selector_of(ALGORITHM, estimator)
     assert other_settings.rechoose(scored, rule, None).trajectory_id == expected
     assert other_settings.rechoose(scored[3:], rule, None) is None
     assert other_settings.rechoose(scored, None, 2) == scored[1]
     assert other_settings.rechoose(scored, None, None) is None
-    # Rules that do not follow from recorded scores are not offered.
-    assert not other_settings.estimators(ALGORITHM).keys() & {"lowest_sampled_entropy", "random"}
+    for name in ("lowest_sampled_entropy", "random"):  # which do not follow from recorded scores
+        assert not other_settings.is_recomputable(other_settings.selector_of(ALGORITHM, name))
     assert other_settings.selector_of(ALGORITHM, "elsewhere:Rule") is None

@@ -7,7 +7,7 @@ from db.rows.runs import CandidateRow
 from db.rows.spec_fields import algorithm_settings
 from jobs.actions.replay import other_settings
 from jobs.actions.replay.facts import Outcome
-from jobs.actions.replay.selection import check_choice, check_tokens, violations
+from jobs.actions.replay.selection import check_choice, check_tokens
 
 IDS = [5, 6, 7]
 ENTROPIES = [0.25, 0.5, 0.75]
@@ -27,7 +27,7 @@ CANDIDATES = [candidate(10, 0.6, 0.4, is_chosen=False), candidate(11, 0.5, 1.0, 
 
 
 def broken(checks):
-    return [check.compared for check in violations(checks)]
+    return [check.compared for check in checks if check.outcome is Outcome.DIFFERS]
 
 
 def choice(selection=SELECTION, candidates=CANDIDATES, estimator="lowest_entropy", num_wanted=1):

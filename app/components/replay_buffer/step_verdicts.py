@@ -1,0 +1,122 @@
+"""What executing a step again found: a verdict for each stage, and every comparison."""
+
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import closing
+
+import pandas as pd
+import streamlit as st
+
+from app import settings
+from app.components.widgets import data_table, notice
+from app.formats import NONE_SHOWN, counted, known, with_code
+from app.queries.answers import ask, kept
+from app.settings import runs_root
+from db.queries.selections import MAX_WRONG
+from db.rows.replays import WrongChoiceRow
+from db.rows.runs import RunRow
+from jobs.actions.playground import process
+from jobs.actions.replay.facts import Fact, Outcome, ReplayRow, Stage, summed_up
+from jobs.actions.replay.steps import step_facts
+
+MAX_NAMED = 5
+OF_A_MODEL = (Stage.LOSS, Stage.UPDATE)
+NOT_EXECUTED = "not executed"
+
+
+def facts_of(row: RunRow, step: int, changes: Sequence[str] = (), method: str | None = None) -> Sequence[Fact]:
+    """Return every comparison of a step, with other settings if there are any; see `replay.steps.step_facts`."""
+    return kept(ask, step_facts, runs_root(), row.run_id, step, tuple(changes), method, until=row.attempt)
+
+
+def show(
+    row: RunRow, step: int, facts: Sequence[Fact], changes: Sequence[str] = (), method: str | None = None
+) -> None:  # fmt: skip
+    """Show the stages in a row, what differs, and all comparisons; other settings are meant to differ."""
+    key = f"update-{row.run_id}-{step}-{'-'.join(changes)}-{method}"
+    is_other = bool(changes or method)
+    rows = [*summed_up(step, facts), *st.session_state.get(key, ())]
+    data_table.show_tiles([_tile(stage, rows, is_other) for stage in Stage])
+    differing = [item for item in rows if item.outcome is Outcome.DIFFERS]
+    if differing and not is_other:
+        named = [f"{item.stage}, {item.compared}: {item.first_difference}" for item in differing[:MAX_NAMED]]
+        more = [f"and {len(differing) - MAX_NAMED} more"] if len(differing) > MAX_NAMED else []
+        notice.show("error", "This step contradicts its settings", "\n".join([*named, *more]))
+    for note in dict.fromkeys(item.note for item in rows if item.note):
+        st.caption(with_code(note))
+    with st.expander(counted(len(rows), "comparison"), is_other, icon=":material/fact_check:"):
+        gaps = {"Largest difference": st.column_config.NumberColumn(format="%.3g")}
+        name = f"replay-step-{step}{'-changed' if is_other else ''}"
+        data_table.show(table(rows), name, "Comparisons of the step by stage", gaps, most=12)
+    if key not in st.session_state and not (row.is_recorded or settings.current().is_view):
+        _offer_update(row, step, key, changes, method)
+
+
+def table(rows: Sequence[ReplayRow]) -> pd.DataFrame:
+    """Return one row for each kind of comparison."""
+    return pd.DataFrame(
+        {
+            "Stage": [row.stage for row in rows],
+            "Compared": [row.compared for row in rows],
+            "Result": [row.outcome for row in rows],
+            "Values": [row.num_compared for row in rows],
+            "Different": [row.num_different for row in rows],
+            "Largest difference": [known(row.largest_difference) for row in rows],
+            "First difference or note": [
+                ". ".join(filter(None, (row.first_difference, row.note))) or NONE_SHOWN for row in rows
+            ],
+        }
+    )
+
+
+def _tile(stage: Stage, rows: Sequence[ReplayRow], is_other: bool) -> tuple[str, str, str]:
+    of_stage = [row for row in rows if row.stage is stage and row.outcome is not Outcome.NO_EFFECT]
+    if not of_stage:
+        below = (
+            "needs the model" if stage in OF_A_MODEL else "not changed by this" if is_other else "nothing to compare"
+        )
+        return stage.title(), NOT_EXECUTED if stage in OF_A_MODEL else NONE_SHOWN, below
+    counts = Counter(row.outcome for row in of_stage)
+    verdict = next(outcome for outcome in (Outcome.DIFFERS, Outcome.SAME, Outcome.UNKNOWN) if counts[outcome])
+    compared = counted(len(of_stage), "comparison")
+    words = {Outcome.DIFFERS: "differ", Outcome.UNKNOWN: "not recorded"}
+    told = (f"{counts[outcome]} of {compared} {word}" for outcome, word in words.items() if counts[outcome])
+    return stage.title(), verdict, next(told, compared)
+
+
+def _offer_update(row: RunRow, step: int, key: str, changes: Sequence[str], method: str | None) -> None:
+    """Show the button that executes the stages that need the model, in a process of its own."""
+    label = f"Execute loss and update{' with it' if changes or method else ''}"
+    if not st.button(
+        label, icon=":material/model_training:", key=f"start-{key}",
+        help="Loads the checkpoint before the step; `exgrpo replay --update` does the same.",
+    ):  # fmt: skip
+        return
+    line = st.empty()
+    with (
+        notice.refusals("Not executed"),
+        closing(
+            process.execute_update(runs_root(), settings.current().database_url, row.run_id, step, changes, method)
+        ) as stream,
+    ):
+        for rows in stream:
+            if rows is None:
+                # Writing to the page is where Streamlit ends a script whose page was left.
+                line.caption("The model is loaded and takes the step again.")
+            else:
+                st.session_state[key] = [item for item in rows if item.stage in OF_A_MODEL]
+    line.empty()
+    if key in st.session_state:
+        st.rerun()
+
+
+def show_banner(wrong: Sequence[WrongChoiceRow]) -> None:
+    """Show the banner where any selection of a run contradicts its scores, nothing otherwise."""
+    if wrong:
+        named = ", ".join(f"step {row.step} question {row.question_index}" for row in wrong[:MAX_NAMED])
+        least = "At least " if len(wrong) >= MAX_WRONG else ""
+        notice.show(
+            "error",
+            "This run has choices that contradict their scores",
+            f"{least}{len(wrong)} selections, first {named}. Later results of this run rest on them.",
+        )
