@@ -45,10 +45,13 @@ class MeanInterval(NamedTuple):
     mean: float
     half: float
     values: tuple[float, ...]
+    bounds: tuple[float, float] = (-math.inf, math.inf)
+    """What such a value can be: a percentage is at most 100."""
 
-    def ends(self, least: float = -math.inf, most: float = math.inf) -> tuple[float, float]:
-        """Both ends, as far as such a value can be: a mean of percentages ends at 100."""
+    def ends(self, *bounds: float) -> tuple[float, float]:
+        """Both ends, within the bounds."""
         low, high = self.mean - self.half, self.mean + self.half
+        least, most = bounds or self.bounds
         return (low, high) if math.isnan(self.half) else (max(least, low), min(most, high))
 
     @property

@@ -134,6 +134,9 @@ NUM_SEEDS = 8
 def _interval(values: list[float], *, is_signed: bool = False) -> str:
     mean, half = float(np.mean(values)), half_of_mean(values) or 0.0
     decimals = 1 if max(abs(mean), half) >= 10 else 2
+    low, high = max(mean - half, 0.0), min(mean + half, 100.0)
+    if not is_signed and high - low < 2 * half - 1e-9:
+        return f"{mean:.{decimals}f} ({low:.{decimals}f} to {high:.{decimals}f})"
     return f"{'+' if is_signed and mean > 0 else ''}{mean:.{decimals}f} ± {half:.{decimals}f}"
 
 

@@ -43,16 +43,16 @@ class CellResult:
     def figures(self) -> dict[str, MeanInterval]:
         """Each figure over the seeds that have it."""
         names = dict.fromkeys(name for seed in self.seeds for name in seed.figures)
-        return {
+        means = {
             name: mean_interval([item.figures[name] for item in self.seeds if name in item.figures]) for name in names
         }
+        return {name: mean._replace(bounds=(0.0, 100.0)) if is_score(name) else mean for name, mean in means.items()}
 
     def ends(self, name: str) -> tuple[float, float]:
         """Return the 95% interval of a figure over seeds; of a single seed's held-out score that over questions."""
-        interval = self.figures[name]
         if name.startswith(HELD_OUT) and len(self.seeds) == 1:
             return self.seeds[0].interval
-        return interval.ends(0.0, 100.0) if is_score(name) else interval.ends()
+        return self.figures[name].ends()
 
     @property
     def curve(self) -> dict[int, MeanInterval]:

@@ -115,7 +115,10 @@ def mean_text(interval: MeanInterval | None, *, is_difference: bool = False) -> 
     decimals = 1 if max(abs(interval.mean), 0.0 if math.isnan(interval.half) else interval.half) >= 10 else 2
     if abs(interval.mean) < 1 and not is_difference:
         decimals = 3
+    low, high = interval.ends()
     end = "" if math.isnan(interval.half) else f" ± {interval.half:.{decimals}f}"
+    if low > interval.mean - interval.half or high < interval.mean + interval.half:
+        end = f" ({low:.{decimals}f} to {high:.{decimals}f})"
     return f"{sign}{interval.mean:z.{decimals}f}{end}"
 
 

@@ -15,6 +15,7 @@ from jobs.actions.studies.definition import Scale, load_study, study_names
 from jobs.actions.studies.matrix import RunKey, wanted_keys
 from jobs.actions.studies.study_report import render_report
 from jobs.actions.studies.study_results import StudyResults, find_runs, read_results
+from jobs.actions.studies.tables import mean_text
 from jobs.execution.supervisor.open_index import open_fresh_index
 from jobs.runs.control import RunStatus
 from tests.jobs.actions.studies.recorded import record_run, record_seeds
@@ -73,6 +74,8 @@ def test_figures_are_means_over_the_seeds_of_a_cell_and_differences_are_paired_b
     assert on_policy.figures["Held-out Avg@8 (%)"].values == (40.0, 50.0, 60.0)
     assert exgrpo.figures["Held-out Avg@8 (%)"].mean == pytest.approx(230 / 3)
     assert {step: value.mean for step, value in on_policy.curve.items()} == {0: 40.0, 30: 50.0}
+    assert mean_text(on_policy.figures["Held-out Avg@8 (%)"]) == "50.0 \N{PLUS-MINUS SIGN} 24.8"
+    assert mean_text(exgrpo.figures["Held-out Avg@8 (%)"]._replace(mean=99.0, half=12.7)) == "99.0 (86.3 to 100.0)"
     difference = results.difference(exgrpo)
     assert difference.values == (30.0, 30.0, 20.0)
     assert difference.mean == pytest.approx(80 / 3)
