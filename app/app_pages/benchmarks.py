@@ -52,17 +52,14 @@ def _scores(scheme: str, tables: list[str], words: str) -> None:
         )  # fmt: skip
     elif not measured_lines:
         notice.show_empty("filter_alt_off", "No model matches", "Clear the search.")
+    titles = score_table.user_columns(rows)
+    if own := score_table.with_columns(newest_lines, titles):
+        st.subheader("Your benchmarks", anchor=False)
+        score_table_view.show_user_benchmarks(score_table.rank(own, titles), titles)
     if lines:
         score_table_view.show(lines, "scores")
     if st.toggle("Bars by backbone", key="bars", bind="query-params", help="The paper's figure of backbones"):
         backbone_bars.show(measured_lines)
-    titles = score_table.user_columns(rows)
-    on_user_benchmarks = [line for line in newest_lines if titles.keys() & line.scores.keys()]
-    if on_user_benchmarks:
-        st.subheader("Your benchmarks", anchor=False)
-        columns = titles | {name: name for name in score_table.BLOCKS}
-        beside = score_table.with_columns([*on_user_benchmarks, *backbone_bars.printed_rows()], columns)
-        score_table_view.show_user_benchmarks(score_table.rank(beside, columns), columns)
     if len(measured_lines) > MAX_LINES:
         st.caption(f"The newest {MAX_LINES} of {len(measured_lines):,} of your models; search for others.")
     if len(measured_lines) > 1:

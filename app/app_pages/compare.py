@@ -10,7 +10,6 @@ from app.components.runs import comparison, comparison_tables
 from app.components.runs.comparison import Group
 from app.components.widgets import (
     address_choice,
-    curve_view,
     data_table,
     figures,
     notice,
@@ -33,14 +32,8 @@ SCHEME = "paper"
 BY_RUN, BY_GROUP = "Runs", "Mean over seeds"
 
 
-def _choices(run_ids: Sequence[str]) -> tuple[CurveView, list[OwnChart], str, Sequence[str]]:
-    charts = own_charts.of_address()
-    with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
-        view = curve_view.choose()
-        own_charts.choose(charts)
-        own_charts.show_views()
-        curve_view.show_zoom(view)
-        data_table.export(lambda: whole_curves(run_ids), "curves", formats=data_table.WHOLE_FORMATS, label="All steps")
+def _choices() -> tuple[CurveView, list[OwnChart], str, Sequence[str]]:
+    view, charts = own_charts.choose()
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         by = st.segmented_control(
             "Curves of", [BY_RUN, BY_GROUP], default=BY_RUN, required=True, key="by", bind="query-params",
@@ -55,7 +48,7 @@ def _choices(run_ids: Sequence[str]) -> tuple[CurveView, list[OwnChart], str, Se
 def _show(run_ids: Sequence[str], names: dict[str, str]) -> None:
     rows = {run_id: row for run_id in run_ids if (row := ask(runs.get_run, run_id)) is not None}
     specs = {run_id: ask(runs.run_spec, run_id) for run_id in rows}
-    view, charts, by, more = _choices(list(rows))
+    view, charts, by, more = _choices()
     groups = comparison.groups({run_id: names[run_id] for run_id in rows}, specs)
     is_by_group = by == BY_GROUP
     curves = groups if is_by_group else [Group(names[run_id], (run_id,)) for run_id in rows]
@@ -67,6 +60,7 @@ def _show(run_ids: Sequence[str], names: dict[str, str]) -> None:
     keys = comparison.recorded_keys([*rows]) if is_recorded else comparison.KEYS
     shown = list(dict.fromkeys([*keys[: figures.NUM_OPEN], *more]))
     comparison.show(curves, view, shown, charts, folded=[key for key in keys if key not in shown])
+    data_table.export(lambda: whole_curves(list(rows)), "curves", formats=data_table.WHOLE_FORMATS, label="All steps")
     comparison_tables.show_results(curves, rows, is_by_group, keys if is_recorded else ())
     if not is_recorded:
         comparison_tables.show_costs(rows, names)

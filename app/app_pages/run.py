@@ -14,7 +14,6 @@ from app.components.runs import comparison, job_results, run_controls, run_detai
 from app.components.trajectories import playground
 from app.components.widgets import (
     address_choice,
-    curve_view,
     curves,
     data_table,
     notice,
@@ -106,17 +105,10 @@ def _curves(row: RunRow) -> None:
         if row.is_recorded:
             notice.show_empty("show_chart", "No curves", "These rollouts have no rewards; **Trajectories** shows them.")
         else:
-            notice.show_empty("show_chart", "No steps yet", "The curves begin with the first step.")
+            when = "The curves begin with" if run_state.is_live(row) else "The run ended before"
+            notice.show_empty("show_chart", "No steps yet", f"{when} the first step.")
         return
-    with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
-        view = curve_view.choose()
-        own_charts.choose(charts)
-        own_charts.show_views()
-        curve_view.show_zoom(view)
-        data_table.export(
-            lambda: whole_curves([row.run_id]), f"curves-{row.run_id}", formats=data_table.WHOLE_FORMATS,
-            label="All steps",
-        )  # fmt: skip
+    view, _ = own_charts.choose()
     view = replace(
         view, axis_points=axis_points(row.run_id, view.axis), branched_from=row.branched_from_step,
         opens_step=not row.is_fine_tuning,
@@ -130,6 +122,9 @@ def _curves(row: RunRow) -> None:
         series, evaluations, ratios, view, is_live=awaits_curves, titles=titles,
         rewards=ask(metrics.reward_counts, row.run_id),
     )  # fmt: skip
+    data_table.export(
+        lambda: whole_curves([row.run_id]), f"curves-{row.run_id}", formats=data_table.WHOLE_FORMATS, label="All steps"
+    )
 
 
 def _results(row: RunRow) -> None:

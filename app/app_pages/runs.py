@@ -148,11 +148,12 @@ def _show_table(
 ) -> None:  # fmt: skip
     """Show the table with what can be done to its ticked runs; a click opens a run, files have all that match."""
     above = st.container(horizontal=True, vertical_alignment="center", gap="small", key="runs-above")
-    above.caption(caption, width="content")
+    above.caption(caption, width="content", help="Tick runs to compare them or to do something with them")
     opened, ticked = run_table.show(rows, "runs-table", order, columns)
     with above:
-        list_actions.show_compare(ticked)
-        if not settings.current().is_view:
+        if ticked:
+            list_actions.show_compare(ticked)
+        if ticked and not settings.current().is_view:
             run_controls.show_tags(ticked, "runs")
             list_actions.show_rename(ticked)
             list_actions.show_archive(ticked)

@@ -16,8 +16,6 @@ from db.tables.correctness import is_correct_column
 from db.tables.shared_reads import find_run_key
 from exgrpo_core.sums import VERDICTS
 
-MAX_COUNT = 10_000
-"""Counts of trajectories with words are exact up to here; one more means "more than that"."""
 NO_RUN = 0
 """The key of no run; they count from 1."""
 NUM_NEWEST = 2000
@@ -133,13 +131,10 @@ def _snippets(connection: Connection, keys: list[int], words: str, is_whole: boo
 
 
 def count_trajectories(database: Database, facets: TrajectoryFacets) -> int:
-    """Return how many trajectories match, with words `MAX_COUNT` + 1 for any number above."""
+    """Return how many trajectories match."""
     with database.read() as connection:
         matching = _matching(connection, facets)
-        if not facets.searched:
-            return connection.scalar(select(func.count()).select_from(models.trajectories).where(*matching)) or 0
-        some = select(_OF.trajectory_key).where(*matching).limit(MAX_COUNT + 1).subquery()
-        return connection.scalar(select(func.count()).select_from(some)) or 0
+        return connection.scalar(select(func.count()).select_from(models.trajectories).where(*matching)) or 0
 
 
 def count_facets(database: Database, facets: TrajectoryFacets) -> FacetCounts:

@@ -86,7 +86,7 @@ def test_what_is_seen_of_a_page_keeps_its_place_while_the_rest_loads(profile, wo
 @pytest.mark.parametrize("path", ["/run?run=run-finished", "/compare?runs=run-finished,run-on-policy"])
 def test_what_chooses_the_curves_is_in_one_row(open_page, path):
     page = open_page(path).page
-    first, last = page.get_by_role("radio", name="Steps"), page.get_by_role("button", name="Views")
+    first, last = page.get_by_role("radio", name="Steps"), page.get_by_role("button", name="Charts")
     for width in (1440, 1280):
         page.set_viewport_size({"width": width, "height": 900})
         page.wait_for_function(

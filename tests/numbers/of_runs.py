@@ -143,7 +143,7 @@ def run_page(run: Recorded) -> Expected:
         figures["Importance ratios by trajectory"] = ratio_bands(run)
         figures["Buckets"] = {"": heatmap(run)}
     kept = rf".*/{run.run_id}/checkpoints/step-{run.last_step:08d}"
-    progress = rf"Step {run.last_step} of {run.spec['num_steps']} · 100% · last data .* ago"
+    progress = rf"Step {run.last_step} of {run.spec['num_steps']} · 100%"
     texts = [progress, rf"exgrpo export {run.run_id}@{run.last_step} FOLDER", kept]
     return Expected(tiles, attempts(run) | changes(run), figures, [*texts, *files(run)])
 
@@ -229,14 +229,22 @@ def runs_page(root: Root) -> Expected:
             if run.is_training else [] for run in rows
         ],
         "Held-out Avg@n": [100 * item[-1].mean if item else None for item in scores],
-        "Model": [root.model_of(run) for run in rows],
+        "Scores": list(map(_benchmark_score, rows)),
+        "Model": ["" if "@" in (model := root.model_of(run)) else model for run in rows],
         "Tags": [record.tags_of(run.run_id) for run in rows],
         "Created": [re.compile(r"\d+ (s|min|h) ago|just now")] * len(rows),
-        "Started": [re.compile(r"\d+ (s|min|h) ago|just now")] * len(rows),
     })  # fmt: skip
     alt = "Table of runs with state, progress, time left, batch Pass@1 and its curve, held-out score and health"
     texts = [f"{len(rows)} of {len(rows)} runs, 0 active", r"0 running, 0 queued · .*"]
     return Expected({}, {alt: table}, {}, texts)
+
+
+def _benchmark_score(job: Recorded) -> str:
+    if job.spec["kind"] != "eval":
+        return ""
+    [event] = job.of_kind("benchmark")
+    score = Score(event["num_correct"]["paper"], event["samples_per_question"])
+    return f"{event['benchmark']} {100 * score.mean:.1f} ({100 * score.low:.1f} to {100 * score.high:.1f})"
 
 
 def compare_page(runs: list[Recorded]) -> Expected:

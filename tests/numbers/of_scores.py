@@ -131,5 +131,5 @@ def benchmark_tables(newest_first: Sequence[Line], benchmark: str) -> dict[str, 
     name = "Scores by model and benchmark"
     return {
         f"{name}: {COLUMNS[0]}": table(printed_lines("main-table"), COLUMNS),
-        f"{name}: {benchmark}": table([*newest_first, *backbone_lines()], [benchmark, *AVERAGES]),
+        f"{name}: {benchmark}": table(newest_first, [benchmark]),
     }

@@ -11,7 +11,7 @@ from scipy.stats import mannwhitneyu
 
 from tests.numbers.checking import Columns, Expected, quoted
 from tests.numbers.derived import Recorded, Root, half_of_mean, wilson
-from tests.numbers.words import NONE, nats, share
+from tests.numbers.words import nats, share
 
 LEVELS = ("easy", "medium", "hard")
 _DENSITY_TOLERANCE = 0.06
@@ -72,7 +72,7 @@ def entropy_page(root: Root, run: Recorded) -> Expected:
     low, high = wilson(len(valid) / (num := len(valid) + len(invalid)), num)
     tiles = {
         "Correct answers": (f"{len(rows):,}", "fresh rollouts"), "Judged": (f"{num:,}", share(num / len(rows))),
-        "Valid chains": (share(len(valid) / num), f"{100 * low:.1f} {NONE} {100 * high:.1f}%"),
+        "Valid chains": (share(len(valid) / num), f"{100 * low:.1f} to {100 * high:.1f}%"),
     }  # fmt: skip
     return Expected(tiles, tables, figures)
 
@@ -205,7 +205,7 @@ def _code_row(level: str, off: pd.DataFrame, on: pd.DataFrame) -> dict[str, obje
         row[f"Interval, {name}"] = None
         if len(judged):
             low, high = wilson(rate, len(judged))
-            row[f"Interval, {name}"] = f"{100 * low:.1f} {NONE} {100 * high:.1f} of {len(judged):,}"
+            row[f"Interval, {name}"] = f"{100 * low:.1f} to {100 * high:.1f} of {len(judged):,}"
     return row | {"Difference": 100 * (rates[1] - rates[0])}
 
 

@@ -39,10 +39,10 @@ def detail_page(root: Root, run: Recorded, trajectory: int) -> Expected:
     last = replays.iloc[-1]
     tiles = {
         "Verdict": (row.verdict, f"reward {number(row.reward)}"), "Length": (str(row.num_tokens), "tokens"),
-        "Entropy": (nats(row.mean_entropy), f"last {nats(last['mean_entropy'])}"),
-        "NLL": (nats(-row.mean_log_prob), f"last {nats(-last['mean_log_prob'])}"),
-        "Advantage": (number(row.advantage), f"step {row.step}"),
-        "Replays": (str(len(replays)), f"step {last['step']}"),
+        "Entropy": (nats(row.mean_entropy), f"when last replayed {nats(last['mean_entropy'])}"),
+        "NLL": (nats(-row.mean_log_prob), f"when last replayed {nats(-last['mean_log_prob'])}"),
+        "Advantage": (number(row.advantage), f"in step {row.step}"),
+        "Replays": (str(len(replays)), f"last in step {last['step']}"),
     }  # fmt: skip
     expected = list_page(run)
     expected.tiles = tiles
@@ -228,4 +228,4 @@ def _rounded(values: pd.Series, num_digits: int) -> float | None:
 
 def _interval(are_correct: pd.Series) -> str:
     low, high = wilson(are_correct.mean(), len(are_correct))
-    return f"{100 * low:.0f} {NONE} {100 * high:.0f}%"
+    return f"{100 * low:.0f} to {100 * high:.0f}%"

@@ -32,7 +32,7 @@ def _run(root: Root) -> Iterator[View]:
     run = root.by_name[record.CHAINS]
     found = Expected(expected.tiles, texts=of_runs.files(run, "checkpoint"))
     found.tiles, found.texts = of_runs.run_page(run).tiles, [*of_runs.run_page(run).texts, *found.texts]
-    yield "run", {"run": run.run_id, "view": "Log", "log": "Checkpoint"}, found
+    yield "run", {"run": run.run_id, "view": "Log", "find": "Checkpoint"}, found
     state, expected = of_jobs.playground(root, run)
     yield "run", {"run": run.run_id, "view": "Configuration", "part": "Playground"}, expected, state
 

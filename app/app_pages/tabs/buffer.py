@@ -28,6 +28,8 @@ RETIRED = (
     "(`review_interval`) and `retired: redraw` make such attempts."
 )
 VIEWS = ["Buckets", "Flow", "Ages and replays", "Over time", "Concentration", "Retired"]
+_OF_TWO_STEPS, _OF_ALL_STEPS = VIEWS[:2], VIEWS[3:]
+"""Views that compare a step with another one, and those in which no step is chosen."""
 ENTROPY_STEPS = 10
 REFRESH_SECONDS = 3
 
@@ -47,8 +49,15 @@ def retired_table(lines: Sequence[RetirementLine]) -> pd.DataFrame:
     )
 
 
-def _steps(row: RunRow) -> tuple[int, int, RunRow]:
-    """Show the choice of the step and of the one to compare with; return both steps and the run of the second."""
+def _steps(row: RunRow, name: str) -> tuple[int, int, RunRow]:
+    """Show the choice of the view's step and of the one to compare with; return both steps and the run of the second.
+
+    A view has only the choices that change it.
+    """
+    if name in _OF_ALL_STEPS or (row.step == 1 and name not in _OF_TWO_STEPS):
+        return row.step, row.step // 2, row
+    if name not in _OF_TWO_STEPS:
+        return address_choice.select_step("After step", 1, row.step, row.step, "step"), row.step // 2, row
     left, middle, right = st.columns([4, 3, 2], gap="medium", vertical_alignment="bottom")
     with right:
         other = _other(row)
@@ -176,8 +185,8 @@ def _retired(view: View, algorithm: dict[str, Any], _rows: list[BucketRow]) -> N
     st.code(ask_again, language=None)
 
 
-def _show(row: RunRow, algorithm: dict[str, Any]) -> None:
-    step, base, other = _steps(row)
+def _show(row: RunRow, algorithm: dict[str, Any], name: str) -> None:
+    step, base, other = _steps(row, name)
     if run_state.is_live(row):
         st.fragment(_newer, run_every=REFRESH_SECONDS)(row.run_id, row.step)
     states = ask(buffer.state_at, row.run_id, step), ask(buffer.state_at, other.run_id, base)
@@ -191,12 +200,10 @@ def _show(row: RunRow, algorithm: dict[str, Any]) -> None:
         )
     rows = ask(buffer.buckets_at, row.run_id, step)
     views = dict(zip(VIEWS, (_buckets, _flow, _ages, _over_time, _concentration, _retired), strict=True))
-    name, tab = address_choice.tabs(list(views), address_choice.PART)
-    with tab:
-        views[name](view, algorithm, rows)
-        bar = st.query_params.get(chosen_bar.ADDRESS)
-        if bar and name in VIEWS[:3]:
-            chosen_bar.show(view.forward() if bar.startswith("flow:") else view, bar)
+    views[name](view, algorithm, rows)
+    bar = st.query_params.get(chosen_bar.ADDRESS)
+    if bar and name in VIEWS[:3]:
+        chosen_bar.show(view.forward() if bar.startswith("flow:") else view, bar)
 
 
 def show(row: RunRow) -> None:
@@ -211,4 +218,6 @@ def show(row: RunRow) -> None:
             "Correct responses that are stored for replay. A bucket holds the questions with the same number of "
             "correct responses among their last K rollouts. Fully solved questions are retired."
         )
-        _show(row, algorithm_settings(spec))
+        name, tab = address_choice.tabs(VIEWS, address_choice.PART)
+        with tab:
+            _show(row, algorithm_settings(spec), name)

@@ -18,18 +18,20 @@ from jobs.actions.studies.numbers import number_rows
 from jobs.actions.studies.sweeps import read_sweeps
 from jobs.specs.presets import preset_names
 
-_REFUSAL = "sweep-refusal"
+_REFUSAL = "refused-sweep"
 _VALUES = "sweep-values-"
 
 
 def _sweep_form() -> None:
     menu = st.popover("New sweep", icon=":material/grid_on:", key="new-sweep", on_change="rerun")
+    # What was typed stays while the menu is closed: of fields that are not drawn Streamlit forgets it.
+    kept = {key: value for key, value in st.session_state.items() if str(key).startswith("sweep-")}
+    st.session_state.update({"sweep-name": "sweep", "sweep-base": "chains-exgrpo"} | kept)
     if not menu.open:
         return
     with menu:
-        st.text_input("Name", "sweep", key="sweep-name", max_chars=31)
-        names = preset_names()
-        st.selectbox("Starts from", names, index=names.index("chains-exgrpo"), key="sweep-base")
+        st.text_input("Name", key="sweep-name", max_chars=31)
+        st.selectbox("Starts from", preset_names(), key="sweep-base")
         shapes = {shape.path: shape for shapes in sections().values() for shape in shapes}
         fields = st.multiselect(
             "Fields", list(shapes), key="sweep-fields", placeholder="Name or symbol, such as mu", select_all=False,
@@ -40,7 +42,9 @@ def _sweep_form() -> None:
         if st.toggle("As text", key="sweep-is-text", help="The same as `exgrpo sweep FILE` takes, in YAML"):
             st.session_state.setdefault("sweep-text", _written())
             st.text_area("Base and values", key="sweep-text", height=180)
-        st.button("Check and open", type="primary", key="sweep-keep", on_click=_keep)
+        else:
+            st.session_state.pop("sweep-text", None)
+        st.button("Check and open", type="primary", key="keep-sweep", on_click=_keep)
         if (refusal := st.session_state.pop(_REFUSAL, None)) is not None:
             notice.show("error", "Not a sweep yet", refusal)
 

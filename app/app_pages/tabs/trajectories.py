@@ -32,7 +32,7 @@ def _count(where: TrajectoryFacets, num_listed: int, newest: int | None) -> None
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         total = ask(trajectory_list.count_trajectories, where)
         order = "" if newest is None else ", newest first"
-        st.caption(f"{num_listed:,} of {trajectory_search.count(total, where)} trajectories{order}", width="content")
+        st.caption(f"{num_listed:,} of {total:,} trajectories{order}", width="content")
         if newest is None:
             return
         first = _list_snippets(where)[:1]

@@ -1,7 +1,6 @@
 """Bars by backbone and training variant: the paper's printed averages, and the user's models next to them."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from html import escape
 
 import plotly.graph_objects as go
@@ -33,16 +32,6 @@ BACKBONES: dict[str, tuple[str, tuple[str, str, str], tuple[str, ...]]] = {
     )
 }  # fmt: skip
 """By title the study, the keys in it of the backbone's three printed lines, and the hub names of its models."""
-
-
-def printed_rows() -> list[ScoreLine]:
-    """Return the printed lines of each backbone: base, on-policy and ExGRPO."""
-    printed = {line.key: line for line in printed_lines(STUDIES)}
-    return [
-        replace(printed[study + key], group=title, name=variant)
-        for title, (study, keys, _) in BACKBONES.items()
-        for key, variant in zip(keys, VARIANTS, strict=True)
-    ]
 
 
 def show(measured_lines: Sequence[ScoreLine]) -> None:

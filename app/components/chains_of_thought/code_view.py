@@ -9,7 +9,7 @@ from streamlit.elements.lib.column_types import ColumnConfig
 from app.components.widgets import data_table, grid
 from app.formats import known, share
 from db.rows.chains_of_thought import CodeLine, RuleCount
-from db.statistics import Rate, wilson
+from db.statistics import Rate, interval_text, wilson
 from jobs.actions.studies.definition import load_study, number_of
 from jobs.evaluation.analysis.code_detection import RuleTable, tabulate_counts
 from jobs.evaluation.judging.calibration import Calibration, correct_rate
@@ -119,8 +119,7 @@ def _valid(line: CodeLine) -> float:
 
 
 def _interval(rate: Rate) -> str | None:
-    ends = f"{_PERCENT * rate.low:.1f} \N{EN DASH} {_PERCENT * rate.high:.1f}"
-    return f"{ends} of {rate.num_items:,}" if rate.num_items else None
+    return f"{interval_text((rate.low, rate.high))} of {rate.num_items:,}" if rate.num_items else None
 
 
 def show_rules(counts: Sequence[RuleCount]) -> None:

@@ -13,7 +13,7 @@ from db.queries import judging
 from db.rows.chains_of_thought import AgreementRow
 from db.rows.display_names import id_end
 from db.rows.judging import JudgeRow
-from db.statistics import Rate, wilson
+from db.statistics import Rate, interval_text, wilson
 from jobs.actions.progress import job_progress
 from jobs.actions.queueing import queue_job
 from jobs.evaluation.analysis.report import find_calibration
@@ -245,7 +245,7 @@ def _agreement_table(rows: Sequence[AgreementRow]) -> pd.DataFrame:
 
 def interval(rate: Rate | CorrectedRate) -> str:
     """Return a rate's 95% interval in percent."""
-    return f"{100 * rate.low:.1f} \N{EN DASH} {100 * rate.high:.1f}%"
+    return f"{interval_text((rate.low, rate.high))}%"
 
 
 def _kappa(row: AgreementRow) -> float:

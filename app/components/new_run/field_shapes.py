@@ -28,6 +28,7 @@ STRATEGIES = {f"algorithm.{setting}": setting for setting in KINDS}
 """Fields that name a part of a replay method: one of the workbench's, or any other name."""
 _PARSING = Lock()
 """Held while source is parsed: Python 3.11 mixes up two threads in it ("AST constructor recursion depth mismatch")."""
+_LABELS = {"sft": "Supervised fine-tuning", "data.num_held_out": "Number of held-out questions"}
 ABBREVIATIONS = {"kl": "KL", "gpu": "GPU", "gpus": "GPUs", "lora": "LoRA"}
 """Words of field names that a label writes in capitals."""
 GREEK = {"rho": "\u03c1", "mu": "\u03bc", "sigma": "\u03c3", "beta": "\u03b2", "epsilon": "\u03b5"}
@@ -185,8 +186,8 @@ def _shape(path: str, annotation: object, doc: str) -> FieldShape:
 
 
 def _label(path: str) -> str:
-    if path == "sft":
-        return "Supervised fine-tuning"
+    if path in _LABELS:
+        return _LABELS[path]
     words = re.sub("^num_", "number_of_", path.rpartition(".")[2]).split("_")
     text = " ".join(ABBREVIATIONS.get(word, word) for word in words)
     return text[:1].upper() + text[1:]

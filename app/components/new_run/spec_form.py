@@ -14,7 +14,7 @@ from app.components.widgets.spec_text import as_yaml
 from app.formats import counted
 from exgrpo_core.errors import Mistake
 from jobs.specs.presets import load_plain_yaml
-from jobs.specs.train import SpecError, TrainSpec
+from jobs.specs.train import ORACLE_SOURCES, SpecError, TrainSpec
 
 TITLES = {
     "run": "Run",
@@ -27,6 +27,10 @@ TITLES = {
     "verl": "verl engine",
     "yaml": "YAML",
 }
+_OF_MADE = {
+    f"data.{name}" for name in ("min_operations", "max_operations", "modulus", "number_size", "code_reward_rate")
+}
+"""Settings of the questions that built-in tasks make."""
 SUBHEADINGS = {
     "sft": "Fine-tuning",
     "model.lora": "Low-rank adapters",
@@ -74,6 +78,8 @@ def show(state: FormState, chosen: Where, mistakes: Sequence[Mistake]) -> None:
             _show_text(state)
             return
         others = (*FIELDS[chosen], _SHOWN_ONCE, "verl.ray.address")
+        if state.value("data.source") not in ORACLE_SOURCES:
+            others += tuple(_OF_MADE - {path for mistake in mistakes for path in mistake.fields})
         shapes = [shape for name in (names[:-1] if words else [opened]) for shape in sections()[name]]
         found = [shape for shape in shapes if shape.path not in others and _has_all(shape, words)]
         if words:

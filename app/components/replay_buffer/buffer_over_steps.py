@@ -146,7 +146,7 @@ def heatmap(rows: Sequence[BucketRow], rollouts_per_question: int, quantity: str
             x=steps, y=[f"{bucket}/{rollouts_per_question}" for bucket in buckets],
             z=np.array([[values.get((step, bucket), 0) for step in steps] for bucket in buckets], dtype=np.int32),
             colorscale=[[0, colours.empty_cell], [1, colours.full_cell]], zmin=0, ygap=2,
-            colorbar={"thickness": 10, "outlinewidth": 0, "tickfont": {"size": 11}},
+            colorbar=figures.colour_bar(_QUANTITIES[quantity][1]),
             hovertemplate=f"step %{{x}}<br>bucket %{{y}}<br>{_QUANTITIES[quantity][1]}: %{{z:,}}<extra></extra>",
         )
     )  # fmt: skip

@@ -20,7 +20,7 @@ from app.components.widgets.own_charts import OwnChart
 from app.components.widgets.spec_text import option_text
 from app.formats import counted, escape_control_characters, literal
 from app.queries.answers import ask
-from app.queries.runs import Axis, axis_points, metric_series
+from app.queries.runs import axis_points, metric_series
 from db.queries import metrics, runs
 from db.rows.display_names import FRESH_PASS_RATE, held_out_score
 from db.rows.runs import EvaluationRow, MetricPoint
@@ -266,7 +266,6 @@ def bands(lines: Sequence[Line | None]) -> str:
 
 def with_intervals(view: CurveView, rows: Sequence[EvaluationRow]) -> Line:
     """Return one run's held-out score within its 95% interval."""
-    rows = view.own(rows) if view.axis is Axis.CLOCK else rows
     line = view.line([MetricPoint(row.step, row.avg_at_n) for row in rows])
     low, high = np.array([row.interval for row in rows], dtype=np.float64).reshape(-1, 2).T
     return replace(line, low=low, high=high, band=INTERVAL)

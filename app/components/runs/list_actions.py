@@ -96,15 +96,14 @@ def show_compare(rows: Sequence[RunRow]) -> None:
 
 
 def show_archive(rows: Sequence[RunRow]) -> None:
-    """Show the button that archives or lists the ticked runs; it is disabled without any."""
-    is_back = bool(rows) and all(row.is_archived for row in rows)
+    """Show the button that archives or lists the ticked runs."""
+    is_back = all(row.is_archived for row in rows)
     archive = run_actions.archive
     calls = [(_call(archive, row.run_id, not is_back), _call(archive, row.run_id, is_back)) for row in rows]
-    chosen = f"{'List' if is_back else 'Archive'} {counted(len(rows), 'run')}{' again' if is_back else ''}"
     st.button(
-        chosen if rows else "Archive",
-        icon=":material/unarchive:" if is_back else ":material/archive:", disabled=not rows, key="archive",
-        help="Tick runs to hide them from this list; their files stay, and **Archived** shows them", on_click=do,
+        f"{'List' if is_back else 'Archive'} {counted(len(rows), 'run')}{' again' if is_back else ''}",
+        icon=":material/unarchive:" if is_back else ":material/archive:", key="archive",
+        help="Hide them from this list; their files stay, and **Archived** shows them", on_click=do,
         args=("Listed again" if is_back else "Archived", calls),
     )  # fmt: skip
 
@@ -113,17 +112,16 @@ def show_delete(rows: Sequence[RunRow]) -> None:
     """Show the button that moves the ticked runs into the bin."""
     calls = [(_call(run_bin.delete, row.run_id), _call(run_bin.restore, row.run_id)) for row in rows]
     st.button(
-        f"Delete {counted(len(rows), 'run')}" if rows else "Delete",
-        icon=":material/delete:", disabled=not rows, key="delete",
-        help="Tick runs that have ended to move them into the **Bin**, which keeps their files until it is emptied",
+        f"Delete {counted(len(rows), 'run')}", icon=":material/delete:", key="delete",
+        help="Move runs that have ended into the **Bin**, which keeps their files until it is emptied",
         on_click=do, args=("Deleted", calls),
     )  # fmt: skip
 
 
 def show_rename(rows: Sequence[RunRow]) -> None:
     """Show the menu that renames the ticked runs; several get the new name with a number each."""
-    with st.popover("Rename", icon=":material/edit:", disabled=not rows, key="rename-menu"):
-        name = st.text_input("New name", key="rename-name", max_chars=80, placeholder=rows[0].name if rows else "")
+    with st.popover("Rename", icon=":material/edit:", key="rename-menu"):
+        name = st.text_input("New name", key="rename-name", max_chars=80, placeholder=rows[0].name)
         st.button(
             f"Rename {counted(len(rows), 'run')}", type="primary", key="rename", disabled=not name.strip(),
             on_click=_rename, args=(rows,),

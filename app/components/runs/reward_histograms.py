@@ -51,7 +51,7 @@ def histogram(counts: Sequence[RewardCountRow], view: CurveView) -> go.Figure | 
         figure.add_trace(
             go.Heatmap(
                 x=x, y=names, z=cells, zmin=0, colorscale=[[0, colours.empty_cell], [1, colours.full_cell]],
-                colorbar={"thickness": 10, "outlinewidth": 0, "tickfont": {"size": 11}},
+                colorbar=figures.colour_bar("responses"),
                 hovertemplate="reward %{y} at %{x}<br>responses: %{z:,}<extra></extra>",
             )
         )  # fmt: skip

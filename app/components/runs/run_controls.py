@@ -7,7 +7,7 @@ from functools import partial
 import streamlit as st
 
 from app.components.widgets import notice, run_state
-from app.formats import ago, escape_control_characters, exact, literal
+from app.formats import ago, counted, escape_control_characters, exact, literal
 from app.settings import runs_root
 from db.rows.runs import CheckpointRow, RunRow
 from exgrpo_core.errors import UserError
@@ -80,14 +80,8 @@ def show_next(row: RunRow, checkpoints: Sequence[CheckpointRow]) -> None:
 
 
 def show_tags(rows: Sequence[RunRow], key: str) -> None:
-    """Show a menu that adds a tag to the runs or removes one; it is disabled without runs."""
-    with st.popover(
-        "Tags" if len(rows) < 2 else f"Tag {len(rows):,} runs",
-        icon=":material/sell:",
-        disabled=not rows,
-        key=f"{key}-tags",
-        help=None if rows else "Tick runs to tag them",
-    ):
+    """Show a menu that adds a tag to the runs or removes one."""
+    with st.popover(f"Tag {counted(len(rows), 'run')}", icon=":material/sell:", key=f"{key}-tags"):
         _tags(rows, key)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 import streamlit as st
 
 from app.components.widgets import copied_text, figures, notice, run_state
+from app.components.widgets.spec_text import option_text
 from app.formats import (
     NONE_SHOWN,
     ago,
@@ -25,8 +26,12 @@ from app.settings import runs_root
 from db.queries import metrics, runs
 from db.rows.display_names import BATCH_PASS_RATE, held_out_score, model_name
 from db.rows.runs import EvaluationRow, RunRow, StepNotice
+from db.rows.spec_differences import differences
 from db.statistics import interval_text
 from jobs.actions.progress import describe_stop
+
+_MAX_CHANGES = 3
+"""Of a branch's settings that are not its parent's, those in its header."""
 
 
 def show_identity(row: RunRow) -> None:
@@ -66,9 +71,13 @@ def _show_parent(row: RunRow) -> None:
     if row.parent_run_id is None or row.branched_from_step is None:
         return
     parent = ask(runs.get_run, row.parent_run_id)
+    changes = differences(ask(runs.run_spec, row.parent_run_id), ask(runs.run_spec, row.run_id)) if parent else []
+    fields = [f"{change.path} {option_text(change.after)}" for change in changes if change.path not in {"name", "tags"}]
+    label = f"continues {parent.name if parent else row.parent_run_id} from step {row.branched_from_step:,}" + (
+        f", {', '.join(fields[:_MAX_CHANGES])}" + ", ..." * (len(fields) > _MAX_CHANGES) if fields else ""
+    )
     st.page_link(
-        "app_pages/run.py", label=f"continues {literal(parent.name if parent else row.parent_run_id)} from step "
-        f"{row.branched_from_step:,}", icon=":material/call_split:", query_params={"run": row.parent_run_id},
+        "app_pages/run.py", label=literal(label), icon=":material/call_split:", query_params={"run": row.parent_run_id},
         disabled=parent is None, help=row.parent_run_id if parent else "The run was deleted",
     )  # fmt: skip
 
@@ -222,7 +231,7 @@ def _of_step(row: RunRow, last: Mapping[str, float]) -> str | None:
 def _progress_text(row: RunRow) -> str:
     done, total = run_state.pieces(row)
     text = f"Step {done:,} of {total:,} · {100 * run_state.fraction(row):.0f}%"
-    return f"{text} · last data {ago(row.last_event_at)}" if row.last_event_at else text
+    return f"{text} · last data {ago(row.last_event_at)}" if row.last_event_at and run_state.is_live(row) else text
 
 
 def _count(last: Mapping[str, float], key: str) -> str:

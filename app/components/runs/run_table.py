@@ -23,8 +23,8 @@ from jobs.evaluation.protocols import load_protocols
 from jobs.specs.train import TrainSpec
 
 DEFAULT_COLUMNS = (
-    "State", "Run", "Method", "Progress", "Time left", BATCH_PASS_RATE, "Curve", held_out_score(), "Health", "Reason",
-    "Created", "Tags", "Started", "Model", "Engine",
+    "State", "Run", "Method", "Progress", "Time left", BATCH_PASS_RATE, "Curve", held_out_score(), "Scores", "Created",
+    "Health", "Reason", "Tags", "Model",
 )  # fmt: skip
 _OF_OTHER_JOBS = ("State", "Run", "Model", "Data", "Progress", "Time left", "Reason", "Created", "Tags")
 USUAL_COLUMNS = {
@@ -33,7 +33,8 @@ USUAL_COLUMNS = {
     "judge": _OF_OTHER_JOBS,
 }
 """By kind of job."""
-FURTHER_COLUMNS = ("Id", "Preset", "Data", "Step", "Scores")
+FURTHER_COLUMNS = ("Id", "Preset", "Data", "Step", "Started", "Engine")
+_OF_RUN = re.compile(r"@\d+$")
 _SCORE = re.compile(r"(avg|pass)@[1-9][0-9]{0,5}")
 COLUMNS_ADDRESS = "columns"
 _SEPARATOR = ","
@@ -141,7 +142,9 @@ SORT_KEYS = {
 }
 """The sort key of each column that can be sorted by."""
 _FROM_A = {RunSortKey.STATE, RunSortKey.NAME, RunSortKey.METHOD}
-_LEFT_OUT_IF_EMPTY = ("Time left", "Health", "Reason", "Tags")
+_LEFT_OUT_IF_EMPTY = (
+    "Time left", BATCH_PASS_RATE, "Curve", held_out_score(), "Scores", "Health", "Reason", "Tags", "Model",
+)  # fmt: skip
 """Columns that are left out where no run has anything in them, unless the user chose the columns."""
 _ADDRESS = "sort"
 
@@ -182,7 +185,7 @@ def table(rows: Sequence[RunRow], columns: Sequence[str] = DEFAULT_COLUMNS) -> p
     if tuple(columns) not in USUAL_COLUMNS.values():
         return frame
     present = [name for name in _LEFT_OUT_IF_EMPTY if name in frame]
-    empty = [name for name in present if not any(cell and cell != NONE_SHOWN for cell in cells[name])]
+    empty = [name for name in present if all(cell in (None, "", [], NONE_SHOWN) for cell in cells[name])]
     return frame.drop(columns=empty)
 
 
@@ -227,7 +230,11 @@ _OF_ROWS: dict[str, tuple[Callable[[RunRow], object], ColumnConfig]] = {
     "Tags": (lambda row: list(map(escape_control_characters, row.tags)), st.column_config.ListColumn(width=84)),
     "Created": (lambda row: ago(row.created_at), _TEXT(width=88)),
     "Started": (lambda row: ago(row.started_at), _TEXT(width=88)),
-    "Model": (lambda row: escape_control_characters(model_name(row.model)), _TEXT(width=96)),
+    # The name of a checkpoint's evaluation says which it is.
+    "Model": (
+        lambda row: "" if _OF_RUN.search(row.model) else escape_control_characters(model_name(row.model)),
+        _TEXT(width=96),
+    ),
     "Engine": (lambda row: escape_control_characters(row.engine) or NONE_SHOWN, _TEXT(width=86)),
     "Id": (lambda row: row.run_id, _TEXT()),
     "Preset": (lambda row: escape_control_characters(row.preset or ""), _TEXT()),
@@ -241,7 +248,7 @@ def _columns(chosen: Sequence[str]) -> dict[str, ColumnConfig]:
     measures: dict[str, ColumnConfig] = {
         name: _NUMBER(METRIC_LABELS.get(name), width=110, help=METRICS.get(name)) for name in filter(is_measure, chosen)
     }
-    scores = _TEXT(width=320, help="Of each benchmark by the paper's grading, in percent, with its 95% interval")
+    scores = _TEXT(width=210, help="Of each benchmark by the paper's grading, in percent, with its 95% interval")
     others = {"Run": _TEXT(width="large", help="Click a row to open the run"), "Scores": scores}
     return measures | others | {name: column for name, (_, column) in _OF_ROWS.items()}
 

@@ -17,7 +17,7 @@ from app.queries.answers import ask
 from db.queries import lineage
 from db.rows.display_names import distinct_names, model_name
 from db.rows.trajectories import MAX_MEMBERS, AttemptedRow, GroupMemberRow, LineageRow, TrajectoryRow
-from db.statistics import wilson
+from db.statistics import interval_text, wilson
 
 NUM_COLUMNS = 2
 MAX_COMPARED_CHARACTERS = 12_000
@@ -73,7 +73,7 @@ def table(rows: Sequence[AttemptedRow], names: dict[str, str]) -> pd.DataFrame:
             "Model": [escape_control_characters(model_name(row.model)) or None for row in rows],
             "Step": [row.step for row in rows],
             "Correct": [f"{row.num_correct} of {row.num_rollouts}" for row in rows],
-            "Interval": [f"{100 * rate.low:.0f} \N{EN DASH} {100 * rate.high:.0f}%" for rate in rates],
+            "Interval": [f"{interval_text((rate.low, rate.high), 0)}%" for rate in rates],
             "Mean entropy": [round(row.mean_entropy, 4) for row in rows],
             "Entropy ± 95%": [round(row.entropy_half_interval, 4) for row in rows],
             "Mean tokens": [round(row.mean_tokens, 1) or None for row in rows],

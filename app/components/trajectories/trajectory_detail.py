@@ -96,13 +96,14 @@ def _toggle_mark(row: TrajectoryRow) -> None:
 def _tiles(row: TrajectoryRow, rows: list[LineageRow]) -> None:
     replays = [entry for entry in rows if entry.kind == "replayed"]
     last = replays[-1] if replays else None
+    times = f"last in step {last.step:,}" if last else "never"
     figures = [
         ("Verdict", row.verdict or NONE_SHOWN, f"reward {number(row.reward)}"),
         ("Length", token_count(row.num_tokens), "tokens"),
-        ("Entropy", nats(row.mean_entropy), f"last {nats(last.entropy)}" if last else "nats per token"),
-        ("NLL", nats(-row.mean_log_prob), f"last {nats(last.nll)}" if last else "nats per token"),
-        ("Advantage", number(row.advantage), f"step {row.step:,}"),
-        ("Replays", f"{len(replays):,}" if row.num_tokens else UNKNOWN, f"step {last.step:,}" if last else "never"),
+        ("Entropy", nats(row.mean_entropy), f"when last replayed {nats(last.entropy)}" if last else "nats per token"),
+        ("NLL", nats(-row.mean_log_prob), f"when last replayed {nats(last.nll)}" if last else "nats per token"),
+        ("Advantage", number(row.advantage), f"in step {row.step:,}"),
+        ("Replays", f"{len(replays):,}" if row.num_tokens else UNKNOWN, times),
     ]
     known = [figure for figure in figures if figure[1] not in {NONE_SHOWN, UNKNOWN}]
     if known:

@@ -16,7 +16,6 @@ from db.queries import trajectory_list
 from db.rows.trajectories import TrajectoryFacets, TrajectoryOrder, TrajectoryRow, TrajectorySortKey
 from exgrpo_core.sums import VERDICTS
 
-MAX_COUNT = 10_000
 ANY = "any"
 _FLAGS = {
     "outcome": ("Outcome", "is_correct", ("correct", "not correct")),
@@ -77,11 +76,6 @@ def show(run_id: str, searched: str, rollouts_per_question: int) -> TrajectoryFa
     if summary:
         st.caption(f":material/filter_alt: {summary}")
     return where
-
-
-def count(value: int, where: TrajectoryFacets) -> str:
-    """Return a count of trajectories, exact up to 10,000 where words are searched."""
-    return f"{MAX_COUNT:,}+" if where.searched and value > MAX_COUNT else f"{value:,}"
 
 
 def _is_any_set() -> bool:
@@ -218,7 +212,7 @@ def show_export(where: TrajectoryFacets, num_rows: int) -> None:
         help="Download all that match as CSV or JSON lines",
     )  # fmt: skip
     with menu, st.container(gap="xxsmall"):
-        st.caption(f"{count(num_rows, where)} trajectories with whole texts")
+        st.caption(f"{num_rows:,} trajectories with whole texts")
         for name, ending in (("CSV", "csv"), ("JSON lines", "jsonl")):
             st.link_button(name, f"download/trajectories.{ending}?{query}", type="tertiary")
 

@@ -1,6 +1,6 @@
 """How curves are drawn on Run and Compare: numbers, axis, smoothing and zoom; the choices are in the address."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -136,11 +136,10 @@ class CurveView:
         return points if branched_from is None else [point for point in points if point.step > branched_from]
 
     def line(self, points: Sequence[MetricPoint]) -> Line:
-        """Return a metric against what the view asks for, in the unit that it shows; a clock begins with the branch."""
-        own = self.own(points)
-        line = aligned(own if self.axis is Axis.CLOCK else points, self.axis_points)
+        """Return a metric against what the view asks for, in the unit that it shows."""
+        line = aligned(points, self.axis_points)
         x = line.x / _SECONDS_A_MINUTE if self.axis in _IN_MINUTES else line.x
-        return replace(line, x=x, num_before=max(0, len(x) - len(own)))
+        return replace(line, x=x, num_before=max(0, len(x) - len(self.own(points))))
 
     def spanning(self, lines: Iterable[Line | None]) -> "CurveView":
         """Return this view with the span that holds all of these curves."""
@@ -151,26 +150,32 @@ class CurveView:
 WHOLE = CurveView()
 
 
-def choose() -> CurveView:
-    """Show the choices in a row and return them; they are in the address as x, smooth, log and zoom."""
+def choose(show_more: Callable[[], None]) -> CurveView:
+    """Show the axis, a menu of the other choices, and the zoom; return the choices.
+
+    They are in the address as x, smooth, log and zoom. `show_more` shows what else is in the menu.
+    """
     wanted = _of_address()
-    with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", width="content", key="curve-view"):
+    with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key="curve-view"):
         shown = next(name for name, axis in AXES.items() if axis is wanted.axis)
         st.segmented_control(
             "Against", list(AXES), required=True, label_visibility="collapsed",
             **address_choice.kept("x", shown, "curves-x", ["zoom"], "Steps"),
         )  # fmt: skip
+        menu = st.popover("Charts", icon=":material/tune:", key="curves-menu")
+        show_zoom(wanted)
+    with menu:
         # Buttons as those before them: the browser would load ten more scripts for a slider and a switch.
         st.segmented_control(
-            "Smoothing", sorted({*SMOOTHINGS, wanted.smoothing}), required=True, label_visibility="collapsed",
-            format_func=lambda weight: {0.0: "Raw", 0.6: "Smooth 0.6"}.get(weight, f"{weight:g}"),
+            "Smoothing", sorted({*SMOOTHINGS, wanted.smoothing}), required=True,
+            format_func=lambda weight: f"{weight:g}" if weight else "Raw",
             **address_choice.kept("smooth", wanted.smoothing, "curves-smooth", usual="0.0"),
         )  # fmt: skip
         st.session_state["curves-log"] = [LOG_AXIS] * wanted.has_log_axis
         st.pills(
             "Vertical axis", [LOG_AXIS], selection_mode="multi", key="curves-log", on_change=_take_log,
-            label_visibility="collapsed",
         )  # fmt: skip
+        show_more()
     return wanted
 
 

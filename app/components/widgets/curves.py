@@ -61,7 +61,7 @@ PASS_RATES = Chart(
     (
         Curve("reward/pass_at_k", "Batch Pass@K", "muted", "dot"),
         Curve("reward/pass_at_1", BATCH_PASS_RATE),
-        Curve("reward/pass_at_1_fresh", FRESH_PASS_RATE, "fresh", "dash"),
+        Curve("reward/pass_at_1_fresh", FRESH_PASS_RATE, "text", "dash"),
         Curve("reward/pass_at_1_replayed", "Replayed Pass@1", "replay", "dash"),
     ),
     "**Batch Pass@1** mixes fresh questions with replayed ones, which were selected: compare methods by **Fresh "

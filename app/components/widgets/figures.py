@@ -171,6 +171,13 @@ def file_name(title: str) -> str:
     return "-".join(re.findall(r"[^\W_]+", title.lower()))
 
 
+def colour_bar(title: str) -> dict[str, Any]:
+    """Return the scale of a heat-map's colours."""
+    font = {"size": 11}
+    titled = {"text": title, "side": "right", "font": font}
+    return {"thickness": 10, "outlinewidth": 0, "tickfont": font, "title": titled}
+
+
 def faded(colour: str, opacity: float) -> str:
     """Return a colour given as #RRGGBB with an opacity, as CSS and plotly write it."""
     red, green, blue = (int(colour[start : start + 2], 16) for start in (1, 3, 5))

@@ -55,21 +55,26 @@ def of_address() -> list[OwnChart]:
     return charts[:MAX_CHARTS]
 
 
-def choose(charts: Sequence[OwnChart]) -> None:
-    """Show the menu that adds a chart to those of the address."""
-    with st.popover("Own chart", icon=":material/add_chart:", key="own-chart"):
+def choose() -> tuple[CurveView, list[OwnChart]]:
+    """Show how curves are drawn, with own charts and saved views in the menu; return the view and the own charts."""
+    charts = of_address()
+
+    def show_more() -> None:
         st.multiselect(
-            "Metrics", list(METRICS), format_func=METRIC_LABELS.__getitem__, max_selections=MAX_METRICS,
-            key="own-chart-metrics", select_all=False, placeholder="One to four on the same axes",
+            "Own chart of", list(METRICS), format_func=METRIC_LABELS.__getitem__, max_selections=MAX_METRICS,
+            key="own-chart-metrics", select_all=False, placeholder="One to four metrics on the same axes",
         )  # fmt: skip
         st.selectbox(
             "Over", [None, *METRICS], format_func=lambda key: METRIC_LABELS[key] if key else _SAME_X,
             key="own-chart-over",
         )  # fmt: skip
         st.button(
-            "Add chart", type="primary", key="own-chart-add", on_click=_add, args=(charts,),
+            "Add chart", key="own-chart-add", on_click=_add, args=(charts,), width="stretch",
             disabled=len(charts) >= MAX_CHARTS,
         )  # fmt: skip
+        _show_views()
+
+    return curve_view.choose(show_more), charts
 
 
 def show(chart: OwnChart, names: Sequence[str], line_of: LineOf, view: CurveView, key: str) -> None:
@@ -131,33 +136,30 @@ PARAMETERS = ("x", "smooth", "log", "charts", "metrics", "by")
 """What a view keeps of the address; not the runs, nor the part that is looked at."""
 
 
-def show_views() -> None:
-    """Show the menu; a click on a view writes it into the address."""
+def _show_views() -> None:
+    """Show the saved views; a click on one writes it into the address."""
     refusal = st.session_state.pop("view-refusal", None)
     if refusal is not None:
         notice.show("error", "View not saved", refusal)
-    with st.popover("Views", icon=":material/bookmarks:", key="saved-views"):
-        views = SAVED_VIEWS.list(runs_root())
-        if fault := SAVED_VIEWS.find_fault(runs_root()):
-            notice.show("warning", "Views cannot be read", fault)
-        elif not views:
-            st.caption("A view keeps axis, smoothing and your own charts under a name, for any run.")
-        for number, (name, view) in enumerate(views.items()):
-            with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-                st.button(
-                    literal(name), key=f"view-{number}", type="tertiary", width="stretch", on_click=_open_view,
-                    args=(view,),
-                )  # fmt: skip
-                st.button(
-                    "", icon=":material/delete:", key=f"view-delete-{number}", type="tertiary", help="Delete this view",
-                    on_click=_do, args=(SAVED_VIEWS.delete, name),
-                )  # fmt: skip
-        name = st.text_input("Name", key="view-name", placeholder="Name of this view", label_visibility="collapsed")
-        kept = {key: value for key in PARAMETERS if (value := st.query_params.get(key))}
-        st.button(
-            "Save this view", key="view-save", disabled=not name.strip(), width="stretch",
-            on_click=_save_view, args=(kept,),
-        )  # fmt: skip
+    views = SAVED_VIEWS.list(runs_root())
+    st.markdown("Saved views", help="A view keeps axis, smoothing and your own charts under a name, for any run.")
+    if fault := SAVED_VIEWS.find_fault(runs_root()):
+        notice.show("warning", "Views cannot be read", fault)
+    for number, (name, view) in enumerate(views.items()):
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            st.button(
+                literal(name), key=f"view-{number}", type="tertiary", width="stretch", on_click=_open_view,
+                args=(view,),
+            )  # fmt: skip
+            st.button(
+                "", icon=":material/delete:", key=f"view-delete-{number}", type="tertiary", help="Delete this view",
+                on_click=_do, args=(SAVED_VIEWS.delete, name),
+            )  # fmt: skip
+    name = st.text_input("Name", key="view-name", placeholder="Name of this view", label_visibility="collapsed")
+    kept = {key: value for key in PARAMETERS if (value := st.query_params.get(key))}
+    st.button(
+        "Save this view", key="view-save", disabled=not name.strip(), width="stretch", on_click=_save_view, args=(kept,)
+    )
 
 
 def _save_view(kept: dict[str, str]) -> None:

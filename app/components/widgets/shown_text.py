@@ -73,7 +73,7 @@ def show_log(read: Callable[[str], LogLines], path: Path | None) -> None:
         return
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         words = st.text_input(
-            "Search the log", placeholder="Search the whole log", icon=":material/search:", width=280, key="log",
+            "Search the log", placeholder="Search the whole log", icon=":material/search:", width=280, key="find",
             bind="query-params", label_visibility="collapsed",
         ).strip()  # fmt: skip
         found = read(words)

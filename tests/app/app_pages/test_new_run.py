@@ -52,7 +52,8 @@ def test_form_starts_from_the_demo_preset_and_launches_a_run_of_it(runs_root, op
 
 
 def test_presets_are_in_groups_with_a_description_and_the_first_of_all_is_the_demo(open_page):
-    page = open_page("new_run")
+    page = open_page("new_run", section="Data")
+    assert field(page, "data.min_operations").value == 3
     (groups,) = page.get("button_group")
     assert groups.options == ["Built-in task", "Your data", "The paper"]
     for group, first in {"the paper": "paper-exgrpo", "your data": "qwen-0.5b"}.items():
@@ -61,6 +62,8 @@ def test_presets_are_in_groups_with_a_description_and_the_first_of_all_is_the_de
         assert chosen.value == first
         assert {preset_group(name.split()[0]) for name in chosen.options} == {group}
         assert has_text(page, with_code(preset_description(first)))
+        assert field(page, "data.num_held_out").label == "Number of held-out questions"
+        assert not [widget.key for widget in page.number_input if "min_operations" in widget.key]
     assert preset_names()[0] == "chains-exgrpo"
 
 

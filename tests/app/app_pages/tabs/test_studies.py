@@ -210,12 +210,15 @@ def test_a_sweep_is_written_checked_and_launched_like_a_study(runs_root, open_pa
     page.multiselect(key="sweep-fields").set_value(["algorithm.bucket_center", "seed"]).run()
     page.text_input(key="sweep-values-algorithm.bucket_center").set_value("0.25, 7")
     page.text_input(key="sweep-values-seed").set_value("4").run()
-    page.button(key="sweep-keep").click().run()
+    page.button(key="keep-sweep").click().run()
     assert has_text(page, "a correctness rate in [0, 1]")
     page.text_input(key="sweep-values-algorithm.bucket_center").set_value("0.25, 0.75").run()
-    page.button(key="sweep-keep").click().run()
+    page.button(key="keep-sweep").click().run()
     assert page.query_params["study"] == "mu-sweep"
     assert page.button(key="launch").label == "Launch 2 missing runs"
+    for is_open in (False, True):
+        page.session_state["new-sweep"] = is_open
+        page.run()
     page.text_input(key="sweep-name").set_value("rates")
     page.toggle(key="sweep-is-text").set_value(True).run()
     assert page.text_area(key="sweep-text").value == (
@@ -223,7 +226,7 @@ def test_a_sweep_is_written_checked_and_launched_like_a_study(runs_root, open_pa
     )
     text = "base: chains-exgrpo\nover: {optim.learning_rate: [1e-4, 2e-4], seed: [4]}"
     page.text_area(key="sweep-text").set_value(text)
-    page.button(key="sweep-keep").click().run()
+    page.button(key="keep-sweep").click().run()
     assert page.query_params["study"] == "rates"
     (runs_root / "workbench" / "sweeps" / "cut.json").write_text('{"name":')
     page.run()

@@ -3,8 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from app.components.trajectories import question_view, token_heatmap, trajectory_search
-from db.rows.trajectories import TrajectoryFacets
+from app.components.trajectories import question_view, token_heatmap
 from jobs.execution.supervisor.open_index import ingest_all
 from tests.app.page_texts import has_text, tables
 from tests.db.recorded_runs import new_run, record_attempt
@@ -113,12 +112,6 @@ def test_colour_grows_with_the_value_and_ratios_have_two_sides():
     assert values.log_ratios == [1.0, 0.0, -2.0]
     assert token_heatmap.table(values)["Text"].tolist() == ["a", "b↵", "c"]
     assert token_heatmap.table(replace(values, texts=[]), slice(1, 3))["Text"].tolist() == ["⟨2⟩ ", "⟨3⟩ "]
-
-
-def test_counts_are_exact_up_to_ten_thousand():
-    every, some = TrajectoryFacets(), TrajectoryFacets(words="therefore")
-    assert [trajectory_search.count(value, some) for value in (12, 10_000, 10_001)] == ["12", "10,000", "10,000+"]
-    assert trajectory_search.count(18_184, every) == "18,184"
 
 
 @pytest.mark.usefixtures("played_shared")

@@ -68,7 +68,7 @@ def test_mean_goes_as_far_as_all_runs_do_and_holds_their_range():
     assert comparison.mean_line([one]) is one
 
 
-@pytest.mark.parametrize(("branched_from", "axis", "num_before"), [(2, "steps", 2), (9, "steps", 4), (2, "clock", 0)])
+@pytest.mark.parametrize(("branched_from", "axis", "num_before"), [(2, "steps", 2), (9, "steps", 4), (2, "clock", 2)])
 def test_what_a_branch_has_of_its_parent_is_drawn_faint_before_its_own_steps(branched_from, axis, num_before):
     after = points((1, 60.0), (2, 120.0), (3, 180.0), (5, 300.0))
     view = CurveView(Axis(axis), axis_points=after if axis == "clock" else None, branched_from=branched_from)
@@ -78,7 +78,7 @@ def test_what_a_branch_has_of_its_parent_is_drawn_faint_before_its_own_steps(bra
     figures.add_line(figure, "score", line, theme.look_of_run(0), view)
     drawn = [(trace.opacity, trace.x.tolist()) for trace in figure.data]
     x = [1, 2, 3, 5]
-    assert drawn == ([(0.3, x[:num_before]), (None, x[num_before:])] if num_before else [(None, [3, 5])])
+    assert drawn == [(0.3, x[:num_before]), (None, x[num_before:])]
     assert cut(line, (1.5, 2.0)).num_before == min(num_before, 3)
 
 
