@@ -25,7 +25,7 @@ _VALUES = "sweep-values-"
 def _sweep_form() -> None:
     menu = st.popover("New sweep", icon=":material/grid_on:", key="new-sweep", on_change="rerun")
     # What was typed stays while the menu is closed: of fields that are not drawn Streamlit forgets it.
-    kept = {key: value for key, value in st.session_state.items() if str(key).startswith("sweep-")}
+    kept = {str(key): value for key, value in st.session_state.items() if str(key).startswith("sweep-")}
     st.session_state.update({"sweep-name": "sweep", "sweep-base": "chains-exgrpo"} | kept)
     if not menu.open:
         return
