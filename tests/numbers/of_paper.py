@@ -165,9 +165,13 @@ def machine_page(root: Root) -> Expected:
         "database": f"SQLite, {len(root.newest_first)} runs",
         "port": re.compile(r"8501 .*"), "supervisor": "none is running", "alerts": "no destinations",
     }  # fmt: skip
-    frame = pd.DataFrame({"Checked": list(found), "Found": pd.Series(found.values(), dtype=object)})
+    without_numbers, without_verl = re.compile(r"\D*"), re.compile(r"\D*" if verl.exists() else ".*run make verl-env.*")
+    advice = [without_verl if name == "verl engine" else without_numbers for name in found]
+    frame = pd.DataFrame(
+        {"Checked": list(found), "Found": pd.Series(found.values(), dtype=object), "What to do": advice}
+    )
     tables = {
-        "Findings of exgrpo doctor": frame,
+        "Checks of exgrpo doctor": frame,
         "Versions of packages": lambda shown: pd.DataFrame({
             "Package": shown["Package"],
             "Version": [versions.get(name.lower(), "not installed") for name in shown["Package"]],

@@ -66,7 +66,8 @@ def detail_page(root: Root, run: Recorded, trajectory: int) -> Expected:
     num_right = int(group["is_correct"].sum()) + len(beside)
     expected.texts += [
         rf"Trajectory {trajectory}", rf"Question {row.question_index} · generated in step {row.step}",
-        r"Step \d+ of \d+ is .*, expected .*", r"The start is not \d+;",  # of reasoning that is not valid
+        r"Step \d+ of \d+ is .*, expected .*", r"The start is not \d+;",
+        *(rf"({re.escape(line.strip())}|The end) {fault}" for line in _calculations(row.text) for fault in _FAULTS),
         rf"Generated in step {row.step}; stored in bucket \d+; candidate in {len(scored)} steps?, replayed in "
         rf"{len(replays)}; .*entropy {nats(row.mean_entropy)} at rollout, {nats(last['mean_entropy'])} at its last .*",
         r"\*\*Entropy and bucket by step\*\* .*",
@@ -116,6 +117,15 @@ def _question_texts(run: Recorded, question: int) -> list[str]:
     return [re.escape(str(rows.loc[question, name]).strip()) + r"\s*" for name in ("prompt_text", "answer")]
 
 
+def _calculations(text: str) -> list[str]:
+    return re.findall(r"[\d ./*+-]+ = [\d./]+", text) or [""]
+
+
+# Of reasoning in English that is not valid.
+_FAULTS = (
+    "is false", "is true, but computes something else than the story asks for",
+    "uses a number that is neither given nor computed before", "does not box what was computed",
+)  # fmt: skip
 _NUMBERS = ("Entropy", "NLL", "Mean ratio", "Largest ratio", "Reward", "Advantage", "Candidates")
 _EVENTS = {
     "scored": "candidate, not chosen", "replayed": "replayed", "moved": "question moved",
@@ -186,13 +196,15 @@ def _scored(run: Recorded, row: Any, replays: pd.DataFrame) -> dict[str, Columns
     ]
     moves = moves[moves["step"] >= row.step]
     mine = run.changes[run.changes["trajectory"] == row.trajectory_id]
+    stored = mine[(mine["kind"] == "inserted") & ~mine["step"].isin(moves["step"])]
     last = max([*moves["step"], *replays["step"], *scored["step"], *mine["step"]])
-    buckets = [None if pd.isna(now) else int(now) for now in moves["now"]]
+    known = pd.concat([stored, moves]).sort_values("step", kind="stable")
+    buckets = [None if pd.isna(now) else int(now) for now in known["now"]]
     return {
         "at rollout": {"x": [row.step], "y": [row.mean_entropy]},
         "candidate, not chosen": {"x": scored["step"].tolist(), "y": scored["entropy"].tolist()},
         "replayed": {"x": replays["step"].tolist(), "y": replays["mean_entropy"].tolist()},
-        "bucket of the question": {"x": [*moves["step"], last], "y": [*buckets, buckets[-1]]},
+        "bucket of the question": {"x": [*known["step"], last], "y": [*buckets, buckets[-1]]},
     }  # fmt: skip
 
 
