@@ -59,7 +59,6 @@ class _Moved:
 
 _CODE, _STEP = {"view": "Reasoning", "part": "Code"}, {"view": "Step"}
 _GONE = "What if"
-_OF_STEP = ("Checks of a step", "Drawn against undrawn", "Weights and variance")
 _MOVED = {
     "run": _Moved("run", "", {
         "Replay buffer": {"view": "Buffer", "part": "Over time"},
@@ -69,7 +68,7 @@ _MOVED = {
     }),
     "replay_buffer": _Moved("run", "Buffer", {_GONE: _STEP}),
     "trajectories": _Moved("run", "Trajectories"),
-    "selection_audit": _Moved("run", "Step", dict.fromkeys(_OF_STEP, _STEP)),
+    "selection_audit": _Moved("run", "Step"),
     "snowball": _Moved("run", "Reasoning", {"": _CODE, "Code and entropy": _CODE}),
     "entropy_and_judge": _Moved("run", "Reasoning", {
         "Entropy and validity": {"view": "Reasoning"},

@@ -174,7 +174,7 @@ class BufferEvent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The audit of one drawn question: every candidate with its scores, and the choice.
+    """The choice for one drawn question: every candidate with its scores, and those chosen.
 
     Arrays are aligned, one entry a candidate; `scores` are the estimator's values (lower is chosen; NaN where the
     estimator does not score). `entropies` and `nlls` are means over response tokens under the current policy.

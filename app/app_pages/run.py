@@ -45,7 +45,7 @@ from jobs.specs.train import TrainSpec, load_preset, preset_exists
 
 REFRESH_SECONDS = 2
 CHECK_SECONDS = 5
-AUDIT_SECONDS = 30
+BANNER_SECONDS = 30
 TRAIN = "train"
 REFRESHED = frozenset({"Curves", "Results", "Samples", "Log"})
 """Views that are drawn again as a run goes on; the others refresh parts of themselves."""
@@ -88,7 +88,7 @@ def _live(seen: RunRow, was_asked: bool, has_figures: bool) -> None:
         run_header.show_job_progress(row)
 
 
-def _audit(run_id: str) -> None:
+def _banners(run_id: str) -> None:
     step_verdicts.show_banner(wrong_choices(run_id))
     run_header.show_notices(ask(metrics.step_notices, run_id))
 
@@ -251,7 +251,7 @@ def _show(row: RunRow) -> None:
     run_header.show_faults(row)
     notice.show_unreadable_settings(row)
     if row.kind == TRAIN:
-        st.fragment(_audit, run_every=AUDIT_SECONDS if refresh else None)(row.run_id)
+        st.fragment(_banners, run_every=BANNER_SECONDS if refresh else None)(row.run_id)
     views = _views(row)
     name, tab = address_choice.tabs([*views])
     with tab:

@@ -47,7 +47,7 @@ def list_selections(database: Database, run_id: str, step: int) -> list[Selectio
         .where(models.runs.c.run_id == run_id, chosen.c.step == step)
         .order_by(chosen.c.question_index)
     )  # fmt: skip
-    # Where a method replays several trajectories of a question, the first one chosen is the one that is audited.
+    # Where a method replays several trajectories of a question, the row is of the first one chosen.
     by_question: dict[int, SelectionRow] = {}
     with database.read() as connection:
         for row in starmap(SelectionRow, connection.execute(query)):

@@ -47,7 +47,10 @@ def replay(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Execute a recorded step again, perhaps with other settings. Exits with 1 if the record contradicts its own."""
+    """Execute a recorded step again, perhaps with other settings.
+
+    Exits with 1 if the record differs from what its settings give.
+    """
     run_id = find_run_id(runs_root, run)
     wanted = _numbers(step, steps)
     with open_fresh_index(runs_root, database_url) as database:

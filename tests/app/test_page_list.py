@@ -14,7 +14,7 @@ FORMER = {
     "/replay_buffer?run=a&view=What+if&step=3": "run?run=a&step=3&view=Step",
     "/run?run=a&view=Buffer&part=What+if&step=3": "run?run=a&step=3&view=Step",
     "/trajectories?run=a&trajectory=1&part=Lineage": "run?run=a&trajectory=1&part=Lineage&view=Trajectories",
-    "/selection_audit?view=Weights+and+variance": "run?view=Step",
+    "/selection_audit?view=Weights+and+variance": "run?view=Step&part=Weights+and+variance",
     "/snowball?run=a": "run?run=a&view=Reasoning&part=Code",
     "/snowball?run=a&view=Cases": "run?run=a&view=Reasoning&part=Cases",
     "/entropy_and_judge?view=Verdicts&trajectory=8": "run?trajectory=8&view=Reasoning&part=Verdicts",

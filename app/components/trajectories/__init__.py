@@ -1,1 +1,1 @@
-"""Trajectories, their lineage, and the audit of selections."""
+"""Trajectories, their tokens and lineage, and the playground."""

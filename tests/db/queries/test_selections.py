@@ -53,7 +53,7 @@ def replay_twice(report):
     ]
 
 
-def test_several_replays_of_a_question_are_all_kept_and_its_first_choice_is_audited(database, tmp_path):
+def test_several_replays_of_a_question_are_all_kept_and_the_row_is_of_its_first_choice(database, tmp_path):
     run_id = recorded(database, tmp_path, replay_twice)
     rows = selections.list_selections(database, run_id, 4)
     expected = [replay.experience.trajectory_id for replay in replays_of(4)]
