@@ -13,7 +13,7 @@ from db.rows.runs import RunRow
 from jobs.actions.replay.facts import Fact
 from jobs.specs.presets import preset_names
 
-_SETTING, _METHOD, _OWN = "setting", "preset", "of the run"
+_SETTING, _METHOD = "setting", "method"
 
 
 def show(row: RunRow) -> None:
@@ -32,11 +32,12 @@ def show(row: RunRow) -> None:
         "**Curves** leads to its step."
     )
     step, changes, method = _choose(row, steps)
+    facts: Sequence[Fact] = ()
+    then: Sequence[Fact] = ()
     with notice.refusals("Not executed"):
         with st.spinner("Executing the step again", show_time=False):
             facts = step_verdicts.facts_of(row, step)
         step_verdicts.show(row, step, facts)
-    then: Sequence[Fact] = ()
     if changes or method:
         words = [*changes, *([f"the method of {method}"] if method else [])]
         st.markdown(f"**With {literal(' and '.join(words))}**")
@@ -64,9 +65,9 @@ def _choose(row: RunRow, steps: list[int]) -> tuple[int, list[str], str | None]:
         text: str = st.text_input(
             "With another setting", placeholder="algorithm.experience_ratio=.25",
             help="Several are separated by spaces. Symbols as mu, sigma and rho are known, too.",
-            **address_choice.kept(_SETTING, st.query_params.get(_SETTING, ""), _SETTING, usual=""),
+            **address_choice.kept(_SETTING, st.query_params.get(_SETTING, ""), _SETTING),
         )  # fmt: skip
     with right:
-        names = {_OWN: _OWN} | {name: name for name in preset_names()}
-        method = address_choice.select("With the method of a preset", names, _METHOD, _OWN)
-    return step, text.split(), None if method == _OWN else method
+        names = {"": "of the run"} | {name: name for name in preset_names()}
+        method = address_choice.select("With the method of a preset", names, _METHOD, "")
+    return step, text.split(), method or None

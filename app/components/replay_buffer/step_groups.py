@@ -1,7 +1,8 @@
 """The groups of a step: their rewards and advantages, what was replayed, and why that was chosen."""
 
+import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
@@ -9,18 +10,20 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
-from app import address, theme
+from app import address, formats, theme
 from app.components.widgets import address_choice, data_table, figures, grid, notice, shown_text
-from app.formats import NATS_HOVER, counted, escape_control_characters, known, nats, share
+from app.formats import NATS_HOVER, counted, escape_control_characters, known, literal, nats, share
 from app.queries.answers import ask
-from db.queries import buffer, recorded_steps, selections
+from db.queries import buffer, recorded_steps, runs, selections
 from db.rows.replays import SelectionRow, StepTrajectoryRow, age
 from db.rows.runs import BucketRow, CandidateRow
+from db.rows.spec_fields import algorithm_settings
+from exgrpo_core.strategies.exgrpo import LowestEntropy
 from exgrpo_core.types import Question
 from jobs.actions.replay.facts import Fact, Outcome, Stage
 
 _ROWS_IN_VIEW, _PROMPT_CHARACTERS = 12, 60
-_SIGNS = {Outcome.SAME: "same", Outcome.DIFFERS: "DIFFERS", Outcome.UNKNOWN: "not recorded"}
+_FROM_FILE = "from a file"
 
 
 @dataclass(slots=True)
@@ -101,13 +104,16 @@ def table(groups: Sequence[Group], step: int, buckets: Mapping[int, BucketRow]) 
                 _mean([None if row.advantage is None else abs(row.advantage) for row in group.trajectories])
                 for group in groups
             ],
-            "Replayed": [", ".join(str(row.trajectory_id) for row in group.replayed) or None for group in groups],
+            "Replayed": [
+                ", ".join(_FROM_FILE if row.is_external else str(row.trajectory_id) for row in group.replayed) or None
+                for group in groups
+            ],
             "Age": [_age(group, step) for group in groups],
             "Bucket": [group.selection.bucket if group.selection else None for group in groups],
             "Probability": [100 * row.probability if row else None for row in drawn],
             "Candidates": [len(group.candidates) or None for group in groups],
             "Entropy": [_mean([row.mean_entropy for row in group.replayed]) for group in groups],
-            "Lowest other": [_lowest_other(group.candidates) for group in groups],
+            "Lowest other": [_lowest(row.entropy for row in group.candidates if not row.is_chosen) for group in groups],
             "Mean ratio": [_mean([row.mean_ratio for row in group.replayed]) for group in groups],
             "With the setting": [_change(group) for group in groups],
         }
@@ -124,7 +130,7 @@ def _beginning(question: Question | None) -> str | None:
 def _verdict(facts: Sequence[Fact]) -> str | None:
     num_bad = sum(fact.outcome is Outcome.DIFFERS for fact in facts)
     num_made = sum(fact.outcome in {Outcome.SAME, Outcome.DIFFERS} for fact in facts)
-    return f"{num_bad} of {num_made} DIFFER" if num_bad else f"{num_made} same" if num_made else None
+    return f"{num_bad} of {num_made} differ" if num_bad else f"{num_made} same" if num_made else None
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
@@ -137,8 +143,8 @@ def _age(group: Group, step: int) -> int | None:
     return age(step, max(steps)) if steps else None
 
 
-def _lowest_other(candidates: Sequence[CandidateRow]) -> float | None:
-    return min((row.entropy for row in candidates if not row.is_chosen), default=None)
+def _lowest(values: Iterable[float]) -> float | None:
+    return min(filter(math.isfinite, values), default=None)
 
 
 def _change(group: Group) -> str | None:
@@ -159,16 +165,17 @@ def _show_one(run_id: str, step: int, group: Group, buckets: Mapping[int, Bucket
     left, right = st.columns(2, gap="small")
     with left:
         if group.selection is not None:
-            _show_choice(group, group.selection, buckets.get(group.selection.bucket))
+            rule = algorithm_settings(ask(runs.run_spec, run_id))["trajectory_selection"]
+            _show_choice(group, group.selection, buckets.get(group.selection.bucket), rule)
         st.markdown("**Trajectories**")
         frame = _trajectories(group, step).dropna(axis="columns", how="all")
         ids = [str(row.trajectory_id) for row in group.trajectories]
         clicked = data_table.pick(frame, f"trajectories-{step}", "Trajectories of the group", ids)
-        if clicked is not None:
+        if clicked is not None and not group.trajectories[clicked].is_external:
             address_choice.open_trajectory(run_id, group.trajectories[clicked].trajectory_id)
     with right:
         checks = [
-            (name, fact.stage, fact.compared, _SIGNS.get(fact.outcome, fact.outcome), compared(fact))
+            (name, fact.stage, fact.compared, fact.outcome, compared(fact))
             for name, facts in (("as recorded", group.facts), ("with the setting", group.then))
             for fact in facts
         ]
@@ -179,17 +186,14 @@ def _show_one(run_id: str, step: int, group: Group, buckets: Mapping[int, Bucket
         data_table.show(frame, name, "Every comparison of the group", most=14, key="comparisons")
 
 
-def _show_choice(group: Group, chosen: SelectionRow, bucket: BucketRow | None) -> None:
+def _show_choice(group: Group, chosen: SelectionRow, bucket: BucketRow | None, rule: str) -> None:
     drawn = f"in bucket {chosen.bucket}"
     if bucket is not None:
         drawn += (
             f", which held {counted(bucket.num_questions, 'question')} and had the probability "
             f"{share(bucket.probability)}; {bucket.num_drawn:,} of them were drawn"
         )
-    others = [row.entropy for row in group.candidates if not row.is_chosen]
-    scored = next((row for row in group.candidates if row.trajectory_id == chosen.chosen_trajectory_id), None)
-    reason = "" if scored is None else f", with an entropy of {nats(scored.entropy)} nats"
-    reason += f" against {nats(min(others))} or more of {counted(len(others), 'other')}" if others and scored else ""
+    reason = reason_of(rule, group.candidates, chosen.chosen_trajectory_id)
     st.markdown(
         f"The question was {drawn}. Of {counted(len(group.candidates), 'candidate')} the method chose trajectory "
         f"{chosen.chosen_trajectory_id}{reason}."
@@ -203,14 +207,33 @@ def _show_choice(group: Group, chosen: SelectionRow, bucket: BucketRow | None) -
     data_table.show(_candidates(group.candidates), name, "Candidates", columns, key="candidates")
 
 
+def reason_of(rule: str, candidates: Sequence[CandidateRow], number: int) -> str:
+    """Return by which rule the method chose a candidate: with entropies if these decided, else with the rule's scores.
+
+    Of all rules the lowest score is chosen; what has no score is left out.
+    """
+    is_papers = rule == LowestEntropy.name
+    scores = {row.trajectory_id: row.entropy if is_papers else row.score for row in candidates}
+    reason = "" if is_papers else f" by the rule {literal(rule)}"
+    if not math.isfinite(scores.get(number, math.nan)):
+        return reason
+    name, unit, written = ("an entropy", " nats", nats) if is_papers else ("a score", "", formats.number)
+    others = [scores[row.trajectory_id] for row in candidates if not row.is_chosen]
+    finite = list(filter(math.isfinite, others))
+    reason += f", with {name} of {written(scores[number])}{unit}"
+    return f"{reason} against {written(min(finite))} or more of {counted(len(finite), 'other')}" if finite else reason
+
+
 def _trajectories(group: Group, step: int) -> pd.DataFrame:
     then = {fact.trajectory_id: fact.computed for fact in group.then if fact.stage is Stage.ADVANTAGES}
     rows = group.trajectories
     return pd.DataFrame(
         {
-            "Trajectory": [row.trajectory_id for row in rows],
-            "Source": ["replayed" if row.is_replayed else "fresh" for row in rows],
-            "Age": [age(step, row.rollout_step) if row.rollout_step is not None else None for row in rows],
+            "Trajectory": [None if row.is_external else row.trajectory_id for row in rows],
+            "Source": [_FROM_FILE if row.is_external else "replayed" if row.is_replayed else "fresh" for row in rows],
+            "Age": [
+                None if row.is_external or row.rollout_step is None else age(step, row.rollout_step) for row in rows
+            ],
             "Verdict": [row.verdict or None for row in rows],
             "Reward": [row.reward for row in rows],
             "Advantage": [row.advantage for row in rows],

@@ -36,9 +36,10 @@ def show(
     key = f"update-{row.run_id}-{step}-{'-'.join(changes)}-{method}"
     is_other = bool(changes or method)
     rows = [*summed_up(step, facts), *st.session_state.get(key, ())]
-    data_table.show_tiles([_tile(stage, rows, is_other) for stage in Stage])
+    is_executable = row.engine == "embedded"
+    data_table.show_tiles([_tile(stage, rows, is_other, is_executable) for stage in Stage])
     differing = [item for item in rows if item.outcome is Outcome.DIFFERS]
-    if differing and not is_other:
+    if differing and not (is_other or row.is_recorded):
         named = [f"{item.stage}, {item.compared}: {item.first_difference}" for item in differing[:MAX_NAMED]]
         more = [f"and {len(differing) - MAX_NAMED} more"] if len(differing) > MAX_NAMED else []
         notice.show("error", "This step contradicts its settings", "\n".join([*named, *more]))
@@ -48,7 +49,7 @@ def show(
         gaps = {"Largest difference": st.column_config.NumberColumn(format="%.3g")}
         name = f"replay-step-{step}{'-changed' if is_other else ''}"
         data_table.show(table(rows), name, "Comparisons of the step by stage", gaps, most=12)
-    if key not in st.session_state and not (row.is_recorded or settings.current().is_view):
+    if is_executable and key not in st.session_state and not settings.current().is_view:
         _offer_update(row, step, key, changes, method)
 
 
@@ -69,17 +70,16 @@ def table(rows: Sequence[ReplayRow]) -> pd.DataFrame:
     )
 
 
-def _tile(stage: Stage, rows: Sequence[ReplayRow], is_other: bool) -> tuple[str, str, str]:
+def _tile(stage: Stage, rows: Sequence[ReplayRow], is_other: bool, is_executable: bool) -> tuple[str, str, str]:
     of_stage = [row for row in rows if row.stage is stage and row.outcome is not Outcome.NO_EFFECT]
     if not of_stage:
-        below = (
-            "needs the model" if stage in OF_A_MODEL else "not changed by this" if is_other else "nothing to compare"
-        )
-        return stage.title(), NOT_EXECUTED if stage in OF_A_MODEL else NONE_SHOWN, below
+        if stage in OF_A_MODEL:
+            return stage.title(), NOT_EXECUTED, "needs the model" if is_executable else "embedded engine only"
+        return stage.title(), NONE_SHOWN, "not changed by this" if is_other else "nothing to compare"
     counts = Counter(row.outcome for row in of_stage)
     verdict = next(outcome for outcome in (Outcome.DIFFERS, Outcome.SAME, Outcome.UNKNOWN) if counts[outcome])
     compared = counted(len(of_stage), "comparison")
-    words = {Outcome.DIFFERS: "differ", Outcome.UNKNOWN: "not recorded"}
+    words = {Outcome.DIFFERS: "differ", Outcome.UNKNOWN: Outcome.UNKNOWN}
     told = (f"{counts[outcome]} of {compared} {word}" for outcome, word in words.items() if counts[outcome])
     return stage.title(), verdict, next(told, compared)
 
@@ -100,11 +100,10 @@ def _offer_update(row: RunRow, step: int, key: str, changes: Sequence[str], meth
         ) as stream,
     ):
         for rows in stream:
-            if rows is None:
-                # Writing to the page is where Streamlit ends a script whose page was left.
-                line.caption("The model is loaded and takes the step again.")
-            else:
+            if rows:
                 st.session_state[key] = [item for item in rows if item.stage in OF_A_MODEL]
+            # Writing to the page is where Streamlit ends a script whose page was left.
+            line.caption(process.WAITS if rows is None else "The model is loaded and takes the step again.")
     line.empty()
     if key in st.session_state:
         st.rerun()

@@ -68,10 +68,11 @@ def _ask(run_id: str, question: Question) -> list[dict[str, Any]]:
         closing(process.ask_models(runs_root(), list(by_target), question.prompt, question.options)) as stream,
     ):
         for record in stream:
-            if record is not None:
+            if record:
                 records.append({**record, "step": by_target[record["model"]]})
             # Writing to the page is where Streamlit ends a script whose page was left.
-            line.progress(len(records) / num_wanted, "The models are loaded one after the other and answer.")
+            words = process.WAITS if record is None else "The models are loaded one after the other and answer."
+            line.progress(len(records) / num_wanted, words)
     line.empty()
     return records
 

@@ -19,7 +19,7 @@ def kept(
 ) -> dict[str, Any]:
     """Return `key` and `on_change` of a widget that has the value `chosen` and writes another one into the address.
 
-    `drops` are parameters of the address that have a meaning only for the former choice; the `usual` one needs none.
+    `drops` are parameters of the address that have a meaning only for the former choice; `usual` and "" stay out.
     """
     key = key or f"choose-{parameter}"
     st.session_state[key] = chosen
@@ -27,7 +27,9 @@ def kept(
     def take() -> None:
         value = st.session_state[key]
         text = _SEPARATOR.join(value) if isinstance(value, list) else str(value)
-        address.put({**dict.fromkeys(drops), parameter: None if value is None or text == usual else text})
+        address.put(
+            {**dict.fromkeys(drops), parameter: None if value is None or value == "" or text == usual else text}
+        )
 
     return {"key": key, "on_change": take}
 
@@ -90,7 +92,9 @@ def show_unknown(parameter: str, wanted: str, displayed: str) -> None:
 
 VIEW, PART = "view", "part"
 """Parameters of the address: the open tab of a page, and the open tab inside of it."""
-OF_ONE_RUN = ("trajectory", "beside", "question", "mark", "against", "judge", "on", "item", "shown")
+OF_ONE_RUN = (
+    "trajectory", "beside", "question", "mark", "against", "judge", "on", "item", "shown", "setting", "method",
+)  # fmt: skip
 """Parameters that name something of one run, in one tab of its page."""
 
 

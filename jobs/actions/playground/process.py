@@ -9,7 +9,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
+from contextlib import closing
 from multiprocessing.connection import wait
 from pathlib import Path
 from threading import Lock
@@ -23,7 +24,11 @@ from jobs.runs.people import Role, needs
 from jobs.specs.train import TrainSpec, dump_spec
 from jobs.training.probe_report import ProbeReport
 
+WAITS = "Another model runs. This begins when that one has ended."
+"""What pages show while a model waits."""
 _TICK_SECONDS = 0.25
+_DIFFERS = 1
+"""Exit code of `exgrpo replay` where a record differs."""
 _OF_DATABASE = frozenset({"PGPASSWORD", "PGPASSFILE"})
 """What opens the database with its address."""
 _ONE_AT_A_TIME = Lock()
@@ -37,63 +42,78 @@ class ChatError(UserError):
 def ask_models(
     runs_root: Path, targets: Sequence[str], prompt: str, options: Sequence[str] = ()
 ) -> Generator[dict[str, Any] | None]:
-    """Yield the records of `exgrpo chat --json` as they come, and None a few times a second while there is none.
+    """Yield the records of `exgrpo chat --json` as they come; {} a few times a second before and between them.
 
-    Closing the iterator ends the process.
+    None is yielded in place of {} while another model runs. Closing the iterator ends the process.
 
     Raises:
         ChatError: The command failed; the message is its own.
     """
-    while not _ONE_AT_A_TIME.acquire(timeout=_TICK_SECONDS):
-        yield None
-    try:
-        with tempfile.TemporaryFile() as errors:
-            command = ["chat", *options, "--", *targets]
-            process = _start(runs_root, command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
-            yield from _records(process, prompt, errors)
-    finally:
-        _ONE_AT_A_TIME.release()
+    begun = b""
+    with closing(_output(runs_root, ["chat", *options, "--", *targets], prompt)) as blocks:
+        for block in blocks:
+            *lines, begun = (begun + (block or b"")).split(b"\n")
+            yield from map(json.loads, lines)
+            if not block:
+                yield None if block is None else {}
 
 
 @needs(Role.OPERATOR)
 def execute_update(
     runs_root: Path, database_url: str | None, run_id: str, step: int, settings: Sequence[str], method: str | None
 ) -> Generator[list[ReplayRow] | None]:
-    """Yield None a few times a second, and at last the rows of `exgrpo replay --update`, as `ask_models` does.
+    """Yield the rows of `exgrpo replay --update`, before them [] a few times a second, None while another model runs.
+
+    Closing the iterator ends the process.
 
     Raises:
         ChatError: The command failed; the message is its own.
     """
+    options = [f"--set={setting}" for setting in settings] + ([f"--method={method}"] if method else [])
+    command, content = ["replay", f"--step={step}", "--update", *options, "--", run_id], b""
+    with closing(_output(runs_root, command, database_url=database_url, ends_with=(0, _DIFFERS))) as blocks:
+        for block in blocks:
+            content += block or b""
+            yield None if block is None else []
+    yield list(map(ReplayRow.of, json.loads(content)))
+
+
+def _output(
+    runs_root: Path, command: Sequence[str], prompt: str = "", *, database_url: str | None = None,
+    ends_with: Collection[int] = (0,),
+) -> Generator[bytes | None]:  # fmt: skip
+    """Yield what a command prints; b"" a few times a second while it prints nothing, None while another one runs.
+
+    Raises:
+        ChatError: The command printed nothing or ended with another code; the message is its own.
+    """
     while not _ONE_AT_A_TIME.acquire(timeout=_TICK_SECONDS):
         yield None
     try:
-        options = [f"--set={setting}" for setting in settings] + ([f"--method={method}"] if method else [])
-        command = ["replay", f"--step={step}", "--update", *options, "--", run_id]
-        with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        with tempfile.TemporaryFile() as errors:
             process = _start(
-                runs_root, command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors, database_url=database_url
-            )
+                runs_root, command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
+                database_url=database_url,
+            )  # fmt: skip
+            assert process.stdin is not None
+            assert process.stdout is not None
             try:
-                while process.poll() is None:
-                    yield None
-                    with contextlib.suppress(subprocess.TimeoutExpired):
-                        process.wait(_TICK_SECONDS)
+                with contextlib.suppress(BrokenPipeError), process.stdin as pipe:
+                    pipe.write(prompt.encode())
+                output, has_printed = process.stdout.fileno(), False
+                while (block := os.read(output, 1 << 16) if wait([output], _TICK_SECONDS) else None) != b"":
+                    has_printed |= block is not None
+                    yield block or b""
+                if process.wait() not in ends_with or not has_printed:
+                    errors.seek(0)
+                    messages = errors.read().decode(errors="replace").strip().splitlines()
+                    raise ChatError(messages[-1] if messages else f"It ended with code {process.returncode}.")
             finally:
                 process.kill()
                 process.wait()
-            output.seek(0)
-            content = output.read()
-            if not content:
-                raise _failure(process, errors)
-            yield list(map(ReplayRow.of, json.loads(content)))
+                process.stdout.close()
     finally:
         _ONE_AT_A_TIME.release()
-
-
-def _failure(process: subprocess.Popen[bytes], errors: IO[bytes]) -> ChatError:
-    errors.seek(0)
-    messages = errors.read().decode(errors="replace").strip().splitlines()
-    return ChatError(messages[-1] if messages else f"It ended with code {process.returncode}.")
 
 
 def _start(
@@ -105,30 +125,6 @@ def _start(
     variables = dict.fromkeys(withheld, "") | ({DATABASE_URL_VARIABLE: database_url} if database_url else {})
     environment = project_environment(variables)
     return subprocess.Popen([*begin, *command[1:]], stdin=stdin, stdout=stdout, stderr=stderr, env=environment)
-
-
-def _records(process: subprocess.Popen[bytes], prompt: str, errors: IO[bytes]) -> Generator[dict[str, Any] | None]:
-    assert process.stdin is not None
-    assert process.stdout is not None
-    try:
-        with contextlib.suppress(BrokenPipeError), process.stdin as pipe:
-            pipe.write(prompt.encode())
-        output, begun = process.stdout.fileno(), b""
-        while True:
-            if not wait([output], _TICK_SECONDS):
-                yield None
-                continue
-            block = os.read(output, 1 << 16)
-            if not block:
-                break
-            *lines, begun = (begun + block).split(b"\n")
-            yield from map(json.loads, lines)
-        if process.wait() != 0:
-            raise _failure(process, errors)
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
 
 
 @needs(Role.OPERATOR)

@@ -33,7 +33,7 @@ class Outcome(StrEnum):
 
     SAME = "same"
     DIFFERS = "differs"
-    UNKNOWN = "not recorded"
+    UNKNOWN = "not compared"
     NO_EFFECT = "no effect"
 
 
@@ -59,7 +59,7 @@ class Fact:
 class ReplayRow:
     """All facts of a step of one kind; the question, trajectory, token and both values are those of the first one.
 
-    Where nothing differs, these are None. `note` says what is not recorded, and how to record it.
+    Where nothing differs, these are None. `note` says why nothing is compared, and how to record what is missing.
     """
 
     step: int

@@ -24,7 +24,7 @@ def test_true_steps_end_with_0_and_a_contradiction_with_1_and_its_place(tmp_path
 def test_questions_of_another_task_are_said(tmp_path):
     played.play(tmp_path, played.FAILED)
     [row] = [row for row in printed_json(tmp_path, "replay", "play-failed", "--step", 2) if row["note"]]
-    assert row["outcome"] == "not recorded"
+    assert row["outcome"] == "not compared"
     assert "cannot read the recorded questions" in row["note"]
 
 

@@ -9,9 +9,13 @@ from app.queries.runs import wrong_choices
 from db.queries import selections
 from exgrpo_core.config import RetiredRule, RewardKind
 from exgrpo_core.recording import start
+from jobs.actions.playground import process
+from jobs.actions.replay.facts import Fact, Outcome, Stage, summed_up
 from jobs.execution.supervisor.open_index import rebuild_index
+from jobs.runs.directory import RunDirectory
 from tests.app import played
 from tests.app.page_texts import has_text, tables
+from tests.db.recorded_chains import Response, Step, record_steps
 
 pytestmark = pytest.mark.slow
 
@@ -24,10 +28,10 @@ def tiles(page):
 @pytest.mark.parametrize("run_id", ["play-running", "play-finished", "play-failed", "play-on-policy"])
 def test_a_true_step_has_no_difference_in_any_stage(open_page, run_id):
     page = open_page("run", view="Step", run=run_id)
-    rewards = "not recorded" if run_id == "play-on-policy" else "same"
+    rewards = "not compared" if run_id == "play-on-policy" else "same"
     assert tiles(page) == {"Selection": "same", "Reward": rewards, "Advantages": "same"}
     comparisons, groups = (table.value for table in tables(page)[:2])
-    assert set(comparisons["Result"]) <= {"same", "not recorded"}
+    assert set(comparisons["Result"]) <= {"same", "not compared"}
     assert all(text.endswith(" same") for text in groups["Comparisons"])
     assert ("Bucket" in groups) is (run_id != "play-on-policy")
     assert not has_text(page, "contradict")
@@ -58,10 +62,10 @@ def test_planted_error_is_named_at_its_stage_and_in_its_group(open_page, runs_ro
     assert tiles(page)["Selection"] == "differs"
     assert has_text(page, "contradict their scores") is (change is choose_the_worst)
     groups = tables(page)[1].value
-    wrong = groups["Question"][groups["Comparisons"].str.endswith("DIFFER")]
+    wrong = groups["Question"][groups["Comparisons"].str.endswith(" differ")]
     opened = open_page("run", view="Step", run="play-finished", question=str(wrong.iloc[0]))
     checks = tables(opened)[-1].value
-    assert sentence in set(checks["Compared"][checks["Result"] == "DIFFERS"])
+    assert sentence in set(checks["Compared"][checks["Result"] == "differs"])
 
 
 def test_a_step_without_an_error_has_its_verdict_next_to_one_that_is_wrong(open_page, runs_root):
@@ -90,8 +94,13 @@ def test_another_setting_shows_the_same_step_next_to_it(open_page):
     opened = open_page("run", **page.query_params, question=str(changed["Question"].iloc[0]))
     trajectories, checks = tables(opened)[-2].value, tables(opened)[-1].value
     chosen = checks[(checks["Executed"] == "with the setting") & (checks["Compared"] == "chosen trajectory")]
-    assert chosen["Result"].tolist() == ["DIFFERS"]
+    assert chosen["Result"].tolist() == ["differs"]
     assert trajectories["With the setting"].notna().all()
+    for choice, name in (("chains-grpo", "chains-grpo"), ("", None)):
+        opened.selectbox(key="choose-method").set_value(choice).run()
+        assert opened.query_params.get("method") == name
+    opened.selectbox(key="run-choice").set_value("play-failed").run()
+    assert dict(opened.query_params) == {"run": "play-failed", "view": "Step"}
 
 
 @pytest.mark.usefixtures("played_shared")
@@ -101,7 +110,7 @@ def test_another_setting_shows_the_same_step_next_to_it(open_page):
         ({"setting": "no_field=1"}, "no such field"),
         ({"setting": "clip_epsilon_high=.28"}, "acts on the loss"),
         ({"setting": "question_selection=uniform"}, "draws of uniform"),
-        ({"preset": "chains-grpo"}, "With the method of chains-grpo"),
+        ({"method": "chains-grpo"}, "With the method of chains-grpo"),
         ({"question": "999"}, "Not in this step"),
     ],
 )
@@ -112,6 +121,23 @@ def test_what_the_address_asks_for_is_shown_or_refused_in_a_sentence(open_page, 
     )
 
 
+@pytest.mark.usefixtures("played_shared")
+def test_an_update_says_whether_it_waits_and_then_fills_its_tiles(open_page, monkeypatch):
+    def ticks(tick):
+        yield tick
+        st.stop()  # the page stays as it is at this moment
+
+    rows = (rows for rows in [summed_up(14, [Fact(stage, "x", Outcome.SAME) for stage in (Stage.LOSS, Stage.UPDATE)])])
+    page = open_page("run", view="Step", run="play-finished")
+    assert [tile.delta for tile in page.metric if tile.label in {"Loss", "Update"}] == 2 * ["needs the model"]
+    for stream, words in ((ticks(None), process.WAITS), (ticks([]), "The model is loaded"), (rows, "")):
+        monkeypatch.setattr(process, "execute_update", lambda *_, stream=stream: stream)
+        next(button for button in page.button if button.label == "Execute loss and update").click().run()
+        assert has_text(page, words)
+    assert [tile.value for tile in page.metric if tile.label in {"Loss", "Update"}] == 2 * ["same"]
+    assert not any("Execute" in button.label for button in page.button)
+
+
 def test_advantages_of_another_program_are_compared_with_formulas(open_page, runs_root):
     with start("loop", {}, runs_root, run_id="loop") as run:
         for step in (1, 4):
@@ -120,6 +146,7 @@ def test_advantages_of_another_program_are_compared_with_formulas(open_page, run
                 for reward in (0.0, 0.0, 1.0, 0.0)
             ]
             run.log(step, {"loss": 0.5}, trajectories=answers)
+        run.log(5, {"loss": 0.5}, trajectories=[{**answer, "advantage": 3.0} for answer in answers])
     rebuild_index(runs_root, None)
     page = open_page("run", view="Step", run="loop", step="3")
     assert has_text(page, "No responses of step 3 are recorded: showing step 4.")
@@ -129,7 +156,30 @@ def test_advantages_of_another_program_are_compared_with_formulas(open_page, run
     assert comparisons["Result"].tolist() == ["same"]
     assert groups["Mean reward"].tolist() == [0.25]
     assert groups["Mean |advantage|"].tolist() == [0.375]
+    page = open_page("run", view="Step", run="loop", step="5")
+    assert tiles(page)["Advantages"] == "differs"
+    assert has_text(page, "No formula gives all groups")
+    assert not has_text(page, "contradicts")
+    assert [tile.delta for tile in page.metric if tile.label in {"Loss", "Update"}] == 2 * ["embedded engine only"]
     assert not any("Execute" in button.label for button in page.button)
+    RunDirectory.open(runs_root, "loop").spec_path.write_text("{")
+    page = open_page("run", view="Step", run="loop", step="1")
+    assert has_text(page, "Not executed")
+    assert tables(page)[0].value["Mean reward"].tolist() == [0.25]
+
+
+def test_an_answer_from_a_file_is_not_called_a_replay_and_has_no_age_or_page(open_page, runs_root):
+    steps = [Step({1: [Response(), Response()]}), Step({1: [Response()], 2: [Response()]}, replayed={1: (-3, 0)})]
+    record_steps(runs_root, steps)
+    rebuild_index(runs_root, None)
+    page = open_page("run", view="Step", run="trained", question="1")
+    groups, trajectories = (table for table in tables(page) if {"Mean reward", "Source"} & set(table.value))
+    assert groups.value["Replayed"].dropna().tolist() == ["from a file"]
+    assert trajectories.value["Source"].tolist() == ["fresh", "from a file"]
+    assert trajectories.value["Trajectory"].dropna().tolist() == [2]
+    assert not {"Age"} & ({*groups.value} | {*trajectories.value})
+    trajectories.open(page, 1)
+    assert (page.query_params["view"], "trajectory" in page.query_params) == ("Step", False)
 
 
 def test_a_run_that_was_checked_is_only_checked_for_its_newest_steps(played_runs, monkeypatch):
