@@ -112,6 +112,12 @@ def test_buffer_over_time_and_a_step_with_another_setting(open_page):
     page = open_page("/").page
     click = Clicks(page, 4)
     click.row("play-finished")
+    curve = page.locator(".js-plotly-plot .nsewdrag").first
+    curve.hover()
+    page.locator(".hoverlayer .hovertext, .hoverlayer .legend").first.wait_for()
+    curve.click()
+    page.wait_for_url(re.compile(r"view=Step.*step=\d+|step=\d+.*view=Step"))
+    page.get_by_label("With another setting", exact=True).wait_for()
     click("tab", "Buffer")
     click("tab", "Over time")
     page.get_by_text("Replay buffer and retired set").first.wait_for()
