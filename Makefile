@@ -55,6 +55,8 @@ export PYTHONDONTWRITEBYTECODE :=
 ifdef CI
 export PIP_COMPILE := 0
 endif
+# Ray starts its workers at niceness 15, at which they would wait for every test that runs at the same time.
+export RAY_worker_niceness := 0
 export HF_HUB_DISABLE_TELEMETRY := 1
 export STREAMLIT_BROWSER_GATHER_USAGE_STATS := false
 
@@ -108,9 +110,8 @@ test-changed: $(VENV)/.installed-dev  ## Run the tests that your change can brea
 
 VERL_MARKED ?= verl
 
-# Ray starts its workers at niceness 15, at which they would wait for every test that runs at the same time.
 test-verl: $(VERL_VENV)/.installed-dev  ## Run verl for real on the CPU, about half an hour
-	@RAY_worker_niceness=0 OMP_NUM_THREADS=1 $(VERL_BIN)/python -m pytest -q -n $(VERL_WORKERS) --dist loadfile \
+	@OMP_NUM_THREADS=1 $(VERL_BIN)/python -m pytest -q -n $(VERL_WORKERS) --dist loadfile \
 		--no-loadscope-reorder -m '$(VERL_MARKED)' $(VERL_TESTS)
 
 PROCESSORS ?= ATEN_CPU_CAPABILITY=default ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=SSE41
