@@ -27,10 +27,16 @@ def main() -> int:
     try:
         write_page(options.folder, options.run_ids)
     except (UserError, OSError) as error:
-        why = f"{options.folder}: cannot be written ({explain(error)})." if isinstance(error, OSError) else error
+        why = error if isinstance(error, UserError) else _why(error, options.folder)
         print(why, file=sys.stderr)  # noqa: T201 - the one sentence a user sees
         return 2
     return 0
+
+
+def _why(error: OSError, folder: Path) -> str:
+    at = Path(error.filename or folder)
+    what = f"{folder}: cannot be written" if at.is_relative_to(folder) else f"{at}: cannot be read"
+    return f"{what} ({explain(error)})."
 
 
 if __name__ == "__main__":

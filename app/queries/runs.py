@@ -105,18 +105,8 @@ def axis_points(run_id: str, axis: Axis) -> list[MetricPoint] | None:
     if axis is Axis.TIME:
         return ask(metrics.training_seconds, run_id, MAX_CHART_POINTS)
     if axis is Axis.CLOCK:
-        return _clock_points(run_id)
+        return ask(metrics.clock_seconds, run_id, MAX_CHART_POINTS, with_parents=True)
     return metric_series(run_id, [_KEYS[axis]], with_parents=True)[_KEYS[axis]]
-
-
-def _clock_points(run_id: str) -> list[MetricPoint]:
-    """Return the clock of a run; that of a branch goes on from its parent's, without the time between them."""
-    row, own = ask(runs.get_run, run_id), ask(metrics.clock_seconds, run_id, MAX_CHART_POINTS)
-    if row is None or row.parent_run_id is None or row.branched_from_step is None:
-        return own
-    before = [point for point in _clock_points(row.parent_run_id) if point.step <= row.branched_from_step]
-    start = before[-1].value if before else 0.0
-    return [*before, *(MetricPoint(point.step, start + point.value) for point in own)]
 
 
 def clock_at_end(row: RunRow) -> float | None:

@@ -64,27 +64,41 @@ def step_notices(database: Database, run_id: str, limit: int = 3) -> list[StepNo
     return [StepNotice(row.step, text) for row in rows for text in row.notices]
 
 
-def clock_seconds(database: Database, run_id: str, max_points: int = 1000) -> list[MetricPoint]:
+def clock_seconds(
+    database: Database, run_id: str, max_points: int = 1000, *, with_parents: bool = False
+) -> list[MetricPoint]:
     """Return the seconds from a run's first step to about `max_points` of its steps, the last always, pauses counted.
 
     The first step counts from its start, as far as its time was recorded. A clock that is set back counts as no time.
+    `with_parents` the clock of a branch goes on from its parent's, without the time between them.
     """
     with database.read() as connection:
-        run_key = find_run_key(connection, run_id)
-        if run_key is None:
-            return []
-        steps = models.steps
-        query = select(steps.c.step, steps.c.at).where(steps.c.run_key == run_key)
-        rows = connection.execute(query.order_by(steps.c.step)).all()
-        first = read_curves(connection, run_key, [STEP_SECONDS], models.metrics.c.step == rows[0].step) if rows else {}
+        lineage = _lineage(connection, run_id, with_parents=with_parents)
+        points = [point for run_key, until in lineage for point in _clock_of(connection, run_key, until)]
+    if not points:
+        return []
+    stride = max(1, -(-points[-1][0] // max_points))
+    clock = itertools.accumulate(seconds for _, seconds in points)
+    return [
+        MetricPoint(step, at)
+        for (step, _), at in zip(points, clock, strict=True)
+        if step % stride == 0 or step == points[-1][0]
+    ]
+
+
+def _clock_of(connection: Connection, run_key: int, until: int) -> list[tuple[int, float]]:
+    """Return the steps of one run, each with the seconds since the step before it."""
+    steps = models.steps
+    query = select(steps.c.step, steps.c.at).where(steps.c.run_key == run_key, steps.c.step <= until)
+    rows = connection.execute(query.order_by(steps.c.step)).all()
     if not rows:
         return []
-    values = first[STEP_SECONDS].values
-    before = float(values[0]) if len(values) and np.isfinite(values[0]) else 0.0
-    stride = max(1, -(-rows[-1].step // max_points))
+    values = read_curves(connection, run_key, [STEP_SECONDS], models.metrics.c.step == rows[0].step)[
+        STEP_SECONDS
+    ].values
+    first = float(values[0]) if len(values) and np.isfinite(values[0]) else 0.0
     between = [max(0.0, (row.at - last.at).total_seconds()) for last, row in itertools.pairwise(rows)]
-    points = zip(rows, itertools.accumulate([before, *between]), strict=True)
-    return [MetricPoint(row.step, at) for row, at in points if row.step % stride == 0 or row is rows[-1]]
+    return [(row.step, seconds) for row, seconds in zip(rows, [first, *between], strict=True)]
 
 
 def training_seconds(database: Database, run_id: str, max_points: int = 1000) -> list[MetricPoint]:

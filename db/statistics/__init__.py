@@ -48,10 +48,10 @@ class MeanInterval(NamedTuple):
     bounds: tuple[float, float] = (-math.inf, math.inf)
     """What such a value can be: a percentage is at most 100."""
 
-    def ends(self, *bounds: float) -> tuple[float, float]:
+    def ends(self) -> tuple[float, float]:
         """Both ends, within the bounds."""
         low, high = self.mean - self.half, self.mean + self.half
-        least, most = bounds or self.bounds
+        least, most = self.bounds
         return (low, high) if math.isnan(self.half) else (max(least, low), min(most, high))
 
     @property

@@ -102,7 +102,7 @@ def study_pages(root: Root) -> tuple[Expected, Expected]:
                 "Paper, difference": f"{printed[cell] - printed[baseline]:+z.1f}" if is_other else None,
                 "Yours": _interval(values[cell]),
                 "Yours, difference": _interval(pairs[cell], is_signed=True) if is_other else None,
-                "Lowest seed": f"{min(values[cell]):.1f}",
+                "Lowest seed": f"{(low := min(values[cell])):.{1 if low >= 10 else 2 if low >= 1 else 3}f}",
                 "Seeds": len(values[cell]),
             })  # fmt: skip
     own = pd.DataFrame([

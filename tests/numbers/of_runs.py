@@ -230,7 +230,7 @@ def runs_page(root: Root) -> Expected:
         ],
         "Held-out Avg@n": [100 * item[-1].mean if item else None for item in scores],
         "Scores": list(map(_benchmark_score, rows)),
-        "Model": ["" if "@" in (model := root.model_of(run)) else model for run in rows],
+        "Model": [root.model_of(run) for run in rows],
         "Tags": [record.tags_of(run.run_id) for run in rows],
         "Created": [re.compile(r"\d+ (s|min|h) ago|just now")] * len(rows),
     })  # fmt: skip

@@ -121,7 +121,7 @@ def group_result(group: Group, single: Mapping[str, Mapping[str, object]]) -> di
         means[name] = interval and interval.mean
         if name in _LEAST:
             means[f"{name}, {_OVER_SEEDS}"] = (
-                interval and interval_text(interval.ends(_LEAST[name], 100.0), scale=1)
+                interval and interval_text(interval._replace(bounds=(_LEAST[name], 100.0)).ends(), scale=1)
             ) or None
     return means
 

@@ -80,7 +80,9 @@ def table(rows: Sequence[RunRow], name: str, measures: Sequence[str] = ()) -> pd
         for score, of in ((BATCH_PASS_RATE, "last_pass_at_1"), (held_out_score(), "last_avg_at_n")):
             interval = mean_over([in_percent(getattr(row, of)) for row in averaged])
             line[f"{score}, %"] = interval and interval.mean
-            line[f"{score}, {_ENDS}"] = (interval and interval_text(interval.ends(0.0, 100.0), scale=1.0)) or None
+            line[f"{score}, {_ENDS}"] = (
+                interval and interval_text(interval._replace(bounds=(0.0, 100.0)).ends(), scale=1.0)
+            ) or None
         for measure in measures:
             interval = mean_over([of_run[row.run_id][measure] for row in averaged])
             line[measure], line[f"{measure} {_HALF}"] = (interval.mean, interval.half) if interval else (None, None)

@@ -24,7 +24,7 @@ from app.queries.answers import ask
 from app.queries.runs import clock_at_end
 from app.settings import runs_root
 from db.queries import metrics, runs
-from db.rows.display_names import BATCH_PASS_RATE, held_out_score, model_name
+from db.rows.display_names import BATCH_PASS_RATE, held_out_score, model_name, shorten
 from db.rows.runs import EvaluationRow, RunRow, StepNotice
 from db.rows.spec_differences import differences
 from db.statistics import interval_text
@@ -71,8 +71,16 @@ def _show_parent(row: RunRow) -> None:
     if row.parent_run_id is None or row.branched_from_step is None:
         return
     parent = ask(runs.get_run, row.parent_run_id)
-    changes = differences(ask(runs.run_spec, row.parent_run_id), ask(runs.run_spec, row.run_id)) if parent else []
-    fields = [f"{change.path} {option_text(change.after)}" for change in changes if change.path not in {"name", "tags"}]
+    changes = (
+        differences(ask(runs.run_spec, row.parent_run_id), ask(runs.run_spec, row.run_id))
+        if parent and parent.has_settings and row.has_settings
+        else []
+    )
+    fields = [
+        f"{change.path} {shorten(option_text(change.after))}"
+        for change in changes
+        if change.path not in {"name", "tags"}
+    ]
     label = f"continues {parent.name if parent else row.parent_run_id} from step {row.branched_from_step:,}" + (
         f", {', '.join(fields[:_MAX_CHANGES])}" + ", ..." * (len(fields) > _MAX_CHANGES) if fields else ""
     )

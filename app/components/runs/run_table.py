@@ -34,7 +34,6 @@ USUAL_COLUMNS = {
 }
 """By kind of job."""
 FURTHER_COLUMNS = ("Id", "Preset", "Data", "Step", "Started", "Engine")
-_OF_RUN = re.compile(r"@\d+$")
 _SCORE = re.compile(r"(avg|pass)@[1-9][0-9]{0,5}")
 COLUMNS_ADDRESS = "columns"
 _SEPARATOR = ","
@@ -230,11 +229,7 @@ _OF_ROWS: dict[str, tuple[Callable[[RunRow], object], ColumnConfig]] = {
     "Tags": (lambda row: list(map(escape_control_characters, row.tags)), st.column_config.ListColumn(width=84)),
     "Created": (lambda row: ago(row.created_at), _TEXT(width=88)),
     "Started": (lambda row: ago(row.started_at), _TEXT(width=88)),
-    # The name of a checkpoint's evaluation says which it is.
-    "Model": (
-        lambda row: "" if _OF_RUN.search(row.model) else escape_control_characters(model_name(row.model)),
-        _TEXT(width=96),
-    ),
+    "Model": (lambda row: escape_control_characters(model_name(row.model)), _TEXT(width=96)),
     "Engine": (lambda row: escape_control_characters(row.engine) or NONE_SHOWN, _TEXT(width=86)),
     "Id": (lambda row: row.run_id, _TEXT()),
     "Preset": (lambda row: escape_control_characters(row.preset or ""), _TEXT()),

@@ -25,6 +25,7 @@ from jobs.actions.studies.tables import (
     beside_table,
     figures_table,
     gains_table,
+    of_one_seed,
     own_gains_table,
     printed_table,
     texts_table,
@@ -65,7 +66,7 @@ def render_report(results: StudyResults, num_wanted: int) -> str:
         versions=[{"Package": name, "Version": version} for name, version in _versions().items()],
         runs=[
             {"Cell": result.cell.name, "Seed": seed.seed, "Run": seed.run.run_id}
-            | {name: f"{value:.1f}" for name, value in seed.figures.items() if name == results.main_figure}
+            | {name: of_one_seed(seed.figures.get(name)) for name in [results.main_figure] if name}
             for result, seed in runs
         ],
         **_configuration(results.cells),

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
-from db.statistics import MeanInterval
+from db.statistics import MeanInterval, mean_interval
 from jobs.actions.studies.comparison import ComparedRow
 from jobs.actions.studies.definition import PaperTable, Study
 from jobs.actions.studies.numbers import TEXT_TABLE, number_rows, printed, setting_gains
@@ -12,7 +12,12 @@ from jobs.actions.studies.study_results import StudyResults
 
 Table = list[Mapping[str, str | int | None]]
 
-WORDS = frozenset(("Paper's row", "Cell", "Column", "Figure", "Group", "Row", "Cells here", "What", "Setting"))
+WORDS = frozenset(
+    (
+        "Paper's row", "Cell", "Column", "Figure", "Group", "Row", "Cells here", "What", "Setting", "Run", "Field",
+        "Value", "Package", "Version",
+    )
+)  # fmt: skip
 """Columns of words; all others are of numbers."""
 
 
@@ -32,7 +37,7 @@ def beside_table(rows: Sequence[ComparedRow], *, by_column: bool) -> Table:
             "Paper, difference": None if row.printed_gain is None else f"{row.printed_gain:+z.1f}",
             "Yours": mean_text(row.own),
             "Yours, difference": mean_text(row.difference, is_difference=True),
-            "Lowest seed": None if row.own is None else f"{min(row.own.values):.1f}",
+            "Lowest seed": of_one_seed(row.own and min(row.own.values)),
             "Seeds": row.num_seeds,
         }
         for row in rows
@@ -120,6 +125,11 @@ def mean_text(interval: MeanInterval | None, *, is_difference: bool = False) -> 
     if low > interval.mean - interval.half or high < interval.mean + interval.half:
         end = f" ({low:.{decimals}f} to {high:.{decimals}f})"
     return f"{sign}{interval.mean:z.{decimals}f}{end}"
+
+
+def of_one_seed(value: float | None) -> str | None:
+    """Return a figure of one run with the decimals that means have."""
+    return None if value is None else mean_text(mean_interval([value]))
 
 
 def _without_empty_differences(table: Table) -> Table:

@@ -35,13 +35,15 @@ def _made(rewards: list[str], row: Row, _: Path) -> list[tuple[int, RecordedTraj
 
 
 def _reward_columns(file: Path) -> list[str]:
-    """Return the columns that may be a reward function's: numbers, or nothing where it applied to no row."""
+    """Return the columns of numbers, which may be a reward function's.
+
+    A function that applied to no row has NaN in a column of numbers. A column of type null is one of `log_extra`.
+    """
     try:
         schema = pq.read_schema(file)
     except (OSError, pa.ArrowException):
         return []
-    kinds = (pa.types.is_floating, pa.types.is_integer, pa.types.is_null)
-    numbers = [field.name for field in schema if any(is_kind(field.type) for is_kind in kinds)]
+    numbers = [field.name for field in schema if pa.types.is_floating(field.type) or pa.types.is_integer(field.type)]
     return [name for name in numbers if name not in _OWN and name not in NO_REWARDS]
 
 

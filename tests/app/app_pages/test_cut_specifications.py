@@ -46,13 +46,13 @@ def test_every_view_of_a_training_run_claims_nothing_and_offers_only_what_works(
 
 @pytest.mark.parametrize(
     ("run_id", "view", "last"),
-    [("play-finished", "Buckets", 14), ("play-finished", "Retired", 14), ("play-on-policy", "Buckets", 3)],
+    [("play-finished", "Buckets", 14), ("play-finished", "Retired", None), ("play-on-policy", "Buckets", 3)],
 )
 def test_replay_buffer_is_shown(open_page, run_id, view, last):
     page = open_page("run", view="Buffer", run=run_id, part=view)
     assert has_text(page, "Settings cannot be read")
     assert not any(has_text(page, claim) for claim in CLAIMS)
-    assert page.slider(key="step").value == last
+    assert [slider.value for slider in page.slider if slider.key == "step"] == ([last] if last else [])
 
 
 @pytest.mark.parametrize(

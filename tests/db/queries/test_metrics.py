@@ -135,6 +135,20 @@ def test_a_branch_of_a_branch_counts_from_the_first_parent_without_what_they_did
         for is_whole in (False, True)
     }
     assert points == {False: [(step, step) for step in range(9, 17)], True: [(step, step) for step in range(1, 17)]}
+    # With a minute between steps; the first step of each run counts from its start, here as many seconds as its number.
+    with database.engine.begin() as connection:
+        for step in range(1, 17):
+            at = datetime(2026, 1, 1, 0, step, tzinfo=UTC)
+            connection.execute(update(models.steps).where(models.steps.c.step == step).values(at=at))
+    own = metrics.clock_seconds(database, "third")
+    assert own == [(step, 9.0 + 60.0 * (step - 9)) for step in range(9, 17)]
+    clock = metrics.clock_seconds(database, "third", with_parents=True)
+    assert [point.step for point in clock] == [*range(1, 17)]
+    # Steps 1 to 4 of the first run, then 5 to 8 of the second.
+    assert clock[7].value == (1.0 + 3 * 60.0) + (5.0 + 3 * 60.0)
+    assert clock[8:] == [(step, clock[7].value + seconds) for step, seconds in own]
+    thinned = metrics.clock_seconds(database, "third", 3, with_parents=True)
+    assert thinned == [clock[step - 1] for step in (6, 12, 16)]
     # 1 + 2 + ... + 16
     assert metrics.training_seconds(database, "third")[-1] == (16, 136.0)
     assert [row.step for row in metrics.list_evaluations(database, "third")] == [12, 16]

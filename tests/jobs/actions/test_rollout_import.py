@@ -525,7 +525,8 @@ def test_reward_functions_are_a_curve_each_and_a_total_is_that_of_the_only_one(
     if writer == "trl":
         path = tmp_path / "dump" / "completions_00001.parquet"
         path.parent.mkdir()
-        pq.write_table(pa.table(own | {"advantage": [0.5, -0.5]} | columns), path)
+        numbers = {name: pa.array(values, pa.float64()) for name, values in columns.items() if name != "note"}
+        pq.write_table(pa.table(own | {"advantage": [0.5, -0.5]} | columns | numbers), path)
     else:
         plain = {name: [value if value == value else None for value in values] for name, values in columns.items()}
         path = write(tmp_path / "dump", "completions.jsonl", [own | {"advantages": [0.5, -0.5]} | plain])

@@ -35,6 +35,7 @@ def test_a_number_beside_a_rollout_is_no_reward(tmp_path):
     assert of_trl(path, is_right=[1, 0], kl=[0.1, 0.2]) == [1.0, 0.0]
     assert of_trl(path, is_right=[1.0, float("nan")], is_short=[float("nan"), 1.0]) == [None, None]
     assert of_trl(path, kl=[0.1, 0.2]) == [None, None]
+    assert of_trl(path, is_right=[1, 0], tool_error=[None, None]) == [1.0, 0.0]
 
 
 def test_one_number_and_the_prompt_make_a_question(tmp_path):

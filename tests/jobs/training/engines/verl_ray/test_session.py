@@ -53,16 +53,18 @@ def test_logger_that_verl_does_not_know_or_that_is_not_installed_is_refused_by_n
         open_verl_loggers(config(f"trainer.logger=[console,{name}]"))
 
 
-def test_a_verl_that_did_not_load_the_plugin_is_refused_and_an_untried_version_warned_of(monkeypatch, caplog):
+def test_a_verl_that_did_not_load_the_plugin_is_refused_and_an_untried_version_warned_of(monkeypatch):
     import verl
 
     from exgrpo_core.verl_plugin import session
 
+    warned: list[str] = []
+    monkeypatch.setattr(session.logger, "warning", warned.append)
     session.check_verl()
+    assert warned == []
     monkeypatch.setattr(verl, "__version__", "0.1")
-    assert caplog.records == []
     session.check_verl()
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert [text.partition(":")[0] for text in warned] == ["verl 0.1"]
     monkeypatch.undo()
     monkeypatch.delitem(sys.modules, session.PLUGIN)
     with pytest.raises(EngineError, match="did not load"):
