@@ -113,6 +113,18 @@ def test_the_interval_of_a_difference_is_as_wide_as_the_spread_of_questions_says
     assert better == (0.5, pytest.approx(0.402, abs=0.02), pytest.approx(0.598, abs=0.02), 1 / 1000)
 
 
+def test_the_interval_of_an_average_of_two_is_narrower_by_the_root_of_two():
+    pair = ([0.0] * 100, [0.0, 1.0] * 50)
+    one, two = paired_difference([pair]), paired_difference([pair, pair])
+    assert (two.high - two.low) / (one.high - one.low) == pytest.approx(0.5**0.5, rel=0.06)
+
+
+def test_pairing_matters_more_than_the_spread_between_questions():
+    before = np.linspace(0.0, 0.9, 50)
+    gained = paired_difference([(before, before + 0.05 + 0.01 * np.tile([-1, 1], 25))])
+    assert 0.045 < gained.low < gained.high < 0.055
+
+
 @pytest.mark.parametrize("sides", [([0.25] * 5, [0.25] * 5), ([0.0] * 5, [1.0] * 5), ([0.0], [1.0])])
 def test_questions_that_all_change_alike_have_no_interval(sides):
     alike = paired_difference([sides])

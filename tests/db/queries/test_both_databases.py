@@ -8,6 +8,7 @@ import pytest
 from db.connections.opening import open_database
 from db.queries import (
     buffer,
+    cases,
     code_analysis,
     judging,
     lineage,
@@ -37,6 +38,7 @@ OF_PAGES = [
     (recorded_steps.step_trajectories, PLAYED, 10), (buffer.bucket_grid, PLAYED),
     (buffer.scores_by_bucket, PLAYED, 5, 14),
     (buffer.count_other_questions, PLAYED, CHAINS), (buffer.buffered_questions, PLAYED, 10, (1, 2, 3)),
+    (cases.sets_of_run, CHAINS), (cases.saved_cases, "kept"),
     (code_analysis.code_lines, CHAINS), (code_analysis.code_lines, CHAINS, "judged"),
     (code_analysis.entropy_points, CHAINS), (code_analysis.group_rates, CHAINS),
     *((code_analysis.share_timeline, name, kind) for name in (PLAYED, CHAINS) for kind in code_analysis.Spreading),

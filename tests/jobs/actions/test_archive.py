@@ -365,7 +365,9 @@ def test_a_python_that_cannot_unpack_safely_refuses_archives(run, tmp_path, monk
     assert not [*tmp_path.glob("elsewhere/*")]
 
 
-@pytest.mark.parametrize("name", ["model.pt", "a.pt.tar", "a.Pickle.gz", "state", "a.npz"])
+@pytest.mark.parametrize(
+    "name", ["model.pt", "optim.PTH", "a.bin", "a.pkl", "a.pt.tar", "a.joblib", "a.Pickle.gz", "state", "a.npz"]
+)
 def test_files_that_run_code_when_read_come_in_only_on_trust(tmp_path, name):
     content = {"state": pickle.dumps({"a": 1}), "a.npz": zip_of("data.pkl")}.get(name, b"pickle")
     source = write(tmp_path / "run.tar.gz", WHOLE | {f"run-1/checkpoints/step-00000001/policy/{name}": content})

@@ -66,7 +66,8 @@ def test_a_branch_needs_what_its_own_steps_need(tmp_path, settings, num_left):
 @pytest.mark.parametrize(
     "setting",
     [
-        "data.num_questions=100", "model.lora={rank: 4}", "algorithm.seed=9", "num_steps=5", "verl.gpus_per_node=2",
+        "data.num_questions=100", "algorithm.rollouts_per_question=4", "model.lora={rank: 4}", "algorithm.seed=9",
+        "engine=verl", "num_steps=5", "algorithm.max_response_tokens=8", "verl.gpus_per_node=2",
     ],
 )  # fmt: skip
 def test_what_a_branch_cannot_change_is_refused_by_its_field(tmp_path, setting):

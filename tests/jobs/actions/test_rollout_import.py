@@ -570,6 +570,8 @@ def test_a_run_that_is_rewritten_while_it_is_followed_keeps_its_address_in_the_i
     ("name", "content", "why"),
     [
         ("a.jsonl.gz", gzip.compress(b"{}", mtime=0), "is compressed (gzip)"),
+        ("a.jsonl.bz2", b"BZh9", "is compressed (bzip2)"),
+        ("a.jsonl.xz", lzma.compress(b"{}"), "is compressed (xz)"),
         ("a.jsonl.zst", b"\x28\xb5\x2f\xfd\x04\x00", "is compressed (zstd)"),
         ("a.zip", b"PK\x03\x04\x00", "is compressed (zip)"),
         ("a.jsonl.lzma", lzma.compress(b"{}", lzma.FORMAT_ALONE), "is compressed (lzma)"),

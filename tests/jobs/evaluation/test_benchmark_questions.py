@@ -188,7 +188,7 @@ def test_a_benchmark_is_written_as_its_source_where_that_says_all(written, read_
     assert parse_spec(spec.model_dump(mode="json"), "test") == spec
 
 
-@pytest.mark.parametrize("name", ["training", "a name", "x" * 17])
+@pytest.mark.parametrize("name", ["training", "held_out", "a name", "x" * 17])
 def test_names_of_other_sets_are_refused(name):
     with pytest.raises(SpecError, check=lambda error: error.fields[0].startswith("validation.benchmarks")):
         spec_of({name: None})

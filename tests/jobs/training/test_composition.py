@@ -1,11 +1,13 @@
 """Whole runs of a tiny untrained model, from a specification to a recorded end."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
-from jobs.runs.control import RunStatus
+from jobs.runs.checkpoints import list_checkpoints
+from jobs.runs.control import RunStatus, TrainingError
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import parse_spec
 from jobs.tasks.chains.question_set import make_questions
@@ -121,6 +123,14 @@ def test_run_with_adapters_resumes_bit_for_bit_from_checkpoints_of_adapters_alon
     assert first == second
     assert kept_generation_settings(stopped) == GENERATION
     assert not (whole.checkpoints_path / "step-00000004" / "policy" / "model.safetensors").exists()
+
+
+def test_run_without_a_whole_checkpoint_does_not_start_over(finished, tmp_path):
+    run = RunDirectory(Path(shutil.copytree(finished[0].path, tmp_path / finished[0].run_id)))
+    for path in list_checkpoints(run.checkpoints_path):
+        (path / "manifest.json").unlink()
+    with pytest.raises(TrainingError):
+        train(run)
 
 
 def test_trajectories_of_a_column_join_the_groups_of_their_questions(tmp_path, model):

@@ -76,6 +76,7 @@ def test_every_kind_of_source_gives_the_same_questions(tmp_path):
         ({"question": "How many?", "answer": "1000 + 234\n#### 1,234"}, "How many?", "1234", "math"),
         ({"problem": "1 + 1?", "solution": "It is \\boxed{2}."}, "1 + 1?", "2", "math"),
         ({"question": "2 + 3?", "answer": "5", "solution_1": "2 + 3", "solution_2": "3 + 2"}, "2 + 3?", "5", "math"),
+        ({"question": "2 + 3?", "answer": "5", "answer_1": "6", "answer_2": "4"}, "2 + 3?", "5", "math"),
         ({"question": "Which?", "A": "no", "B": "yes", "answer": "B"}, "Which?\n\nA) no\nB) yes\n", "B", "choice"),
     ],
 )
@@ -192,6 +193,7 @@ GOLD = "row 2, reward_model.ground_truth: "
         (row(data_source=None), "row 2, data_source: "),
         (row(data_source="arc_c", answer="K"), GOLD),
         (row(answer=math.nan), GOLD),
+        (row(answer="NaN"), GOLD),
         (row(answer="5\ud83d"), GOLD),
         ([1], "row 2: "),
         ({"task": "1+1?", "solution": "2"}, "row 2: "),

@@ -146,6 +146,7 @@ def test_a_window_keeps_one_point_at_each_side_and_a_metric_over_another_the_ste
         ([{"seed": 0, "lr": 3}, {"seed": 1, "lr": 3}], [("a", "b")]),
         ([{"seed": 0, "lr": 3}, {"seed": 1, "lr": 4}], [("a",), ("b",)]),
         ([{"trainer": {"seed": 0}}, {"trainer": {"seed": 1}}], [("a", "b")]),
+        ([{"random_seed": 0}, {"random_seed": 1}], [("a", "b")]),
         ([{"Seed": 0}, {"Seed": 1}], [("a", "b")]),
         ([{"seedling": 0}, {"seedling": 1}], [("a",), ("b",)]),
     ],

@@ -1,6 +1,7 @@
 import dataclasses
 
 import numpy as np
+import pytest
 
 from db.rows.replays import SelectionRow
 from db.rows.runs import CandidateRow
@@ -39,11 +40,32 @@ def tokens(selection=SELECTION, chosen=CANDIDATES[1], replayed=REPLAYED, at_roll
     return broken(check_tokens(selection, chosen, replayed, at_rollout))
 
 
+def test_choice_that_is_not_the_estimators_argmin_is_found():
+    assert choice() == tokens() == []
+    assert set(choice(estimator="lowest_nll")) == {"score of a candidate", "best score is chosen"}
+    assert set(choice(estimator="highest_entropy")) == {"score of a candidate", "best score is chosen"}
+    assert choice(estimator="random") == []
+
+
 def test_another_number_chosen_and_another_replayed_are_found():
     both = [dataclasses.replace(row, is_chosen=True) for row in CANDIDATES]
     assert choice(candidates=both) == choice(num_wanted=2) == ["number chosen"]
     assert choice(candidates=both, num_wanted=2) == []
     assert choice(dataclasses.replace(SELECTION, replayed_trajectory_id=10)) == ["replayed is the chosen"]
+
+
+@pytest.mark.parametrize(
+    ("change", "names"),
+    [
+        ({"entropies": [0.25, 0.5, 0.7]}, ["entropy", "entropy that chose"]),
+        ({"log_probs": [-0.5, -1.0, -1.4]}, ["NLL", "importance ratio", "NLL that chose"]),
+        ({"behavior_log_probs": [-0.5, -1.0, -1.9]}, ["importance ratio", "same log-probs as at rollout"]),
+        ({"token_ids": [5, 6]}, ["one value for each token"]),
+        ({"entropies": [-0.25, 0.5, 1.25]}, ["possible values"]),
+    ],
+)
+def test_tokens_that_contradict_the_record_are_found(change, names):
+    assert tokens(replayed=REPLAYED | change) == names
 
 
 def test_missing_tokens_are_a_violation_and_missing_births_are_not():

@@ -89,6 +89,10 @@ def other_counts(report):
     report.buckets[row] = dataclasses.replace(report.buckets[row], num_drawn=report.buckets[row].num_drawn + 1)
 
 
+def other_overflow(report):
+    report.buckets[1] = dataclasses.replace(report.buckets[1], overflow=3)
+
+
 def other_random_state(report):
     state = report.random_state
     numbers = {"state": state["state"]["state"] ^ (0xFFFF << 60), "inc": state["state"]["inc"]}
@@ -214,6 +218,7 @@ OF_A_REWARD = {"bucket after the step", "trajectories stored", "advantage"}
         (other_bucket, {"bucket sizes"}, set()),
         (other_probability, {"bucket probabilities"}, set()),
         (other_counts, {"draws by bucket"}, set()),
+        (other_overflow, {"overflows by bucket"}, set()),
         (other_random_state, {"drawn questions"}, {"draws by bucket", "overflows by bucket"}),
         (bucket_of_drawn, {"bucket of a drawn question"}, set()),
         (lost_candidate, {"candidates"}, set()),

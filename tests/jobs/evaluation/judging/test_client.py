@@ -45,6 +45,7 @@ def test_a_finished_answer_comes_back_with_its_tokens(monkeypatch):
         (Reply('{"choices": [{"message": {"content": "\\\\boxed{y'), "no_completion_json", 2),
         (Reply("[" * 100_000), "no_completion_json", 2),
         (Reply({"choices": [{"message": {"content": None}, "finish_reason": "stop"}]}), "no_finished_answer", 1),
+        (Reply({"choices": [{"message": {"content": "\\boxed{yes}"}}]}), "no_finished_answer", 1),
         (completion("\\boxed{yes}", finish="length"), "answer_cut_off", 1),
         (Reply(completion("\\boxed{yes}").content, cut_at=40), "connection: RemoteProtocolError", 2),
     ],

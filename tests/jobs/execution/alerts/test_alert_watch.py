@@ -61,6 +61,8 @@ def test_a_failed_and_a_lost_run_are_told_with_their_reason(status, title):
     ("badge", "title"),
     [
         ("stalled", "arc stalls"),
+        ("entropy_collapse", "arc has collapsed"),
+        ("empty_buffer", "arc has an empty buffer"),
         ("no_gradient", "arc learns nothing"),
     ],
 )

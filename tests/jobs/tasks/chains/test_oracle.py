@@ -32,7 +32,8 @@ def test_steps_code_and_answer_are_judged(text, expected):
     [
         (STEPS, False, False), (STEPS + r"\boxed{}", False, False), (STEPS + BOX + BOX, False, True),
         (r"7;a*2=2;b*9=8;c-5=3;d*3=9;\boxed{9}", True, True), (STEPS + BOX + ";", True, True),
-        (STEPS + "\n" + BOX, True, True), (r"6;a*2=2;b*9=8;c-5=3;d*3=9;e+1=0;\boxed{9}", True, True),
+        (STEPS + "\n" + BOX, True, True), (r"6;b*2=2;b*9=8;c-5=3;d*3=9;\boxed{9}", True, True),
+        (r"6;a*2=2;b*9=8;c-5=3;d*3=9;e+1=0;\boxed{9}", True, True),
         (STEPS + "```python\nx=9\nprint(x)\n" + BOX, True, True),
         (STEPS + "```python\nx=9\nprint(x)\nprint(x)\n```\n" + BOX, True, True),
     ],
@@ -68,8 +69,8 @@ def test_programs_of_the_language_run_as_python_would(source, printed):
     "source",
     [
         "import os\n", "x=__import__('os')\n", "x=2**9\nprint(x)\n", "x=9\nx//=2\nprint(x)\n", "x,y=1,2\n",
-        "print(x)\n", "x=1\nprint(x,x)\n", "x=1\nprint(x+1)\n", "while 1:\n x=1\n", "x=lambda y: y\n", "x=(\n",
-        "x=1 if 2 else 3\n",
+        "print(x)\n", "x+=1\n", "x=1%0\n", "x=1\nprint(x,x)\n", "x=1\nprint(x+1)\n", "while 1:\n x=1\n",
+        "x=lambda y: y\n", "x=(\n", "x=1 if 2 else 3\n",
         "x=07\n", "x=" + "9" * 100 + "\n", "x=9\n" + "x*=x\n" * 12, "x=" + "(" * 300 + "1" + ")" * 300 + "\n",
         "x=" + "-" * 300 + "1\n", "x=1\n" * 1000,
     ],

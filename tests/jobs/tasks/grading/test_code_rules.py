@@ -53,7 +53,7 @@ def test_the_end_of_a_labelled_fence_opens_none():
     assert "R2" in find_rules("```output\n[25]\n```\nprose\n```\nwhile x\n```")
 
 
-@pytest.mark.parametrize("keyword", ["def", "from", "while", "with"])
+@pytest.mark.parametrize("keyword", ["def", "class", "import", "from", "if", "for", "while", "try", "with"])
 def test_an_unlabelled_fence_that_begins_with_any_of_the_papers_keywords_is_code(keyword):
     assert "R2" in find_rules(f"So:\n```\n\n  {keyword} x\n```\nDone.")
     assert "R2" not in find_rules(f"So:\n```text\n{keyword} x\n```\nDone.")

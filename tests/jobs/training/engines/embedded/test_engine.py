@@ -129,6 +129,14 @@ def test_the_seed_decides_the_rollouts():
     assert first != other
 
 
+def test_the_kl_penalty_is_zero_at_first_and_grows_as_the_policy_leaves(tmp_path):
+    engine = make_engine(kl_coefficient=0.1)
+    config = engine._config
+    state = ExGRPOState.create(tmp_path, make_questions(), config)
+    first, *_, last = [exgrpo_step(state, engine, config).metrics["loss/kl"] for _ in range(4)]
+    assert 0.0 <= first < last
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("architecture", ["qwen2_tied", "qwen3"])
 def test_a_gpu_computes_in_bfloat16_with_float32_weights(architecture):

@@ -213,6 +213,8 @@ def test_checkpoint_of_another_rank_is_refused(tmp_path):
         (["lm_head"], {}),
         (["embed_tokens", "q_proj"], {}),
         (["q_proj", "up_proj"], {}),
+        (["q_proj"], {"modules_to_save": ["lm_head"]}),
+        (["q_proj"], {"modules_to_save": ["embed_tokens"]}),
         (["q_proj"], {"modules_to_save": ["embed_tokens", "lm_head"]}),
         (["q_proj", "up_proj"], {"use_dora": True}),
         (["q_proj", "lm_head"], {"use_rslora": True}),
