@@ -133,6 +133,7 @@ def read_all(root: Path, out: Path) -> dict[str, str]:
     keep_private()
     runner, run_ids = CliRunner(env=WIDE), [run.run_id for run in list_run_directories(root)]
     of_all = ["runs", "runs --all --json", "doctor", "verify", "bin list", "query runs", "query journal"]
+    of_all += [f"backup {out / 'all.tar'}", "study status ablations"]
     of_each = ["show", "verify"]
     of_one = ["show --json", "logs", "clone", "query curves", "query attempts", "case find"]
     listed = ""
