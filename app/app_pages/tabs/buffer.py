@@ -22,9 +22,9 @@ from db.rows.spec_fields import algorithm_settings, bucket_meaning, has_continuo
 
 RETIRED = (
     "A question is retired if all n of its rollouts are correct. If its true success rate is p, that happens with "
-    "probability pⁿ. The line **by chance** adds up these probabilities over all attempts. It uses p = k/K of the "
+    "probability pⁿ. The column **By chance** adds up these probabilities over all attempts. It uses p = k/K of the "
     "question's bucket, and n = K, or n = K - 1 next to a replay. Because k/K comes from one group, rates near 1 are "
-    "overestimated, and so is the line. **Tried again** counts later attempts at retired questions. Reviews "
+    "overestimated, and so is the column. **Tried again** counts later attempts at retired questions. Reviews "
     "(`review_interval`) and `retired: redraw` make such attempts."
 )
 VIEWS = ["Buckets", "Flow", "Ages and replays", "Over time", "Concentration", "Retired"]

@@ -145,7 +145,8 @@ def html(run_id: str | None) -> str:
     """Return the drawing with a link over every box."""
     links = "".join(_link(box, run_id) for box in BOXES)
     alt = "Experience management: questions, replay buffer, buckets, draws, choice. Policy optimization: mixed batch"
-    return f'<div style="position:relative;min-width:760px">{as_image(svg(theme.palette()), alt)}{links}</div>'
+    drawn = f'<div style="position:relative;min-width:760px">{as_image(svg(theme.palette()), alt)}{links}</div>'
+    return f'<div style="overflow-x:auto">{drawn}</div>'
 
 
 def address(box: Box, run_id: str | None) -> str:
