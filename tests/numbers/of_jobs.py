@@ -51,7 +51,7 @@ def samples_page(job: Recorded, beside: Recorded | None = None, opened: int | No
         frame[column] = sum(side[name] for side in sides)
     frame["Tokens"] = frame["tokens"] / frame["Samples"]
     rates = [100 * side["right"] / side["num"] for side in sides]
-    for name, rate in zip(("Right",) if beside is None else ("A right", "B right"), rates, strict=True):
+    for name, rate in zip(("Correct",) if beside is None else ("A correct", "B correct"), rates, strict=True):
         frame[name] = rate
     if beside is not None:
         frame = frame[rates[0] > rates[1]]

@@ -49,15 +49,15 @@ class _Row:
 _Rule = Callable[[_Row], bool]
 _OF_ONE: Mapping[str, _Rule] = {
     "All": lambda _: True,
-    "Right": lambda row: row.first == 1,
-    "Sometimes right": lambda row: 0 < row.first < 1,
+    "Correct": lambda row: row.first == 1,
+    "Sometimes correct": lambda row: 0 < row.first < 1,
     "Wrong": lambda row: row.first == 0,
     "Truncated": lambda row: row.num_truncated > 0,
 }
 _OF_TWO: Mapping[str, _Rule] = {
-    "A right, B wrong": lambda row: row.second is not None and row.first > row.second,
-    "A wrong, B right": lambda row: row.second is not None and row.first < row.second,
-    "Both right": lambda row: row.first == 1 == row.second,
+    "A correct, B wrong": lambda row: row.second is not None and row.first > row.second,
+    "A wrong, B correct": lambda row: row.second is not None and row.first < row.second,
+    "Both correct": lambda row: row.first == 1 == row.second,
     "Both wrong": lambda row: row.first == 0 == row.second,
     "Truncated": lambda row: row.num_truncated > 0,
     "All": lambda _: True,
@@ -133,14 +133,14 @@ def _filtered(rows: Sequence[_Row], rules: Mapping[str, _Rule]) -> list[_Row]:
     chosen = wanted if wanted in offered else first
     st.segmented_control(
         "Questions", offered, format_func=lambda name: f"{name} ({len(found[name]):,})", required=True,
-        help="Of several answers to a question, right: all, wrong: none. Compared with another model, correct: more "
+        help="Of several answers to a question, correct: all, wrong: none. Compared with another model, correct: more "
         "often than the other", **address_choice.kept(_SHOWN, chosen, "samples-shown", [ITEM]),
     )  # fmt: skip
     return found[chosen]
 
 
 def _list(rows: Sequence[_Row], names: Mapping[str, str], key: str) -> None:
-    columns = ["Right"] if len(names) == 1 else ["A right", "B right"]
+    columns = ["Correct"] if len(names) == 1 else ["A correct", "B correct"]
     frame = pd.DataFrame(
         {
             "Question": [escape_control_characters(row.question.text) for row in rows],

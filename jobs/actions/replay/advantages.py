@@ -60,6 +60,9 @@ def formula_facts(recorded: RecordedStep) -> list[Fact]:
     if not groups:
         note = "No group of two or more: `run.log(step, trajectories=[{..., 'group': name}])` records its name."
         return [unknown(_A, "formula of advantages", note)]
+    if not any(of_group.any() for of_group in advantages) and not any(np.ptp(of_group) for of_group in rewards):
+        note = "Each group has equal rewards and advantages of 0, which every formula gives."
+        return [unknown(_A, "formula of advantages", note)]
     found = {name: formula(rewards) for name, formula in FORMULAS.items()}
     fits = {name: [_fits(*pair) for pair in zip(advantages, of_one, strict=True)] for name, of_one in found.items()}
     whole = [name for name, of_groups in fits.items() if all(of_groups)]

@@ -1,7 +1,7 @@
 """What an executed step compares: facts of one value or array each, and the row that sums up facts of one kind."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -125,6 +125,19 @@ def compare(
     )  # fmt: skip
 
 
+def compare_ids(
+    stage: Stage,
+    compared: str,
+    recorded: int | None,
+    computed: int | None,
+    question: int,
+    trajectory: int | None = None,
+) -> Fact:
+    """Compare which trajectory two rules took; ids have no largest difference."""
+    fact = compare(stage, compared, recorded, computed, question=question, trajectory=trajectory)
+    return fact if fact.outcome is Outcome.SAME else replace(fact, difference=float("nan"))
+
+
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
@@ -170,7 +183,7 @@ def _row(step: int, facts: Sequence[Fact]) -> ReplayRow:
     made = [fact for fact in facts if fact.outcome in {Outcome.SAME, Outcome.DIFFERS}]
     outcome = Outcome.DIFFERS if different else Outcome.SAME if made else facts[0].outcome
     first = different[0] if different else None
-    gaps = [fact.difference for fact in made if not np.isnan(fact.difference)]
+    gaps = [fact.difference for fact in different or made if not np.isnan(fact.difference)]
     return ReplayRow(
         step=step,
         stage=facts[0].stage,

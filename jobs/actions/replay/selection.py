@@ -13,7 +13,7 @@ from exgrpo_core.methods.loading import QUESTIONS, TRAJECTORIES, find_part, name
 from exgrpo_core.methods.protocols import QuestionColumns, QuestionSampler, ReplayMethod, TrajectorySelector
 from exgrpo_core.step.collection import group_buckets, is_solved, next_bucket, successes
 from jobs.actions.replay import other_settings
-from jobs.actions.replay.facts import Fact, Outcome, Stage, compare, unknown
+from jobs.actions.replay.facts import Fact, Outcome, Stage, compare, compare_ids, unknown
 from jobs.actions.replay.other_settings import Candidate
 from jobs.actions.replay.recorded_step import BucketsThen, RecordedStep, Tokens, part_of
 
@@ -177,9 +177,7 @@ def check_choice(
     expected = max(len(chosen), 1) if num_wanted is None else num_wanted
     return [
         compare(_S, "number chosen", num_chosen, min(expected, len(candidates)), question=index),
-        compare(
-            _S, "replayed is the chosen", selection.replayed_trajectory_id, number, question=index, trajectory=number
-        ),
+        compare_ids(_S, "replayed is the chosen", selection.replayed_trajectory_id, number, index, number),
         *_scores(candidates, estimator),
         _argmin(selection, candidates, estimator),
     ]
@@ -241,7 +239,7 @@ def _argmin(selection: SelectionRow, candidates: Sequence[CandidateRow], estimat
         expected = None if best is None else best.trajectory_id
     else:
         expected = min(candidates, key=lambda row: row.score).trajectory_id if candidates else None
-    return compare(_S, name, selection.chosen_trajectory_id, expected, question=index, trajectory=expected)
+    return compare_ids(_S, name, selection.chosen_trajectory_id, expected, index, expected)
 
 
 def _as_at_rollout(

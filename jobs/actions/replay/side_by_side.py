@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from db.queries import buffer
 from exgrpo_core.config import GAUSSIAN, ExGRPOConfig
 from jobs.actions.replay.advantages import advantage_facts
-from jobs.actions.replay.facts import Fact, Outcome, ReplayError, Stage, compare, unknown
+from jobs.actions.replay.facts import Fact, Outcome, ReplayError, Stage, compare, compare_ids, unknown
 from jobs.actions.replay.other_settings import (
     QuestionDraw,
     Settings,
@@ -97,4 +97,4 @@ def _selected(recorded: RecordedStep, before: ExGRPOConfig, after: ExGRPOConfig,
         yield compare(Stage.SELECTION, "drawn questions", *texts, question=index)
         if was and is_now:
             number = None if choice.choice is None else choice.choice.trajectory_id
-            yield compare(Stage.SELECTION, "chosen trajectory", choice.recorded_id, number, question=index)
+            yield compare_ids(Stage.SELECTION, "chosen trajectory", choice.recorded_id, number, index)

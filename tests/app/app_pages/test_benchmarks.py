@@ -242,7 +242,7 @@ def listed(page):
     return [tuple(row) for row in frame[[name for name in frame if name in _LISTED]].to_numpy().tolist()]
 
 
-_LISTED = ("Question", "Right", "A right", "B right")
+_LISTED = ("Question", "Correct", "A correct", "B correct")
 
 
 @pytest.fixture
@@ -262,7 +262,7 @@ def test_samples_of_an_evaluation_are_filtered_by_grade_and_opened_one_after_the
     page = open_page("run", run="eval-own-early", view="Samples")
     assert listed(page) == [("a?", 100), ("b?", 0), ("c?", 50)]
     filters = next(group for group in page.get("button_group") if group.label == "Questions")
-    assert filters.options == ["All (3)", "Right (1)", "Sometimes right (1)", "Wrong (1)"]
+    assert filters.options == ["All (3)", "Correct (1)", "Sometimes correct (1)", "Wrong (1)"]
     filters.set_value("Wrong").run()
     assert listed(page) == [("b?", 0)]
     assert len(listed(open_page("run", run="eval-own-early", view="Samples", scheme="training", shown="Wrong"))) == 3

@@ -43,6 +43,7 @@ def test_another_rule_chooses_other_trajectories_of_the_same_questions(root):
     assert rows["drawn questions"].outcome is Outcome.SAME
     assert rows["chosen trajectory"].outcome is Outcome.DIFFERS
     assert rows["chosen trajectory"].num_compared == 4
+    assert np.isnan(rows["chosen trajectory"].largest_difference)
 
 
 def test_advantages_are_those_of_the_other_setting(root):

@@ -303,6 +303,13 @@ def test_formula_of_another_programs_advantages_is_named(tmp_path, formula, name
     assert name in row.note.partition(";")[0]
 
 
+def test_advantages_of_equal_rewards_are_those_of_no_formula(tmp_path):
+    loop_run(tmp_path, lambda groups: [np.zeros(4) for _ in groups], [(1.0,) * 4, (0.0,) * 4])
+    [row] = rows_of(tmp_path, [1], "loop")
+    assert row.outcome is Outcome.UNKNOWN
+    assert row.note == "Each group has equal rewards and advantages of 0, which every formula gives."
+
+
 def test_first_group_that_no_formula_gives_is_named(tmp_path):
     def wrong_in_the_third(groups):
         return [(rewards - rewards.mean()) * (3 if number == 2 else 1) for number, rewards in enumerate(groups)]
