@@ -24,7 +24,7 @@ from sqlalchemy.exc import (
 )
 
 from db import SQLITE_FILE
-from db.connections.sqlite_files import BUSY_SECONDS, begin_writing, is_log_long, shorten_log
+from db.connections.sqlite_files import BUSY_SECONDS, execute_unlocked, is_log_long, shorten_log
 from db.tables.column_types import dump_json, sqlite_natural_text
 from exgrpo_core.errors import UserError
 
@@ -277,7 +277,8 @@ def check_encoding(database: Database) -> None:
 def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
     # Python's sqlite3 would start transactions by itself, and deferred ones: they fail when two upgrade to writing.
     connection.isolation_level = None
-    for setting in ("journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON", "cache_size = -32000"):
+    execute_unlocked(connection, "PRAGMA journal_mode = WAL")
+    for setting in ("synchronous = NORMAL", "foreign_keys = ON", "cache_size = -32000"):
         connection.execute(f"PRAGMA {setting}")
     connection.create_function("natural_text", 1, sqlite_natural_text, deterministic=True)
 
@@ -286,7 +287,7 @@ def _begin_sqlite(connection: Connection) -> None:
     is_write = connection.get_execution_options().get("is_write", False)
     if is_write:
         try:
-            begin_writing(cast("sqlite3.Connection", connection.connection.driver_connection))
+            execute_unlocked(cast("sqlite3.Connection", connection.connection.driver_connection), "BEGIN IMMEDIATE")
         except sqlite3.Error as error:
             # SQLAlchemy wraps only errors of statements that it executes itself.
             raise OperationalError("BEGIN IMMEDIATE", None, error) from error

@@ -90,11 +90,11 @@ def set_aside(path: Path) -> None:
         path.replace(aside)
 
 
-def begin_writing(connection: sqlite3.Connection) -> None:
-    """Begin a transaction that writes, as soon as no other program writes.
+def execute_unlocked(connection: sqlite3.Connection, statement: str) -> None:
+    """Execute a statement that needs a lock of the whole database, as soon as no other program has it.
 
-    SQLite waits in steps of up to 100 ms, in which writers that do not wait win again and again. Here the poll gets
-    faster with the time waited.
+    SQLite waits in steps of up to 100 ms, in which writers that do not wait win again and again, and it does not wait
+    at all where several programs change a new database's journal mode. Here the poll gets faster with the time waited.
 
     Raises:
         OperationalError: Others held the lock for `BUSY_SECONDS`.
@@ -104,7 +104,7 @@ def begin_writing(connection: sqlite3.Connection) -> None:
     try:
         while True:
             try:
-                connection.execute("BEGIN IMMEDIATE")
+                connection.execute(statement)
             except sqlite3.OperationalError as error:
                 waited = time.monotonic() - began_at
                 if "locked" not in str(error) or waited >= BUSY_SECONDS:

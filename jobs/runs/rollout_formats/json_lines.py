@@ -68,7 +68,7 @@ def _entries(row: Row, names: _Names) -> list[Row]:
     length = len(columns[names.prompt])
     if any(len(column) != length for column in columns.values()):
         raise ValueError("expected columns of one length.")
-    return [{name: column[index] for name, column in columns.items()} for index in range(length)]
+    return [row | {name: column[index] for name, column in columns.items()} for index in range(length)]
 
 
 def _step(row: Row, names: _Names, file: Path) -> int:
@@ -83,7 +83,7 @@ def _trajectory(row: Row, names: _Names) -> RecordedTrajectory:
         messages += messages_of(row, names.response, "assistant")
     known = next((name for name in _REWARDS if name in row), None)
     extra = extra_of(row, {*_KNOWN_FACTS, names.prompt, names.response or "", names.step})
-    if known is not None or "advantages" not in names.has:
+    if known is not None or "advantages" not in row:
         reward = number_of(row, known) if known else None
     else:  # ms-swift has a column for each reward function; null means that it does not apply to the row
         columns = {name for name, value in row.items() if value is None or isinstance(value, int | float)}

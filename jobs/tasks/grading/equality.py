@@ -53,6 +53,10 @@ _WRAPPED = (
     r"([*_`]{1,3}|[\"'])(.+)\1",
     r"<(b|i|u|em|strong)>(.*)</\1>",
 )
+_GROUPED = re.compile(
+    r"(?<![\d.,])[1-9]\d{0,2}(?P<sign>\\[,;: ]|\s|~|,?\\!,?(?:\\!)?|\{,\}|\\text\{,\})\d{3}(?:(?P=sign)\d{3})*(?![\d/])"
+)
+"""Digits in groups of three, which Math-Verify reads as a product."""
 _LOG = re.compile(r"\\?\b(?:log|ln)(?![A-Za-z]|\s*_)")
 _LG = re.compile(r"\\lg(?![A-Za-z])")
 _COMMON_LOG = re.compile(r"\\?\blog(?![A-Za-z]|\s*_)")
@@ -131,7 +135,7 @@ def without_markup(text: str) -> str:
         matches = (re.fullmatch(pattern, text, re.DOTALL) for pattern in _WRAPPED)
         contents = (match[match.lastindex or 0] for match in matches if match is not None)
         text = next((content.strip() for content in contents if _closes_at_end(content)), text)
-    return with_mixed_numbers(text)
+    return with_mixed_numbers(_GROUPED.sub(lambda match: re.sub(r"\D", "", match[0]), text))
 
 
 def _closes_at_end(text: str) -> bool:

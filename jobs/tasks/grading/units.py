@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cache
-from itertools import pairwise, product
+from itertools import pairwise, product, takewhile
 from pathlib import Path
 from typing import cast
 
@@ -44,13 +44,16 @@ _PLAIN = (
     (r"(?<=[A-Za-z])\.", ""),
     (r"\(s\)", "s"),
     (r"\(([A-Za-z][^()]*)\)\s*$", r" \1"),
-    (r"^\s*(?:[A-Za-z]\w?\s*(?:=|\\approx)|\\approx|about|approximately)\s*", ""),
+    (r"^\s*(?:\\?[A-Za-z]+(?:\s*[A-Za-z])?(?:_\{?\w+\}?)?\s*(?:=|\\approx)|\\sim|\\approx|about|approximately)\s*", ""),
     (r"\b(?:US)?(\$)", r"\1"),
     (rf"^\s*([-+]?)\s*({_CODES})\s*((?:[\d.,{{}}\s]*\d|\\[dt]?frac[\d{{}}]+)(?:\s*\\times 10+)?)", r"\1\3 \2"),
 )
 """An answer's text as numbers and names of units, step by step."""
+_NAMED = re.compile(
+    r"(?P<value>.*\S)\s*\\(?:text|textrm|mathrm|mbox)\s*\{(?P<unit>[^{}]*)\}(?P<power>\s*\^\s*\{?\d\}?)?", re.DOTALL
+)
 _UNIT_PLAIN = (
-    (r"\bper\b", "/"),
+    (r"\bper\b|(?<=[a-z$€£])\s+(?:an?|each|every)\b", "/"),
     (r"\\cdot|\\times|[*·()]|\band\b", " "),
     (r"\b(?:square|sq)\s+([^\W\d]+)|\b([^\W\d]+)\s+squared", r"\1\2^2"),
     (r"\b(?:cubic|cu)\s+([^\W\d]+)|\b([^\W\d]+)\s+cubed", r"\1\2^3"),
@@ -130,7 +133,7 @@ def compare_clocks(gold: str, answer: str) -> bool | None:
 def _minutes(clock: re.Match[str]) -> set[int]:
     hour, minute, half = int(clock["hour"] or 12), int(clock["minute"] or 0), clock["half"].lower()
     if not half:
-        return {60 * hour + minute, 60 * (hour % 12 + 12) + minute} if hour < 13 else {60 * hour + minute}
+        return {60 * (hour % 12) + minute, 60 * (hour % 12 + 12) + minute} if 0 < hour < 13 else {60 * hour + minute}
     is_late = half in {"pm", "noon"}
     return {60 * (hour % 12 + 12 * is_late) + minute}
 
@@ -193,6 +196,16 @@ def _apply(steps: Sequence[tuple[str, str]], text: str) -> str:
 
 
 def _read_quantities(text: str) -> list[_Quantity]:
+    """Return the meanings of a text that is a number with a unit, or any other value with a unit as its last text."""
+    found = _read_parts(text)
+    match = None if found else _NAMED.fullmatch(text.strip())
+    if match is None or _COMMA.search(match["value"]):
+        return found
+    unit = _apply(_PLAIN[1:], match["unit"] + (match["power"] or "")).strip()
+    return [_Quantity(match["value"], meaning) for meaning in _read_unit(unit)]
+
+
+def _read_parts(text: str) -> list[_Quantity]:
     """Return the meanings of a text that is a number with a unit, or several such as 5 feet 6 inches, which add up."""
     text = _apply(_PLAIN, text).strip()
     if text.startswith("("):
@@ -240,6 +253,10 @@ def _read_unit(text: str) -> list[_Unit]:
     Unknown words that are counted per unit are numbers.
     """
     numerator, *denominators = _apply(_UNIT_PLAIN, text).split("/")
+    words = numerator.split()
+    if not denominators and words and len(words[0]) > 1 and words[0] != "in":
+        # Of "12 hours later" and "5 cubic feet of water" the known names before the other words are the unit.
+        numerator = " ".join(takewhile(lambda word: _read_factor(word, 1), words))
     unknown = {token for token in numerator.split() if denominators and len(token) > 2 and not _read_factor(token, 1)}
     signed = [(token, 1) for token in numerator.split() if token not in unknown]
     signed += [(token, -1) for group in denominators for token in group.split()]

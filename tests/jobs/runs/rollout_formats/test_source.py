@@ -38,6 +38,19 @@ def test_a_number_beside_a_rollout_is_no_reward(tmp_path):
     assert of_trl(path, is_right=[1, 0], tool_error=[None, None]) == [1.0, 0.0]
 
 
+@pytest.mark.parametrize("step", [[7, 7], 7])
+def test_a_table_of_columns_has_its_step_and_the_reward_of_its_only_function(tmp_path, step):
+    row = {
+        "gen_step": step,
+        "prompt": ["2?", "3?"],
+        "completion": ["2", "4"],
+        "acc": [1.0, 0.0],
+        "advantages": [0.5, -0.5],
+    }
+    [read] = json_lines.read(RolloutSource(write(tmp_path, "completions.jsonl", [row])))
+    assert (read.step, [trajectory.reward for trajectory in read.trajectories]) == (7, [1.0, 0.0])
+
+
 def test_one_number_and_the_prompt_make_a_question(tmp_path):
     rows = [{"example_id": 0, "prompt": prompt, "completion": "a", "reward": 1.0} for prompt in ("x", "y", "x")]
     ids = [one.question_id for one in trajectories(verifiers_results, write(tmp_path, "results.jsonl", rows))]
