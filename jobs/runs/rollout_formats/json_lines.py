@@ -10,7 +10,15 @@ from pathlib import Path
 
 from exgrpo_core.recording.openai_messages import messages_of
 from exgrpo_core.recording.rows import RecordedStep, RecordedTrajectory
-from jobs.runs.rollout_formats.row_fields import NO_REWARDS, Row, extra_of, number_of, step_of, with_rewards
+from jobs.runs.rollout_formats.row_fields import (
+    NO_REWARDS,
+    Row,
+    extra_of,
+    number_of,
+    step_of,
+    step_of_file,
+    with_rewards,
+)
 from jobs.runs.rollout_formats.source import RolloutSource, Sample
 
 
@@ -35,7 +43,8 @@ _KNOWN = (
 _REWARDS = ("reward", "score")
 _ANSWERS = ("answer", "ground_truth", "label")
 _ENDS = {"truncated": True, "completed": False}
-_KNOWN_FACTS = (*_REWARDS, *_ANSWERS, "advantages", "advantage", "group", "group_index")
+_OTHER_STEPS = ("global_step", "training_step", "iteration")
+_KNOWN_FACTS = (*_REWARDS, *_ANSWERS, *_OTHER_STEPS, "advantages", "advantage", "group", "group_index")
 
 
 def recognises(sample: Sample) -> bool:
@@ -72,7 +81,8 @@ def _entries(row: Row, names: _Names) -> list[Row]:
 
 
 def _step(row: Row, names: _Names, file: Path) -> int:
-    return step_of({names.step: file.stem if file.stem.isdecimal() else 0} | row, names.step)
+    name = next((name for name in (names.step, *_OTHER_STEPS) if name in row), names.step)
+    return step_of({name: step_of_file(file)} | row, name)
 
 
 def _trajectory(row: Row, names: _Names) -> RecordedTrajectory:
@@ -83,7 +93,11 @@ def _trajectory(row: Row, names: _Names) -> RecordedTrajectory:
         messages += messages_of(row, names.response, "assistant")
     known = next((name for name in _REWARDS if name in row), None)
     extra = extra_of(row, {*_KNOWN_FACTS, names.prompt, names.response or "", names.step})
-    if known is not None or "advantages" not in row:
+    if known is None and isinstance(parts := row.get("rewards"), dict | list):
+        if not isinstance(parts, dict) or not all(isinstance(value, int | float) for value in parts.values()):
+            raise ValueError("rewards: expected the name and number of each reward function.")
+        reward, extra = with_rewards(extra | parts, [*parts])
+    elif known is not None or "advantages" not in row:
         reward = number_of(row, known) if known else None
     else:  # ms-swift has a column for each reward function; null means that it does not apply to the row
         columns = {name for name, value in row.items() if value is None or isinstance(value, int | float)}

@@ -22,7 +22,7 @@ from exgrpo_core.errors import InputError, first_line
 from exgrpo_core.recording.given import as_trajectory
 from exgrpo_core.recording.rows import RecordedStep, RecordedTrajectory
 from jobs.runs.rollout_formats.formats import RolloutFormat
-from jobs.runs.rollout_formats.row_fields import Row, extra_of, step_of
+from jobs.runs.rollout_formats.row_fields import Row, extra_of, step_of, step_of_file
 from jobs.runs.rollout_formats.source import PART_SIZE, RolloutSource, Rows
 from jobs.specs.presets import read_mapping
 
@@ -132,5 +132,5 @@ def _made(rule: Rule, row: Row, file: Path) -> Iterator[tuple[int, RecordedTraje
 
 def _step_of(fields: Mapping[str, Any], file: Path) -> int:
     """Return the step, where none is given that of a file named by a number, else 0."""
-    given = {"step": int(file.stem) if file.stem.isdecimal() else 0} if fields.get("step") is None else dict(fields)
+    given = {"step": step_of_file(file)} if fields.get("step") is None else dict(fields)
     return step_of(given, "step")

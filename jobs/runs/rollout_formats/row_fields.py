@@ -1,8 +1,10 @@
 """Fields of a row that another program wrote: texts, numbers, steps and rewards."""
 
 import math
+import re
 import reprlib
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from exgrpo_core.recording.run import as_step
@@ -13,6 +15,7 @@ NO_REWARDS = {
     "temperature", "kl", "entropy", "length", "completion_length", "num_tokens", "index", "seed", "epoch", "step",
 }  # fmt: skip
 """Numbers that people record next to rewards."""
+_STEP_FILE = re.compile(r"\d+|(?:.*[^A-Za-z])?(?:step|iter|iteration)[_-]?(\d+)", re.IGNORECASE)
 
 
 def text_of(row: Row, name: str) -> str:
@@ -46,6 +49,12 @@ def step_of(row: Row, name: str) -> int:
         ValueError: It is none.
     """
     return as_step(row.get(name), name)
+
+
+def step_of_file(file: Path) -> str:
+    """Return the step in a file's name, as in 3.jsonl and rollouts_step_3.jsonl, as digits; "0" where it has none."""
+    match = _STEP_FILE.fullmatch(file.stem)
+    return "0" if match is None else match[1] or match[0]
 
 
 def extra_of(row: Row, known: Iterable[str]) -> dict[str, str | float | bool | None]:

@@ -51,6 +51,41 @@ def test_a_table_of_columns_has_its_step_and_the_reward_of_its_only_function(tmp
     assert (read.step, [trajectory.reward for trajectory in read.trajectories]) == (7, [1.0, 0.0])
 
 
+@pytest.mark.parametrize(
+    ("name", "fields", "step"),
+    [
+        ("3.jsonl", {}, 3), ("step_3.jsonl", {}, 3), ("all-step-0007.jsonl", {}, 7), ("global_step12.jsonl", {}, 12),
+        ("Iteration_4.jsonl", {}, 4), ("all_2026.jsonl", {}, 0), ("footstep3.jsonl", {}, 0),
+        ("a.jsonl", {"global_step": 5}, 5), ("step_3.jsonl", {"iteration": 6}, 6),
+        ("step_3.jsonl", {"step": 8, "global_step": 9}, 8),
+    ],
+)  # fmt: skip
+def test_the_step_is_that_of_the_row_or_of_the_files_name(tmp_path, name, fields, step):
+    messages = [{"role": "user", "content": "2?"}, {"role": "assistant", "content": "2"}]
+    [read] = json_lines.read(RolloutSource(write(tmp_path, name, [{"messages": messages, "reward": 1.0} | fields])))
+    assert (read.step, [trajectory.extra for trajectory in read.trajectories]) == (step, [{}])
+
+
+@pytest.mark.parametrize(
+    ("rewards", "reward", "extra"),
+    [
+        ({"acc": 1.0}, 1.0, {"acc": 1.0}),
+        ({"acc": 1, "format": 0.5}, None, {"reward/acc": 1, "reward/format": 0.5}),
+        ([1.0, 0.5], "rewards: expected the name and number of each reward function", None),
+        ({"acc": "high"}, "rewards: expected the name and number of each reward function", None),
+    ],
+)
+def test_a_mapping_of_rewards_is_that_of_its_functions(tmp_path, rewards, reward, extra):
+    messages = [{"role": "user", "content": "2?"}, {"role": "assistant", "content": "2"}]
+    source = RolloutSource(write(tmp_path, "a.jsonl", [{"messages": messages, "step": 1, "rewards": rewards}]))
+    read = [trajectory for step in json_lines.read(source) for trajectory in step.trajectories]
+    if extra is None:
+        assert (read, source.bad.num) == ([], 1)
+        assert reward in str(source.bad)
+    else:
+        assert [(trajectory.reward, trajectory.extra) for trajectory in read] == [(reward, extra)]
+
+
 def test_one_number_and_the_prompt_make_a_question(tmp_path):
     rows = [{"example_id": 0, "prompt": prompt, "completion": "a", "reward": 1.0} for prompt in ("x", "y", "x")]
     ids = [one.question_id for one in trajectories(verifiers_results, write(tmp_path, "results.jsonl", rows))]
