@@ -218,14 +218,14 @@ def dead(*_, **__):
 )
 def test_an_import_that_is_killed_anywhere_stops_no_later_import_and_no_backup_and_its_rest_is_removed(tmp_path, place):
     root, source = tmp_path / "runs", write(tmp_path / "good.tar.gz", WHOLE | {"run-1/a/b": b"x" * 5000})
-    if os.fork() == 0:
+    if (child := os.fork()) == 0:
         try:
             owner, _, name = f"jobs.actions.archive.{place}".rpartition(".")
             setattr(pkgutil.resolve_name(owner), name, dead)
             import_run(source, root)
         finally:
             os._exit(0)
-    _, status = os.wait()
+    _, status = os.waitpid(child, 0)
     assert os.WTERMSIG(status) == signal.SIGKILL
     assert list_run_directories(root) == []
     back_up(root, tmp_path / "all.tar")
