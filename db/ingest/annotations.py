@@ -17,7 +17,7 @@ from db.tables.shared_reads import require_run_key
 
 JOURNAL_SOURCE = "journal"
 _REPLACED = (models.verdict_overrides, models.trajectory_marks)
-"""Annotations of which the newest of a key counts; of others the first one stays."""
+"""Annotations whose newest one of a key counts. Of all others the first one stays."""
 _Values = Mapping[str, Any]
 
 

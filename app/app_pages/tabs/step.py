@@ -65,7 +65,7 @@ def _choose(row: RunRow, steps: list[int]) -> tuple[int, list[str], str | None]:
         text: str = st.text_input(
             "With another setting", placeholder="algorithm.experience_ratio=.25",
             help="Several are separated by spaces. Symbols as mu, sigma and rho are known, too.",
-            **address_choice.kept(_SETTING, st.query_params.get(_SETTING, ""), _SETTING),
+            **address_choice.bound(_SETTING, st.query_params.get(_SETTING, ""), _SETTING),
         )  # fmt: skip
     with right:
         names = {"": "of the run"} | {name: name for name in preset_names()}

@@ -134,7 +134,7 @@ def _filtered(rows: Sequence[_Row], rules: Mapping[str, _Rule]) -> list[_Row]:
     st.segmented_control(
         "Questions", offered, format_func=lambda name: f"{name} ({len(found[name]):,})", required=True,
         help="Of several answers to a question, correct: all, wrong: none. Compared with another model, correct: more "
-        "often than the other", **address_choice.kept(_SHOWN, chosen, "samples-shown", [ITEM]),
+        "often than the other", **address_choice.bound(_SHOWN, chosen, "samples-shown", [ITEM]),
     )  # fmt: skip
     return found[chosen]
 

@@ -44,7 +44,7 @@ class Entry:
     others: tuple[str, ...] = ()
     """Further studies that hold rows of the same table."""
     quantities: tuple[str, ...] = ()
-    """Metrics of the drawing `curves`, the first of which the small picture draws."""
+    """Metrics of the drawing `curves`; the small picture draws the first."""
 
 
 _REASONING = Home("run", "Reasoning", {"view": "Reasoning"})

@@ -123,7 +123,7 @@ def choose(label: str, bars: Sequence[str], key: str) -> None:
     current = st.query_params.get(ADDRESS)
     st.selectbox(
         label, bars, index=None, placeholder="Choose which", format_func=describe, width=320,
-        **address_choice.kept(ADDRESS, current if current in bars else None, key),
+        **address_choice.bound(ADDRESS, current if current in bars else None, key),
     )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from jobs.actions.studies.study_results import StudyResults
 from jobs.actions.studies.tables import (
     WORDS,
     Table,
-    beside_table,
+    comparison_table,
     figures_table,
     gains_table,
     printed_table,
@@ -35,7 +35,7 @@ def show(results: StudyResults) -> None:
         notice.show_empty("science", "No run has finished yet", "Results appear here after the first finished run.")
         return
     if rows:
-        table = beside_table(rows, by_column=by_column)
+        table = comparison_table(rows, by_column=by_column)
         name = f"{results.study.name}-next-to-the-paper"
         _draw(table, "The paper's numbers next to yours", "Next to the paper", name)
     sentences = [

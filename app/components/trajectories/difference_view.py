@@ -33,7 +33,7 @@ def show(row: TrajectoryRow, _history: Sequence[LineageRow]) -> None:
     st.number_input(
         "Compare with trajectory", 0, value=None, step=1, width=200,
         help=f"Of its group: {', '.join(map(str, others[:12])) or 'none'}",
-        **address_choice.kept(_ADDRESS, number, _ADDRESS),
+        **address_choice.bound(_ADDRESS, number, _ADDRESS),
     )  # fmt: skip
     if number is None:
         return

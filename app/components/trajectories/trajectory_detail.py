@@ -185,7 +185,7 @@ def choose() -> str | None:
     st.selectbox(
         "Marked trajectories", list(counts), index=None, placeholder="Marked trajectories",
         format_func=lambda name: f"{escape_control_characters(name)} ({counts[name].num_trajectories:,})",
-        label_visibility="collapsed", width=240, **address_choice.kept(_ADDRESS, chosen, "mark-choice"),
+        label_visibility="collapsed", width=240, **address_choice.bound(_ADDRESS, chosen, "mark-choice"),
     )  # fmt: skip
     return chosen
 

@@ -14,7 +14,7 @@ _SEPARATOR = ","
 _MAX_CHARS = 60
 
 
-def kept(
+def bound(
     parameter: str, chosen: object, key: str = "", drops: Sequence[str] = (), usual: str | None = None
 ) -> dict[str, Any]:
     """Return `key` and `on_change` of a widget that has the value `chosen` and writes another one into the address.
@@ -40,14 +40,14 @@ def select(
 ) -> str:  # fmt: skip
     """Show a choice of one of `names`, which map the value in the address to its label, and return it.
 
-    Of equal labels the browser would choose the first, so these have a part of their value too; `drops` as for `kept`.
+    Of equal labels the browser would choose the first, so these have a part of their value too; `drops` as for `bound`.
     """
     wanted = st.query_params.get(parameter)
     chosen = wanted if wanted is not None and wanted in names else default
     labels = distinct_names(names.items())
     st.selectbox(
         label, list(names), format_func=lambda name: escape_control_characters(labels[name]), width=width,
-        help=explanation, **kept(parameter, chosen, drops=drops),
+        help=explanation, **bound(parameter, chosen, drops=drops),
     )  # fmt: skip
     if wanted and wanted not in names:
         show_unknown(parameter, wanted, f"showing {names[default]}")
@@ -58,14 +58,14 @@ def select_several(
     label: str, names: Mapping[str, str], parameter: str, default: Sequence[str], placeholder: str,
     label_visibility: Literal["visible", "collapsed"] = "visible", drops: Sequence[str] = (),
 ) -> list[str]:  # fmt: skip
-    """Show a choice of any of `names` and return those chosen, in the order of `names`; `drops` as for `kept`."""
+    """Show a choice of any of `names` and return those chosen, in the order of `names`; `drops` as for `bound`."""
     wanted = st.query_params.get_all(parameter)
     written = _SEPARATOR.join(wanted).split(_SEPARATOR) if wanted else default
     chosen = [name for name in names if name in written]
     labels = distinct_names(names.items())
     st.multiselect(
         label, list(names), format_func=lambda name: escape_control_characters(labels[name]), placeholder=placeholder,
-        select_all=False, label_visibility=label_visibility, **kept(parameter, chosen, drops=drops),
+        select_all=False, label_visibility=label_visibility, **bound(parameter, chosen, drops=drops),
     )  # fmt: skip
     return chosen
 
@@ -74,7 +74,7 @@ def select_step(label: str, first: int, last: int, usual: int, name: str) -> int
     """Show a slider over steps and return the step: the one nearest to the step in the address, else the usual one."""
     written, wanted = st.query_params.get(name), address.whole_number(name)
     chosen = min(max(usual if wanted is None else wanted, first), last)
-    step: int = st.slider(label, first, last, **kept(name, chosen, name))
+    step: int = st.slider(label, first, last, **bound(name, chosen, name))
     if written and wanted is None:
         show_unknown(name, written, f"showing step {step}")
     return step
@@ -107,7 +107,7 @@ def tabs(names: Sequence[str], parameter: str = VIEW) -> tuple[str, AbstractCont
     wanted = st.query_params.get(parameter)
     opened = wanted if wanted is not None and wanted in names else names[0]
     key = f"{parameter}-tabs-{names[0].lower()}"
-    shown = st.tabs(names, **kept(parameter, opened, key, (PART, *OF_ONE_RUN) if parameter == VIEW else (), names[0]))
+    shown = st.tabs(names, **bound(parameter, opened, key, (PART, *OF_ONE_RUN) if parameter == VIEW else (), names[0]))
     tab = shown[names.index(opened)]
     if wanted and wanted not in names:
         with tab:

@@ -160,7 +160,7 @@ def choose(show_more: Callable[[], None]) -> CurveView:
         shown = next(name for name, axis in AXES.items() if axis is wanted.axis)
         st.segmented_control(
             "Against", list(AXES), required=True, label_visibility="collapsed",
-            **address_choice.kept("x", shown, "curves-x", ["zoom"], "Steps"),
+            **address_choice.bound("x", shown, "curves-x", ["zoom"], "Steps"),
         )  # fmt: skip
         menu = st.popover("Charts", icon=":material/tune:", key="curves-menu")
         show_zoom(wanted)
@@ -169,7 +169,7 @@ def choose(show_more: Callable[[], None]) -> CurveView:
         st.segmented_control(
             "Smoothing", sorted({*SMOOTHINGS, wanted.smoothing}), required=True,
             format_func=lambda weight: f"{weight:g}" if weight else "Raw",
-            **address_choice.kept("smooth", wanted.smoothing, "curves-smooth", usual="0.0"),
+            **address_choice.bound("smooth", wanted.smoothing, "curves-smooth", usual="0.0"),
         )  # fmt: skip
         st.session_state["curves-log"] = [LOG_AXIS] * wanted.has_log_axis
         st.pills(

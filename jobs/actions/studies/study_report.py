@@ -22,7 +22,7 @@ from jobs.actions.studies.numbers import disagreements
 from jobs.actions.studies.study_results import CellResult, StudyResults
 from jobs.actions.studies.tables import (
     WORDS,
-    beside_table,
+    comparison_table,
     figures_table,
     gains_table,
     of_one_seed,
@@ -51,7 +51,7 @@ def render_report(results: StudyResults, num_wanted: int) -> str:
         words=WORDS,
         scale_text=_SCALE_TEXTS[results.scale],
         progress=_progress(results, num_wanted),
-        beside=beside_table(rows, by_column=by_column),
+        comparison=comparison_table(rows, by_column=by_column),
         differences="" if by_column else differences_sentence(study, results),
         reading="" if by_column else reading(results),
         figures=_figures(results),

@@ -21,7 +21,7 @@ WORDS = frozenset(
 """Columns of words; all others are of numbers."""
 
 
-def beside_table(rows: Sequence[ComparedRow], *, by_column: bool) -> Table:
+def comparison_table(rows: Sequence[ComparedRow], *, by_column: bool) -> Table:
     """Return one row for each printed number with the cell that reproduces it."""
     if by_column:
         return [
@@ -67,7 +67,7 @@ def figures_table(results: StudyResults) -> Table:
 
 
 def own_gains_table(results: StudyResults) -> Table:
-    """Return what the method gains in your runs, in each setting of which both cells can be run at this scale."""
+    """Return what the method gains in your runs, in each setting whose two cells can be run at this scale."""
     study, measured = results.study, list(dict.fromkeys(name for result in results.cells for name in result.figures))
     names = [name for name in study.gain_columns.values() if name in measured] or measured[:1]
     table: Table = []

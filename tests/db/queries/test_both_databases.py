@@ -53,7 +53,7 @@ OF_PAGES = [
 
 @pytest.fixture(scope="module")
 def databases(postgres_server, tmp_path_factory):
-    """The root of runs of every kind, and what was taken in of them: on SQLite, and on PostgreSQL."""
+    """The root of runs of every kind, and its index on SQLite and on PostgreSQL."""
     root = tmp_path_factory.mktemp("both") / "runs"
     used_workbench.make(root, 0)
     played.play(root, played.FINISHED)

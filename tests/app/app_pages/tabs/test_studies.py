@@ -15,7 +15,7 @@ from jobs.actions.studies.comparison import ComparedRow, reading
 from jobs.actions.studies.definition import Scale, load_study
 from jobs.actions.studies.matrix import RunKey, key_from_tags, wanted_keys
 from jobs.actions.studies.study_results import StudyResults
-from jobs.actions.studies.tables import beside_table
+from jobs.actions.studies.tables import comparison_table
 from jobs.execution.supervisor.open_index import ingest_all, open_fresh_index
 from jobs.runs.control import RunStatus
 from jobs.runs.directory import list_run_directories
@@ -140,7 +140,7 @@ def test_a_study_without_a_baseline_shows_no_differences(runs_root, open_page):
     page = open_page("methods", view="Studies", study=study.name, part="Next to the paper")
     assert list(tables(page)[0].value) == ["Cell", "Seeds"]
     row = ComparedRow("tab", "", "Easy", "Size", "masked-easy", "21.2", None, MeanInterval(2.0, 0.1, (2.0,)), None, 1)
-    [beside] = beside_table([row], by_column=False)
+    [beside] = comparison_table([row], by_column=False)
     assert list(beside) == ["Paper's row", "Cell", "Paper, Size", "Yours", "Lowest seed", "Seeds"]
     assert reading(StudyResults(study, Scale.CHAINS, (), ())) == ""
 

@@ -1,4 +1,4 @@
-"""Why a candidate was chosen, in words, and the lowest of entropies some of which are not numbers."""
+"""Why a candidate was chosen, in words, and the lowest entropy where some are not numbers."""
 
 import math
 
@@ -11,7 +11,7 @@ NAN = math.nan
 
 
 def candidates(entropies, scores=None):
-    """Candidates 5, 6, ..., of which 5 is chosen."""
+    """Candidates 5, 6, ...; number 5 is chosen."""
     return [
         CandidateRow(9, 1, 2, 5 + place, 3, 10, entropy, 0.5, score, place == 0)
         for place, (entropy, score) in enumerate(zip(entropies, scores or entropies, strict=True))
