@@ -12,7 +12,12 @@ buffer one step's experience.
 from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.engine import PolicyEngine
 from exgrpo_core.policy_optimization.importance import sampler_metrics
-from exgrpo_core.policy_optimization.mixed_batch import assign_advantages, build_mini_batches, trained_groups
+from exgrpo_core.policy_optimization.mixed_batch import (
+    assign_advantages,
+    build_mini_batches,
+    trained_groups,
+    weigh_tokens,
+)
 from exgrpo_core.policy_optimization.replay_effects import gradient_weight_metrics, variance_metrics
 from exgrpo_core.state import ExGRPOState
 from exgrpo_core.step.collection import collect_experience
@@ -52,11 +57,12 @@ def exgrpo_step(state: ExGRPOState, engine: PolicyEngine, config: ExGRPOConfig, 
     choose_replays(state, report, candidates, scores)
 
     # Phase 2, experiential policy optimization: Eq. ExGRPO.
-    assign_advantages(report.groups, config)
-    trained = trained_groups(report.groups, config.batch_size)
-    mini_batches = build_mini_batches(trained, config, state.rng)
     strategies = state.strategies
     objective = strategies.objective if report.is_replay_open else strategies.objective_before_start
+    assign_advantages(report.groups, config)
+    weigh_tokens(report.groups, config, objective.correction)
+    trained = trained_groups(report.groups, config.batch_size)
+    mini_batches = build_mini_batches(trained, config, state.rng)
     with clock.phase("update"):
         update_metrics = engine.update(mini_batches, objective)
 

@@ -78,6 +78,7 @@ class ExGRPOState:
         self.replay_buffer = replay_buffer
         self.external = external or {}
         self.strategies = build_strategies(config)
+        replay_buffer.history.keep_past_groups(self.strategies.method.num_past_groups)
         self.retired_set = RetiredSet(len(questions))
         self.delayed_start = DelayedStart(config.start_pass_rate)
         self.stream = QuestionStream(len(questions), config.seed)

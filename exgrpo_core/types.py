@@ -116,6 +116,8 @@ class Replay:
     """Factor of its advantage, where a method corrects for how it draws."""
     advantage: float | None = None
     """The advantage that it keeps, where the plan says so."""
+    token_factors: Float32Array | None = None
+    """Factors (T,) of its advantage at each token, where the correction looks at the whole step; None is 1."""
 
 
 class Baseline(StrEnum):

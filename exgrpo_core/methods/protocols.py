@@ -8,7 +8,7 @@ with the replay buffer. Its fields, as a frozen dataclass, are settings: hyperpa
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
@@ -38,8 +38,8 @@ _Column = TypeVar("_Column")
 class QuestionColumns:
     """The questions that may be drawn in a step: columns (n,), ascending by index.
 
-    They are those of buckets 1..K or, where replays join fresh questions, those of `among` that are in the buffer;
-    never `excluded` ones. A column is computed when it is first read, so a sampler pays for what it uses.
+    They are those of buckets 1..K, or those of `among` that are in the buffer; never `excluded` ones. A column is
+    computed when it is first read, so a sampler pays for what it uses.
     """
 
     def __init__(
@@ -100,6 +100,12 @@ class QuestionColumns:
         """Mean |reward - mean| of that group: the mean size of its advantages."""
         deviations: Float64Array = self._buffer.history.reward_spreads[self.indices, 1].astype(np.float64)
         return deviations
+
+    @cached_property
+    def past_correct(self) -> Int64Array:
+        """The k of each question's newest N groups (n, N), the newest last, -1 if fewer; N is `num_past_groups`."""
+        past = self._buffer.history.past_correct
+        return _known("past_correct", past[self.indices].astype(np.int64) if past.shape[1] else None)
 
     def bucket_members(self) -> list[Int64Array]:
         """Return the questions of buckets 1..K, each in the order that belongs to the buffer's state."""
@@ -207,14 +213,9 @@ class CandidateColumns:
 
     def of_question(self, part: slice) -> "CandidateColumns":
         """Return the candidates of one question, which are next to each other."""
-        return CandidateColumns(
-            self.entropies[part],
-            self.nlls[part],
-            self.num_tokens[part],
-            None if self.sampled_or_none is None else self.sampled_or_none[part],
-            None if self.replays_or_none is None else self.replays_or_none[part],
-            None if self.experiences is None else self.experiences[part],
-        )
+        columns: list[Any] = [getattr(self, column.name) for column in fields(self)]
+        columns = [None if column is None else column[part] for column in columns]
+        return CandidateColumns(*columns)
 
 
 def _known(name: str, column: _Column | None) -> _Column:
@@ -254,29 +255,23 @@ Draw = Callable[[QuestionColumns, int, np.random.Generator], QuestionDraw]
 class OpenStep(Protocol):
     """A step that a method plans: what it has so far, and the plans that a method can ask for."""
 
-    @property
-    def groups(self) -> list[RolloutGroup]:
-        """The groups of the rounds so far, without those whose rollouts failed."""
+    groups: list[RolloutGroup]
+    """The groups of the rounds so far, without those whose rollouts failed."""
+    batch_size: int
+    """B."""
+    rollouts_per_question: int
+    """K."""
+    replays_per_group: int
+    """Most stored trajectories that a group replays: 1 in the paper."""
+    num_wanted: int
+    """floor(rho B)."""
 
-    @property
-    def batch_size(self) -> int:
-        """B."""
-
-    @property
-    def rollouts_per_question(self) -> int:
-        """K."""
-
-    @property
-    def replays_per_group(self) -> int:
-        """Most stored trajectories that a group replays: 1 in the paper."""
-
-    @property
-    def num_wanted(self) -> int:
-        """floor(rho B)."""
-
-    def draw(self, draw: Draw, num_questions: int, among: Iterable[int] | None = None) -> dict[int, float]:
+    def draw(
+        self, draw: Draw, num_questions: int, among: Iterable[int] | None = None, *, with_unsolved: bool = False
+    ) -> dict[int, float]:
         """Return questions to replay with their weights: of `among` if given, else of buckets 1..K.
 
+        `with_unsolved` adds those of bucket 0: solved 0 of K last time, with something stored.
         There are none in a run that replays nothing, or before the delayed start.
         """
 
@@ -299,6 +294,8 @@ class ReplayMethod(ABC):
     """What `question_selection` says."""
     keeps_duplicates: ClassVar[bool] = False
     """Whether a trajectory is stored again whose tokens its question has already."""
+    num_past_groups: ClassVar[int] = 0
+    """How many newest k of each question are kept, for `QuestionColumns.past_correct`: 2 bytes each."""
 
     @abstractmethod
     def plan(self, step: OpenStep) -> Iterator[Sequence[GroupPlan]]:
@@ -393,3 +390,11 @@ class OffPolicyCorrection(ABC):
     @abstractmethod
     def weights(self, tokens: TokenRatios) -> "torch.Tensor":
         """Return a factor of each token's advantage, of the tokens' shape; the loss differentiates through it."""
+
+    def step_factors(self, log_ratios: Sequence[Float64Array]) -> Sequence[Float32Array] | None:
+        """Return further factors, fixed before the update, which can depend on all that a step replays; None for none.
+
+        One array (T,) a replayed trajectory, as `log_ratios`: log w under the policy before the update.
+        """
+        del log_ratios
+        return None

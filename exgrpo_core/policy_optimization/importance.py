@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from exgrpo_core.config import ExGRPOConfig, SamplerCorrection
-from exgrpo_core.types import Float32Array, RolloutGroup, Trajectory
+from exgrpo_core.types import Float32Array, Float64Array, Replay, RolloutGroup, Trajectory
 
 if TYPE_CHECKING:
     import torch
@@ -32,6 +32,14 @@ def importance_ratios(log_probs: "torch.Tensor", behavior_log_probs: "torch.Tens
 def shape_ratio(ratio: "torch.Tensor", beta: float) -> "torch.Tensor":
     """Return f(w) = w / (w + beta), in [0, 1): large for rare tokens, saturating for likely ones (section 4.2)."""
     return ratio / (ratio + beta)
+
+
+def replay_log_ratios(replay: Replay, config: ExGRPOConfig) -> Float64Array:
+    """Return log w (T,) of one replayed trajectory before the update; 0 where importance correction is off."""
+    old = replay.old_log_probs.astype(np.float64)
+    behavior = replay.experience.behavior_log_probs if config.corrects_importance else replay.old_log_probs
+    gaps: Float64Array = old - behavior
+    return gaps
 
 
 def sampler_weights(trajectory: Trajectory, config: ExGRPOConfig) -> Float32Array | None:

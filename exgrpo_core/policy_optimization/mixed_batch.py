@@ -1,7 +1,7 @@
 """Advantages of groups, and their rows in mini-batches with the share rho of whole experiential groups (Eq. ExGRPO)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import NamedTuple
 
@@ -9,7 +9,8 @@ import numpy as np
 
 from exgrpo_core.config import CorrectnessRange, ExGRPOConfig
 from exgrpo_core.methods.loading import ObjectiveSettings
-from exgrpo_core.policy_optimization.importance import sampler_weights
+from exgrpo_core.methods.protocols import OffPolicyCorrection
+from exgrpo_core.policy_optimization.importance import replay_log_ratios, sampler_weights
 from exgrpo_core.types import Baseline, Float32Array, Int32Array, Replay, RolloutGroup
 
 STD_EPSILON = 1e-6
@@ -168,8 +169,21 @@ def group_rows(group: RolloutGroup, config: ExGRPOConfig) -> list[TrainingRow]:
 def _replayed_row(prompt_ids: Int32Array, replay: Replay, advantage: float, config: ExGRPOConfig) -> TrainingRow:
     experience = replay.experience
     behavior = experience.behavior_log_probs if config.corrects_importance else replay.old_log_probs
-    weights = None if replay.weight == 1.0 else np.full(experience.token_ids.size, replay.weight, dtype=np.float32)
+    weights = replay.token_factors
+    if replay.weight != 1.0:
+        of_draw = np.full(experience.token_ids.size, replay.weight, dtype=np.float32)
+        weights = of_draw if weights is None else of_draw * weights
     return TrainingRow(prompt_ids, experience.token_ids, behavior, advantage, True, weights)
+
+
+def weigh_tokens(groups: Sequence[RolloutGroup], config: ExGRPOConfig, correction: OffPolicyCorrection) -> None:
+    """Give replayed trajectories the factors that the correction has for their tokens in this step, if any."""
+    replays = [replay for group in groups for replay in group.replays]
+    factors = correction.step_factors([replay_log_ratios(replay, config) for replay in replays]) if replays else None
+    if factors is not None:
+        of_replay = iter(factors)
+        for group in groups:
+            group.replays = tuple(replace(replay, token_factors=next(of_replay)) for replay in group.replays)
 
 
 def trained_groups(groups: Sequence[RolloutGroup], batch_size: int) -> list[RolloutGroup]:

@@ -19,7 +19,7 @@ import torch
 
 from exgrpo_core.config import POLICY_SHAPING, ExGRPOConfig
 from exgrpo_core.methods.protocols import OffPolicyCorrection
-from exgrpo_core.policy_optimization.importance import MAX_LOG_RATIO
+from exgrpo_core.policy_optimization.importance import MAX_LOG_RATIO, replay_log_ratios
 from exgrpo_core.sums import token_sums
 from exgrpo_core.types import Float32Array, Float64Array, Replay, RolloutGroup, TokenRatios
 
@@ -54,14 +54,16 @@ def gradient_weight_metrics(
     if not pairs:
         return {}
     replays = [replay for replay, _ in pairs]
-    log_ratios = [_log_ratios(replay, config) for replay in replays]
+    of_replays = [replay_log_ratios(replay, config) for replay in replays]
     if correction.name == POLICY_SHAPING:
         beta = config.shaping_beta if config.shapes_policy else None
-        weights = gradient_weights(np.concatenate(log_ratios), beta)
+        weights = gradient_weights(np.concatenate(of_replays), beta)
     else:
         advantages = [advantage for _, advantage in pairs]
+        parts = [differentiated_weights(correction, *item) for item in zip(of_replays, advantages, strict=True)]
+        factors = [replay.token_factors for replay in replays]
         weights = np.concatenate(
-            [differentiated_weights(correction, *item) for item in zip(log_ratios, advantages, strict=True)]
+            [part if one is None else part * one for part, one in zip(parts, factors, strict=True)]
         )
     # np.quantile takes twenty times as long on the few tokens of a small step.
     ranks = np.array((0.1, 0.5, 0.9)) * (weights.size - 1)
@@ -75,7 +77,7 @@ def gradient_weight_metrics(
     rollout_steps = np.array([replay.experience.rollout_step for replay in replays])
     is_young = rollout_steps > np.median(rollout_steps)
     if is_young.any():
-        is_young = np.repeat(is_young, [values.size for values in log_ratios])
+        is_young = np.repeat(is_young, [values.size for values in of_replays])
         metrics["replay/gradient_weight_young"] = float(weights[is_young].mean())
         metrics["replay/gradient_weight_old"] = float(weights[~is_young].mean())
     return metrics
@@ -85,14 +87,6 @@ def _replays_with_advantages(group: RolloutGroup) -> list[tuple[Replay, float]]:
     replays = group.replays
     advantages = [0.0] * len(replays) if group.advantages is None else group.advantages[len(group.trajectories) :]
     return list(zip(replays, map(float, advantages), strict=True))
-
-
-def _log_ratios(replay: Replay, config: ExGRPOConfig) -> Float64Array:
-    """Return log w (T,) of one replayed trajectory; 0 where importance correction is off."""
-    old = replay.old_log_probs.astype(np.float64)
-    behavior = replay.experience.behavior_log_probs if config.corrects_importance else replay.old_log_probs
-    log_ratios: Float64Array = old - behavior
-    return log_ratios
 
 
 class VarianceBounds(NamedTuple):

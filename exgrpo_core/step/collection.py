@@ -22,7 +22,9 @@ def collect_experience(state: ExGRPOState, config: ExGRPOConfig, report: StepRep
     collects = config.replays_experience and report.is_replay_open
     retires = config.reward_kind is RewardKind.BINARY and config.retired is not RetiredRule.NEVER
     groups = [group for group in report.groups if group.trajectories]
-    for group, bucket in zip(groups, group_buckets(groups, config), strict=True):
+    buckets = group_buckets(groups, config)
+    state.replay_buffer.history.record_correct([group.question.index for group in groups], buckets)
+    for group, bucket in zip(groups, buckets, strict=True):
         if retires and is_solved(group):
             _retire(state, report, group.question.index)
         elif collects and group.question.index not in state.retired_set:

@@ -26,6 +26,11 @@ class StepRollouts:
         self._state, self._config, self._excluded = state, config, excluded
         random_state = state.rng.bit_generator.state
         self.report = StepReport(step, state.delayed_start.is_open, groups=[], random_state=random_state)
+        self.groups = self.report.groups
+        self.batch_size = config.batch_size
+        self.rollouts_per_question = config.rollouts_per_question
+        self.replays_per_group = config.replays_per_group
+        self.num_wanted = config.num_experiential_wanted
         self.fresh_questions: list[int] = []
         """What was taken from the stream of fresh questions."""
         self._policy_version: int | None = None
@@ -33,39 +38,18 @@ class StepRollouts:
         self._rounds = iter(state.strategies.method.plan(self))
         self.first_round = next(self._rounds, ())
 
-    @property
-    def groups(self) -> list[RolloutGroup]:
-        """The groups of the rounds so far, without those whose rollouts failed."""
-        return self.report.groups
-
-    @property
-    def batch_size(self) -> int:
-        """B."""
-        return self._config.batch_size
-
-    @property
-    def rollouts_per_question(self) -> int:
-        """K."""
-        return self._config.rollouts_per_question
-
-    @property
-    def replays_per_group(self) -> int:
-        """Most stored trajectories that a group replays."""
-        return self._config.replays_per_group
-
-    @property
-    def num_wanted(self) -> int:
-        """floor(rho B)."""
-        return self._config.num_experiential_wanted
-
-    def draw(self, draw: Draw, num_questions: int, among: Iterable[int] | None = None) -> dict[int, float]:
+    def draw(
+        self, draw: Draw, num_questions: int, among: Iterable[int] | None = None, *, with_unsolved: bool = False
+    ) -> dict[int, float]:
         """Return the questions of a draw with their weights; none before the delayed start (lines 4 to 8)."""
         if not (self._config.replays_experience and self.report.is_replay_open):
             return {}
         buffer = self._state.replay_buffer
         within = None if among is None else np.array([*among], dtype=np.int64)
+        if with_unsolved:
+            within = np.concatenate((buffer.questions(), buffer.members(0)))
         drawn = draw(QuestionColumns(buffer, self.report.step, within, self._excluded), num_questions, self._state.rng)
-        self.report.buckets = bucket_counts(buffer, drawn)
+        self.report.buckets = bucket_counts(buffer, drawn, self.report.buckets)
         indices = drawn.question_indices.tolist()
         self._drawn += indices
         self.report.drawn_questions |= set(indices) - {group.question.index for group in self.groups}
@@ -171,10 +155,15 @@ class StepRollouts:
         return reviewed
 
 
-def bucket_counts(buffer: ReplayBuffer, draw: QuestionDraw) -> list[BucketCount]:
-    """Return buckets 0..K as they are at a draw: bucket 0 is never drawn."""
+def bucket_counts(buffer: ReplayBuffer, draw: QuestionDraw, before: Sequence[BucketCount] = ()) -> list[BucketCount]:
+    """Return buckets 0..K as they are at a draw, with what was drawn `before` in the step added.
+
+    The probability of bucket 0 is not kept: the paper never draws it.
+    """
     sizes = buffer.bucket_sizes()
     num_drawn = np.bincount(buffer.buckets_of(draw.question_indices), minlength=sizes.size)
+    for count in before:
+        num_drawn[count.bucket] += count.num_drawn
     columns = zip(
         sizes.tolist(),
         [0.0, *draw.bucket_probabilities.tolist()],

@@ -25,13 +25,14 @@ class Rlep(ReplayMethod):
         """Yield B fresh questions. Those with stored successes replay some in addition to K rollouts."""
         fresh = step.fresh(step.batch_size)
         drawn = step.draw(self.draw, step.num_wanted, [group.question_index for group in fresh])
-        yield [self._with_replays(step, group) if group.question_index in drawn else group for group in fresh]
+        yield [self.with_replays(step, group) if group.question_index in drawn else group for group in fresh]
 
     def draw(self, questions: QuestionColumns, num_questions: int, rng: np.random.Generator) -> QuestionDraw:
         """Return questions of the batch that are in the buffer."""
         return questions.draw_evenly(questions.indices, num_questions, rng)
 
-    def _with_replays(self, step: OpenStep, group: GroupPlan) -> GroupPlan:
+    def with_replays(self, step: OpenStep, group: GroupPlan) -> GroupPlan:
+        """Return the plan of a drawn question: r stored successes in addition to K rollouts."""
         rows = step.stored(group.question_index).rows
         return replace(
             group, num_rollouts=step.rollouts_per_question, candidates=rows, num_replays=step.replays_per_group

@@ -106,23 +106,39 @@ def narrow(numbers: NDArray[np.int32]) -> NDArray[Any]:
 class QuestionHistory:
     """Draws of each question, the step of the last one, and how the rewards of its latest group spread.
 
-    16 bytes a question. `reward_spreads` (questions, 2) hold standard deviation (of K - 1) and mean absolute deviation.
+    16 bytes a question, and 2 for each k that is kept. `reward_spreads` (questions, 2) hold standard deviation (of
+    K - 1) and mean absolute deviation. `past_correct` (questions, N) are the buckets that a question's newest N groups
+    gave, the newest last, -1 if there were fewer.
     """
 
     def __init__(self, num_questions: int) -> None:
         self.num_draws: Int32Array = np.zeros(num_questions, dtype=np.int32)
         self.draw_steps: Int32Array = np.full(num_questions, -1, dtype=np.int32)
         self.reward_spreads: Float32Array = np.zeros((num_questions, 2), dtype=np.float32)
+        self.past_correct: NDArray[np.int16] = np.empty((num_questions, 0), dtype=np.int16)
 
     @property
     def num_bytes(self) -> int:
         """Bytes of the columns in memory."""
-        return self.num_draws.nbytes + self.draw_steps.nbytes + self.reward_spreads.nbytes
+        return self.num_draws.nbytes + self.draw_steps.nbytes + self.reward_spreads.nbytes + self.past_correct.nbytes
 
     def record_draws(self, question_indices: Int64Array, step: int) -> None:
         """Count one more draw of each of these questions, in `step`."""
         np.add.at(self.num_draws, question_indices, 1)
         self.draw_steps[question_indices] = step
+
+    def keep_past_groups(self, num_groups: int) -> None:
+        """Set N; what is known stays as far as there is room."""
+        newest = self.past_correct[:, max(0, self.past_correct.shape[1] - num_groups) :]
+        self.past_correct = np.full((self.num_draws.size, num_groups), -1, dtype=np.int16)
+        self.past_correct[:, num_groups - newest.shape[1] :] = newest
+
+    def record_correct(self, question_indices: Sequence[int], buckets: Sequence[int]) -> None:
+        """Keep the bucket that each question's group gave; the oldest of more than N is forgotten."""
+        if self.past_correct.shape[1]:
+            rows = list(question_indices)
+            self.past_correct[rows, :-1] = self.past_correct[rows, 1:]
+            self.past_correct[rows, -1] = buckets
 
     def record_rewards(self, question_indices: Sequence[int], rewards: Sequence[Float32Array]) -> None:
         """Keep how the rewards of each question's latest group spread, those of at least two trajectories."""
@@ -141,6 +157,7 @@ class QuestionHistory:
             "num_draws": narrow(self.num_draws),
             "draw_steps_from_1": narrow(self.draw_steps + 1),
             "reward_spreads": self.reward_spreads.reshape(-1),
+            "past_correct": self.past_correct.reshape(-1),
         }
 
     def load(self, columns: Mapping[str, NDArray[Any]]) -> None:
@@ -148,6 +165,8 @@ class QuestionHistory:
         self.num_draws = columns["num_draws"].astype(np.int32)
         self.draw_steps = columns["draw_steps_from_1"].astype(np.int32) - 1
         self.reward_spreads = columns["reward_spreads"].copy().reshape(-1, 2)
+        past_correct = columns.get("past_correct", np.empty(0, dtype=np.int16))
+        self.past_correct = past_correct.copy().reshape(self.num_draws.size, -1)
 
 
 NO_ROW = -1

@@ -68,6 +68,8 @@ def test_every_built_in_part_names_its_sources_and_is_tried_by_a_test():
             "candidate_budget: expected at least 3 or null, since a group replays 3 of its candidates "
             "(replays_per_group), got 2.",
         ),
+        ({"question_selection": "dyjr"}, "off_policy_correction: expected jensen_shannon, the only one that dyjr has."),
+        ({"question_selection": "repair_window"}, "retired: expected never, since repair_window reviews questions"),
         ({"trajectory_selection": SHORTEST}, "is code from outside the workbench, which this machine does not run;"),
     ],
 )

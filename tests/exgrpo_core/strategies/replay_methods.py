@@ -36,6 +36,18 @@ METHODS: dict[str, dict[str, Any]] = {
     "rlep": GRPO | {"question_selection": "rlep", "trajectory_selection": "random", "replays_per_group": 2},
     "vcrl": GRPO | {"question_selection": "vcrl", "strategy_settings": {"variance_threshold": 0.8}},
     "rollout_level": GRPO | {"question_selection": "rollout_level", "strategy_settings": {"max_age": 3.0}},
+    "m2po": {"off_policy_correction": "m2po", "strategy_settings": {"moment_limit": 0.0002}},
+    "a2r": {"question_selection": "a2r", "off_policy_correction": "policy_divergence"},
+    "repair_window": GRPO | {"question_selection": "repair_window", "strategy_settings": {"review_delay": 1.0}},
+    "bapo": GRPO | {"question_selection": "bapo", "strategy_settings": {"most_rate": 0.75}},
+    "nexgrpo": GRPO
+    | {
+        "question_selection": "nexgrpo",
+        "trajectory_selection": "boundary_failure",
+        "replays_per_group": 2,
+        "strategy_settings": {"max_stored": 6.0},
+    },
+    "dyjr": GRPO | {"question_selection": "dyjr", "off_policy_correction": "jensen_shannon"},
     "reviewed": {"review_interval": 3, "start_pass_rate": 0.3, "trajectory_selection": "random"},
     "refreshed on replay": {"refresh": LogProbRefresh.ON_REPLAY},
     "refreshed on duplicates": {"refresh": LogProbRefresh.ON_DUPLICATE},
@@ -45,5 +57,5 @@ METHODS: dict[str, dict[str, Any]] = {
     "gspo": {"fresh_objective": "gspo", "clipping": Clipping.ALWAYS, "off_policy_correction": "gspo"},
 }
 
-WITHOUT_TRAJECTORIES = {"dapo", "prompt_replay", "vcrl"}
+WITHOUT_TRAJECTORIES = {"dapo", "prompt_replay", "vcrl", "repair_window"}
 """Methods that replay no trajectory."""

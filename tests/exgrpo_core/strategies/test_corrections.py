@@ -10,16 +10,18 @@ import torch
 
 from exgrpo_core.config import Clipping, ExGRPOConfig, LossAggregation
 from exgrpo_core.methods.loading import CORRECTION, build_objective, build_part
+from exgrpo_core.policy_optimization.mixed_batch import assign_advantages, group_rows, weigh_tokens
 from exgrpo_core.policy_optimization.objective import LossInputs, MiniBatchSizes, exgrpo_loss
 from exgrpo_core.policy_optimization.replay_effects import differentiated_weights, gradient_weights
 from exgrpo_core.types import TokenRatios
+from tests.exgrpo_core.builders import group, replay, small_config
 
 LIMITS = {"clip_epsilon": 0.2, "clip_epsilon_high": 0.28, "shaping_beta": 0.1}
 
 
 def correction_of(name, **settings):
     return build_part(
-        CORRECTION, SimpleNamespace(off_policy_correction=name, strategy_settings={}, **LIMITS | settings)
+        CORRECTION, SimpleNamespace(off_policy_correction=name, **{"strategy_settings": {}} | LIMITS | settings)
     )
 
 
@@ -44,6 +46,14 @@ def weigh(name, ratios, advantages=None, index=None, mask=None, **settings):
         ("truncated", [2.0, 0.4, 1.0], [2.0, 0.4, 1.0]),
         ("masked", [0.0, 0.0, 1.0], [0.0, 0.0, 1.0]),
         ("cispo", [1.28, 0.8, 1.0], [1.28, 0.8, 1.0]),
+        ("m2po", [3.0, 0.4, 1.0], [3.0, 0.4, 1.0]),
+        ("policy_divergence", [3.0, 0.4, 1.0], [3.0, 0.4, 1.0]),
+        # -f(w) and -f'(w) w, with f' = log(2 w / (1 + w)) / 2.
+        (
+            "jensen_shannon",
+            [(4 * math.log(2) - 3 * math.log(3)) / 2, (1.4 * math.log(0.7) - 0.4 * math.log(0.4)) / 2, 0.0],
+            [-1.5 * math.log(1.5), -0.2 * math.log(0.8 / 1.4), 0.0],
+        ),
         ("policy_shaping", [3 / 3.1, 0.8, 1 / 1.1], [0.3 / 9.61, 0.04 / 0.25, 0.1 / 1.21]),
     ],
 )
@@ -51,6 +61,38 @@ def test_weights_of_single_tokens(name, expected, derivatives):
     values, found = weigh(name, [3.0, 0.4, 1.0])
     assert values == pytest.approx(expected)
     assert found == pytest.approx(derivatives)
+
+
+def factors_of(name, log_ratios, **settings):
+    correction = correction_of(name, strategy_settings=settings)
+    return [part.tolist() for part in correction.step_factors([np.array(part) for part in log_ratios])]
+
+
+def test_m2po_leaves_out_the_largest_log_ratios_until_the_mean_square_of_a_step_is_small():
+    # Squares .04, .16 and .01, .09: the means of the smallest 1, 2, 3, 4 are .01, .025, .0467, .075.
+    gaps = [[0.2, -0.4], [0.1, 0.3]]
+    assert factors_of("m2po", gaps) == [[1.0, 0.0], [1.0, 0.0]]
+    assert factors_of("m2po", gaps, moment_limit=0.05) == [[1.0, 0.0], [1.0, 1.0]]
+    assert factors_of("m2po", gaps, moment_limit=0.08) == [[1.0, 1.0], [1.0, 1.0]]
+    assert factors_of("m2po", gaps, moment_limit=0.001) == [[0.0, 0.0], [1.0, 0.0]]
+
+
+def test_replay_counts_less_as_policies_differ():
+    assert factors_of("policy_divergence", [[0.5, -1.5], [0.0]]) == [[pytest.approx(math.exp(-1.0))] * 2, [1.0]]
+
+
+def test_factors_of_a_step_reach_the_advantages_of_replayed_tokens_only():
+    config = small_config(rollouts_per_question=3)
+    mixed = [group(0, [0.0, 0.0], replay(0, [5, 6], [-1.0, -1.0], [-1.1, -1.5])), group(1, [0.0, 1.0, 1.0])]
+    assign_advantages(mixed, config)
+    weigh_tokens(mixed, config, correction_of("m2po"))
+    rows = group_rows(mixed[0], config)
+    assert [row.token_advantages.tolist() for row in rows[:2]] == [[pytest.approx(-1 / 3)] * 2] * 2
+    assert rows[2].token_advantages.tolist() == pytest.approx([2 / 3, 0.0])
+    mixed[0].replays = (dataclasses.replace(mixed[0].replays[0], weight=0.5),)
+    assert group_rows(mixed[0], config)[2].token_advantages.tolist() == pytest.approx([1 / 3, 0.0])
+    weigh_tokens(mixed[1:], config, correction_of("m2po"))
+    assert mixed[1].replays == ()
 
 
 def test_supervised_learning_raises_each_success_alike_and_ignores_failures():

@@ -8,11 +8,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from exgrpo_core.errors import NotRecordedError
+from exgrpo_core.experience_management.replay_buffer import ReplayBuffer
 from exgrpo_core.methods.loading import QUESTIONS, build_part
 from exgrpo_core.methods.protocols import QuestionColumns
 from tests.exgrpo_core.builders import group
+from tests.exgrpo_core.experience_management.buffers import NUM_QUESTIONS, empty_buffer, success
 from tests.exgrpo_core.experience_management.buffers import K as BUFFER_K
-from tests.exgrpo_core.experience_management.buffers import empty_buffer, success
 
 K = 4
 RNG = np.random.default_rng(0)
@@ -154,6 +156,57 @@ def test_rollout_level_replay_takes_the_largest_advantages_of_the_newest_group_a
         step = SimpleNamespace(stored={5: stored}.get, replays_per_group=num_replays)
         (plan,) = sampler_of("rollout_level").plan_replays(step, {5: 1.0})
         assert (plan.num_rollouts, plan.candidates.tolist(), plan.advantages.tolist()) == (0, rows, advantages)
+
+
+def test_ambiguous_questions_are_those_whose_past_rates_varied():
+    # Of K = 4: rates 0 and 1, always 1/2, and one group only: deviations 1/2, 0, 0, and .125 more.
+    questions = columns_of(past_correct=[[-1, 0, 4], [2, 2, 2], [-1, -1, 4]])
+    draw = sampler_of("a2r", priority_epsilon=0.125).draw(questions, 3, RNG)
+    np.testing.assert_allclose(draw.bucket_probabilities, [5 / 7, 1 / 7, 1 / 7, 0.0])
+
+
+def test_mastered_questions_come_again_forgotten_ones_first_then_those_that_wait_longest():
+    columns = {"newest_rollout_steps": [4, 6, 5, 9], "last_draw_steps": [-1, -1, -1, -1]}
+    past = [[4, 4], [4, 1], [3, 4], [4, 4]]
+    questions = columns_of(indices=[20, 21, 22, 23], num_correct=[4, 1, 4, 4], past_correct=past, **columns)
+    method = sampler_of("repair_window", review_delay=3.0)
+    assert method.draw(questions, 4, RNG).question_indices.tolist() == [21, 20, 22]
+    assert method.draw(questions, 1, RNG).question_indices.tolist() == [21]
+    never = columns_of(past_correct=[[3, 3]] * 3, newest_rollout_steps=[1] * 3, last_draw_steps=[-1] * 3)
+    assert not method.draw(never, 4, RNG).question_indices.size
+
+
+def test_bapo_draws_hard_questions_in_every_second_step_and_stored_groups_of_a_good_rate():
+    def draw(step, **arguments):
+        questions = columns_of(step, indices=[20, 21, 22, 23], num_correct=[0, 1, 2, 3])
+        questions._buffer.buckets_of = lambda pool: np.array(pool) - 20
+        settings = {"hard_rate": 0.25, "least_rate": 0.25, "most_rate": 0.5}
+        return sorted(sampler_of("bapo", **settings).draw(questions, 4, RNG, **arguments).question_indices.tolist())
+
+    assert draw(10, is_hard=True) == [20, 21]
+    assert draw(11, is_hard=True) == []
+    assert draw(10) == draw(11) == [21, 22]
+    assert draw(10, step_groups=[group(21, [0.0])]) == [22]
+
+
+def test_past_correct_keeps_the_newest_and_raises_where_the_method_asked_for_none(tmp_path):
+    buffer = empty_buffer(tmp_path)
+    buffer.insert([success(3, [1]), success(7, [1])])
+    with pytest.raises(NotRecordedError, match="past_correct"):
+        _ = QuestionColumns(buffer, 1, np.array([3])).past_correct
+    buffer.history.keep_past_groups(3)
+    for buckets in ([1, 8], [2, 0]):
+        buffer.history.record_correct([3, 7], buckets)
+    assert QuestionColumns(buffer, 1, np.array([3, 7])).past_correct.tolist() == [[-1, 1, 2], [-1, 8, 0]]
+    for bucket in (5, 6):
+        buffer.history.record_correct([3], [bucket])
+    buffer.snapshot(tmp_path / "saved")
+    restored = ReplayBuffer.restore(tmp_path, tmp_path / "saved")
+    assert restored.history.past_correct[[3, 7]].tolist() == [[2, 5, 6], [-1, 8, 0]]
+    for num_groups, expected in ((2, [5, 6]), (4, [-1, -1, 5, 6])):
+        restored.history.keep_past_groups(num_groups)
+        assert restored.history.past_correct[3].tolist() == expected
+    assert restored.num_memory_bytes == buffer.num_memory_bytes + 2 * NUM_QUESTIONS
 
 
 def test_rlep_draws_questions_of_the_batch_that_have_successes(tmp_path):

@@ -162,6 +162,60 @@ def test_rollout_level_replay_trains_single_rollouts_with_the_advantages_they_ha
     assert trained == {float(had[number]) for number in replayed_in}
 
 
+def test_bapo_fills_places_without_a_gradient_with_hard_questions_and_then_stored_groups(tmp_path):
+    _, _, engine, reports = run(tmp_path, "bapo")
+    retried, alone = [], []
+    for report in reports:
+        rolled_out = [group for group in report.groups if group.trajectories]
+        retried += [(report.step, len(rolled_out) - B)]
+        stored = [group for group in report.groups if not group.trajectories]
+        alone += stored
+        num_free = B - sum(not group.has_equal_rewards for group in rolled_out)
+        assert len(stored) <= min(num_free, B // 2 - (len(rolled_out) - B))
+        assert len({group.question.index for group in report.groups}) == len(report.groups)
+        assert sum(bucket.num_drawn for bucket in report.buckets) == len(report.groups) - B
+    assert alone
+    assert all(1 / 4 <= np.mean(group.rewards) <= 3 / 4 for group in alone)
+    assert any(number for _, number in retried)
+    assert all(step % 2 == 0 for step, number in retried if number)
+    assert sum(len(mini_batch.rows) for mini_batch in engine.mini_batches) == len(reports) * B * K
+
+
+def test_bapo_rolls_out_questions_again_that_were_solved_in_no_rollout(tmp_path):
+    _, state, _, reports = run(tmp_path, "bapo")
+    drawn = [bucket.num_drawn for report in reports for bucket in report.buckets if bucket.bucket == 0]
+    assert sum(drawn) > 0
+    assert state.replay_buffer.bucket_of(0) == 0
+    assert state.replay_buffer.history.num_draws[0] > 0
+
+
+def test_repair_reviews_mastered_questions_without_trajectories(tmp_path):
+    _, state, _, reports = run(tmp_path, "repair_window")
+    num_drawn = sum(bucket.num_drawn for report in reports for bucket in report.buckets)
+    assert num_drawn == state.replay_buffer.history.num_draws.sum() > 0
+    mastered = (state.replay_buffer.history.past_correct == K).any(axis=1)
+    assert mastered[state.replay_buffer.history.num_draws > 0].all()
+    assert {len(group.trajectories) for report in reports for group in report.groups} == {K}
+
+
+def test_nexgrpo_replays_failures_with_k_rollouts(tmp_path):
+    _, _, _, reports = run(tmp_path, "nexgrpo")
+    mixed = [group for report in reports for group in report.groups if group.has_replay]
+    assert {len(group.trajectories) for group in mixed} == {K}
+    assert {replay.experience.reward for group in mixed for replay in group.replays} == {0.0}
+    assert {len(group.replays) for group in mixed} <= {1, 2}
+    assert all(group.advantages[-1] <= 0.0 for group in mixed)
+
+
+def test_dyjr_trains_recent_successes_for_their_divergence_only(tmp_path):
+    _, _, engine, reports = run(tmp_path, "dyjr")
+    alone = [(report.step, group) for report in reports for group in report.groups if not group.trajectories]
+    assert {step - replay.experience.rollout_step for step, group in alone for replay in group.replays} <= {1, 2, 3, 4}
+    rows = [row for mini_batch in engine.mini_batches for row in mini_batch.rows if row.is_replayed]
+    assert len(rows) == len(alone) > 0
+    assert {row.advantage for row in rows} == {float(np.float32(0.1))}
+
+
 def test_dapo_fills_up_with_groups_of_different_rewards(tmp_path):
     _, _, engine, reports = run(tmp_path, "dapo", num_steps=4)
     assert engine.calls.count("rollout") > len(reports)

@@ -1,5 +1,6 @@
 """Scores of candidates and the selectors that read them, with numbers computed by hand."""
 
+import dataclasses
 import itertools
 import math
 from types import SimpleNamespace
@@ -148,3 +149,15 @@ def test_the_subset_of_highest_variance_is_that_of_all_subsets(rewards, num_want
 )
 def test_the_budget_goes_to_the_lowest_entropy_then_to_those_never_scored(last_entropies, budget, expected):
     assert within_budget(np.float32(last_entropies), budget).tolist() == expected
+
+
+def test_boundary_failures_are_of_middling_confidence_and_near_to_a_success():
+    columns = candidates([1.0, 0.0, 0.0, 0.0, 1.0], nlls=[0.5, 0.5, 0.5, 2.0, 0.5])
+    tokens = [[1, 2, 3, 4], [1, 2, 3, 9], [1, 8, 9], [1, 2, 3, 4], [8, 9, 8]]
+    stored = [one._replace(token_ids=np.int32(ids)) for one, ids in zip(columns.experiences, tokens, strict=True)]
+    columns = dataclasses.replace(columns, experiences=stored)
+    # Nearest: 3 of 5 token ids of the first, 2 of 3 of the last; e^-2 is below .3, so 2 more.
+    positions, scores = choose("boundary_failure", columns, 2)
+    assert scores.tolist() == pytest.approx([np.inf, 0.4, 1 / 3, 2.0, np.inf])
+    assert positions == [2, 1]
+    assert choose("boundary_failure", columns, 3)[0] == [2, 1, 3]

@@ -32,7 +32,16 @@ OBJECTIVES = {
         dataclasses.replace(CONFIG, shapes_policy=False, loss_aggregation="token_mean"), is_replay_open=True
     ),
 }
-ONLY_SELECTING = {"trl_replay", "trinity", "prioritized_proportional", "prioritized_rank", "fifo", "fresh_per"}
+ONLY_SELECTING = {
+    "trl_replay",
+    "trinity",
+    "prioritized_proportional",
+    "prioritized_rank",
+    "fifo",
+    "fresh_per",
+    "bapo",
+    "a2r",
+}
 """Methods that score and learn as another does: what they select is decided before an engine is asked."""
 
 

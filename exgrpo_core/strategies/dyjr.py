@@ -1,0 +1,63 @@
+"""DyJR: recent successes hold the policy near to where it was by a Jensen-Shannon divergence, not by advantages.
+
+Source: Li et al. 2026, "DyJR: Preserving Diversity in Reinforcement Learning with Verifiable Rewards via Dynamic
+Jensen-Shannon Replay" (arXiv 2603.16157). Only its abstract was read: a first-in first-out buffer of adaptive size
+keeps those of recent steps, and their divergence is a term of the loss in place of a policy gradient. Assumed: it is
+estimated at each token of the past policy as f(w) = (w log w - (1 + w) log((1 + w) / 2)) / 2, w = pi_theta /
+pi_past: 0 with derivative 0 at w = 1. Differs: replayed trajectories take places of fresh questions, and rho bounds
+their share. Not known: the buffer's size, so those of the newest 4 steps are drawn, and the coefficient, so it is .1.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from exgrpo_core.errors import Mistake
+from exgrpo_core.methods.protocols import OffPolicyCorrection, OpenStep, QuestionColumns, QuestionDraw, ReplayMethod
+from exgrpo_core.strategies.stored_groups import StoredGroups
+from exgrpo_core.types import Baseline, GroupPlan, TokenRatios
+
+if TYPE_CHECKING:
+    import torch
+
+
+class JensenShannon(OffPolicyCorrection):
+    """Minus the divergence f(w), which the loss then gains, times an advantage that is its coefficient."""
+
+    name: ClassVar[str] = "jensen_shannon"
+
+    def weights(self, tokens: TokenRatios) -> "torch.Tensor":
+        """Return -f(w)."""
+        w = tokens.ratios
+        return ((1.0 + w) * ((1.0 + w) / 2.0).log() - w * w.log()) / 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class DyJr(StoredGroups):
+    """Recent successes with advantages of `divergence_weight`, for the divergence alone."""
+
+    name: ClassVar[str] = "dyjr"
+    max_age: float = 4
+    """Steps from a trajectory's rollout to its last replay. At least 1."""
+    divergence_weight: float = 0.1
+
+    keep = ReplayMethod.keep
+
+    def plan_replays(self, step: OpenStep, drawn: Mapping[int, float]) -> list[GroupPlan]:
+        """Plan the newest r successes of each drawn question."""
+        rows = {index: step.stored(index).rows[-step.replays_per_group :] for index in drawn}
+        kept = np.full(step.replays_per_group, self.divergence_weight, np.float32)
+        return [GroupPlan(i, 0, part, None, 1.0, Baseline.KEPT, kept[: part.size]) for i, part in rows.items()]
+
+    def draw(self, questions: QuestionColumns, num_questions: int, rng: np.random.Generator) -> QuestionDraw:
+        """Return questions whose newest success is recent."""
+        is_recent = questions.step - questions.newest_rollout_steps <= self.max_age
+        return questions.draw_evenly(questions.indices[is_recent], num_questions, rng)
+
+    def find_mistakes(self, settings: object) -> Iterator[Mistake]:
+        """Yield a sentence where replayed tokens would be reinforced."""
+        yield from StoredGroups.find_mistakes(self, settings)
+        if getattr(settings, "off_policy_correction", JensenShannon.name) != JensenShannon.name:
+            yield Mistake(f"expected {JensenShannon.name}, the only one that {self.name} has.", "off_policy_correction")
