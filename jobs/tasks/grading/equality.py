@@ -8,23 +8,30 @@ r"""Equality of two boxed answers by Math-Verify, and what it gets wrong in ways
 | Unicode signs, currency, `0.\overline{3}`, `1e-05`, `\varnothing` | written as LaTeX first |
 | `x<2 or x>3` is no set | written as intervals where the other answer is one |
 | units are left out: 5 m = 5 km | compared where both answers name one (`units.py`) |
+| the modulus is the value, and a base is left out | residues and numbers in bases are compared (`residues.py`) |
+| times, dates and directions are products of letters | compared where both answers name one (`moments.py`) |
 | `\lg 2` is 2 | the logarithm to base 10, as is `\log` where the other answer names this base |
 | `2 3/4`, `**73**`, `5;`, `\underline{5}` | without markup and full-width signs, and with mixed numbers as sums |
 """
 
 import re
+import unicodedata
 from collections.abc import Callable
 from fractions import Fraction
 from itertools import accumulate
 from typing import Any
 
 from jobs.tasks.grading.boxed_answers import read_choice
+from jobs.tasks.grading.moments import compare_moments
+from jobs.tasks.grading.residues import compare_residues, with_decimal_numerals
 from jobs.tasks.grading.units import (
     comparable_values,
-    compare_clocks,
+    plain_words,
     quantity_lists,
+    split_directions,
     with_magnitudes,
     with_mixed_numbers,
+    with_plain_digits,
 )
 
 RELATIVE_TOLERANCE = 1e-5
@@ -37,11 +44,21 @@ _SIGNS = {
     "∪": r"\cup ",  # noqa: RUF001 - as above
     "％": r"\%",  # noqa: RUF001 - as above
     "∞": r"\infty ", "π": r"\pi ", "·": r"\cdot ", "÷": r"\div ", "≤": r"\le ", "≥": r"\ge ", "≠": r"\ne ",
-    "√": r"\sqrt", "°": r"^\circ ", "∅": r"\emptyset ", "∩": r"\cap ", "∈": r"\in ", "½": r"\frac{1}{2}",
-    "⅓": r"\frac{1}{3}", "¼": r"\frac{1}{4}", "¾": r"\frac{3}{4}", "²": "^2", "³": "^3", r"\varnothing": r"\emptyset",
+    "√": r"\sqrt", "°": r"^\circ ", "∅": r"\emptyset ", "∩": r"\cap ", "∈": r"\in ", r"\varnothing": r"\emptyset",
+    "‰": r"\cdot\frac{1}{1000}", "±": r"\pm ", "∓": r"\mp ",
     r"\{\}": r"\emptyset", r"\degree": r"^\circ",
 }  # fmt: skip
 _CURRENCY = re.compile(r"(?:\\text\{\s*)?([€£¥₹₩])(?:\s*\})?")
+_CURRENCY_COMMANDS = {
+    "pounds": "£", "sterling": "£", "euros?": "€", "EUR": "€", "yen": "¥", "dollar": r"\\$", "rupee": "₹", "cent": "¢",
+    "won": "₩",
+}  # fmt: skip
+_FRACTIONS = {
+    code: "\\frac{{{}}}{{{}}}".format(*unicodedata.normalize("NFKC", chr(code)).split("\u2044"))
+    for code in (0xBC, 0xBD, 0xBE, *range(0x2150, 0x215F))
+}
+_UNIT_SIGNS = re.compile("[\u2100\u2103\u2109\u2126\u212a\u212b\u3371-\u33df]")
+"""Units written as one sign, such as ℃, ㎝ and ㎏."""
 _FULL_WIDTH = {code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)} | {0x3000: " ", 0x3001: ","}
 _COLOR = re.compile(r"\\(?:text)?color\s*\{\w+\}|\\(?:displaystyle|textstyle)(?![A-Za-z])|^\s*(?:\\approx|≈)")
 _ENDS = re.compile(r"^(?:\\[;,:! ]|~)|(?:\\[;,:! \\]|~|[;,:。]|(?<=})\.)$")
@@ -61,6 +78,8 @@ _LOG = re.compile(r"\\?\b(?:log|ln)(?![A-Za-z]|\s*_)")
 _LG = re.compile(r"\\lg(?![A-Za-z])")
 _COMMON_LOG = re.compile(r"\\?\blog(?![A-Za-z]|\s*_)")
 _REPEATING = re.compile(r"(\d*)\.(\d*)\\(?:overline|bar)\s*\{?(\d+)\}?")
+_DOTTED = re.compile(r"(?<=\.)(\d*)\\dot\s*\{?(\d)\}?(?:(\d*)\\dot\s*\{?(\d)\}?)?(?!\d)")
+"""Repeating digits as dots mark them, above the first and the last."""
 _POWER = re.compile(r"(?<![\w.])(\d+(?:\.\d*)?)[eE]\+?(-?)0*(\d{1,3})(?!\w)")
 """A number as programs write it: 1e-05."""
 _TEXT = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit)\s*\{([^{}]*)\}")
@@ -93,9 +112,12 @@ def are_equal(gold: str, answer: str, parse: Parse, verify: Verify) -> bool | No
         gold, answer = large
     # Else 5 and 5 million are equal too, as are 5 and 5 m.
     is_known = any(are_large) and not all(are_large) and are_equal(*large, parse, verify)
-    by_text = is_known or compare_clocks(gold, answer)
+    by_text = is_known or _compare_forms(
+        gold, answer, lambda left, right: are_equal(left, right, parse, verify) is True
+    )
     if by_text is not None:
         return by_text
+    gold, answer = _without_directions(gold, answer)
     pairs, have_units = comparable_values(gold, answer)
     if any(_are_equal_values(*pair, parse, verify) for pair in pairs):
         return True
@@ -108,6 +130,27 @@ def are_equal(gold: str, answer: str, parse: Parse, verify: Verify) -> bool | No
     if re.match(r"(?:\\left\s*)?\(", gold):
         return all(row[place] for place, row in enumerate(are_same))
     return all(map(any, are_same)) and all(map(any, zip(*are_same, strict=True)))
+
+
+def _compare_forms(gold: str, answer: str, is_same: Callable[[str, str], bool]) -> bool | None:
+    """Return whether times, dates and residues agree; False where directions differ, and None of all other answers."""
+    by_form = compare_moments(gold, answer)
+    if by_form is None:
+        by_form = compare_residues(gold, answer, is_same)
+    (rest, ways), (other, other_ways) = split_directions(gold), split_directions(answer)
+    if (
+        by_form is None
+        and ways
+        and other_ways
+        and (ways != other_ways or not re.search(r"\w", plain_words(rest + other)))
+    ):
+        return ways == other_ways
+    return by_form
+
+
+def _without_directions(gold: str, answer: str) -> tuple[str, str]:
+    rests = split_directions(gold)[0], split_directions(answer)[0]
+    return rests if all(re.search(r"\d", text) for text in rests) else (gold, answer)
 
 
 def _are_equal_values(gold: str, answer: str, parse: Parse, verify: Verify) -> bool | None:
@@ -128,14 +171,23 @@ def _are_equal_values(gold: str, answer: str, parse: Parse, verify: Verify) -> b
 
 def without_markup(text: str) -> str:
     r"""Return an answer without Markdown, fonts, colors, full-width signs and a sign at its end; `2 3/4` as a sum."""
-    text = _COLOR.sub("", text.translate(_FULL_WIDTH)).strip()
+    text = _COLOR.sub("", _with_plain_signs(text)).strip()
     before = ""
     while text != before:
         before, text = text, _ENDS.sub("", text).strip()
         matches = (re.fullmatch(pattern, text, re.DOTALL) for pattern in _WRAPPED)
         contents = (match[match.lastindex or 0] for match in matches if match is not None)
         text = next((content.strip() for content in contents if _closes_at_end(content)), text)
+    text = with_decimal_numerals(text)
     return with_mixed_numbers(_GROUPED.sub(lambda match: re.sub(r"\D", "", match[0]), text))
+
+
+def _with_plain_signs(text: str) -> str:
+    """Return the text with fractions, units and currencies of one sign written out."""
+    text = text.translate(_FULL_WIDTH).translate(_FRACTIONS)
+    for command, sign in _CURRENCY_COMMANDS.items():
+        text = re.sub(rf"\\(?:text)?{command}(?![A-Za-z])(?:\{{\}})?", sign, text)
+    return _UNIT_SIGNS.sub(lambda match: unicodedata.normalize("NFKC", match[0]), text).replace("\u2212", "-")
 
 
 def _closes_at_end(text: str) -> bool:
@@ -156,9 +208,11 @@ def _compute(texts: tuple[str, str], parse: Parse, verify: Verify) -> bool | Non
 
 def as_latex(text: str) -> str:
     """Return an answer with signs, currency and repeating decimals as LaTeX that Math-Verify reads."""
-    text = _ROOT.sub(lambda match: rf"\sqrt{{{match[1] or match[2]}}}", _DASH.sub(r"\1-", text))
+    text = _DASH.sub(r"\1-", with_plain_digits(_with_plain_signs(text)))
+    text = _ROOT.sub(lambda match: rf"\sqrt{{{match[1] or match[2]}}}", text)
     for sign, latex in _SIGNS.items():
         text = text.replace(sign, latex)
+    text = _DOTTED.sub(r"\1\\overline{\2\3\4}", text)
     text = _POWER.sub(r"\1\\times 10^{\2\3}", text)
     return _REPEATING.sub(_as_fraction, _CURRENCY.sub("", text)).strip()
 

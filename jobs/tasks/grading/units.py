@@ -1,9 +1,10 @@
-r"""Quantities: answers that name a unit, such as `12 \text{ cm}^2`, `\$5 \text{ per hour}` or `3 pm`.
+r"""Quantities: answers that name a unit, such as `12 \text{ cm}^2`, `\$5 \text{ per hour}` or `5 km north`.
 
 Two quantities are compared after conversion to one unit. Units of another kind, such as cm and cm^2, make them differ.
 """
 
 import re
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -19,14 +20,27 @@ _MAX_NAMES = 6
 """Units in one product, and quantities in one sum: each may have several meanings."""
 _FILE = Path(__file__).parent / "units.yaml"
 _PREFIXES = {
-    "p pico": -12, "n nano": -9, "µ u micro": -6, "m milli": -3, "c centi": -2, "d deci": -1, "k kilo": 3, "M mega": 6,
-    "G giga": 9, "T tera": 12,
+    "f femto": -15, "p pico": -12, "n nano": -9, "µ u micro": -6, "m milli": -3, "c centi": -2, "d deci": -1,
+    "da deca": 1, "h hecto": 2, "k kilo": 3, "M mega": 6, "G giga": 9, "T tera": 12, "P peta": 15,
 }  # fmt: skip
 _MARKS = "$€£¥₹₩¢"
-_CODES = f"[{_MARKS}]|USD|EUR|GBP|JPY|CNY|RMB|INR|KRW"
+_CODES = f"[{_MARKS}]|[A-Z]{{3}}|Rs|kr"
+_DOLLARS = {"US": "$", "C": "CAD", "CA": "CAD", "CAD": "CAD", "A": "AUD", "AU": "AUD", "AUD": "AUD"} | {
+    "NZ": "NZD", "HK": "HKD", "S": "SGD", "SG": "SGD", "NT": "TWD", "R": "BRL", "MX": "MXN",
+}  # fmt: skip
 _MAGNITUDES = tuple(
     (rf"(?<=[\d\s}}])(\\text\s*\{{\s*)?\b{name}\b", rf" \\times {value} \1")
-    for name, value in {"dozen": 12, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}.items()
+    for name, value in {
+        "dozen": 12,
+        "hundred": 10**2,
+        "thousand": 10**3,
+        "lakh": 10**5,
+        "million": 10**6,
+        "crore": 10**7,
+        "billion": 10**9,
+        "trillion": 10**12,
+        "quadrillion": 10**15,
+    }.items()
 )
 _PLAIN = (
     (r"(?<!\\)\$([^$]*)(?<!\\)\$", r"\1"),
@@ -34,6 +48,7 @@ _PLAIN = (
     (r"\^\s*\{\s*(-?\d)\s*\}", r"^\1"),
     (r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit|mbox|operatorname|rm)\s*\{([^{}]*)\}", r" \1"),
     (r"\\([$])", r"\1"),
+    (r"\{([:.])\}", r"\1"),
     (r"\^\s*\{?\s*\\circ\s*\}?|°|\\degree(?![a-z])", " deg "),
     (r"\\mu\s*|\u03bc", "µ"),
     (r"\\Omega(?![a-z])", "Ω"),
@@ -45,7 +60,7 @@ _PLAIN = (
     (r"\(s\)", "s"),
     (r"\(([A-Za-z][^()]*)\)\s*$", r" \1"),
     (r"^\s*(?:\\?[A-Za-z]+(?:\s*[A-Za-z])?(?:_\{?\w+\}?)?\s*(?:=|\\approx)|\\sim|\\approx|about|approximately)\s*", ""),
-    (r"\b(?:US)?(\$)", r"\1"),
+    *((rf"\b{dollar}\$", code) for dollar, code in _DOLLARS.items()),
     (rf"^\s*([-+]?)\s*({_CODES})\s*((?:[\d.,{{}}\s]*\d|\\[dt]?frac[\d{{}}]+)(?:\s*\\times 10+)?)", r"\1\3 \2"),
 )
 """An answer's text as numbers and names of units, step by step."""
@@ -59,12 +74,10 @@ _UNIT_PLAIN = (
     (r"\b(?:cubic|cu)\s+([^\W\d]+)|\b([^\W\d]+)\s+cubed", r"\1\2^3"),
     (r"\bdeg(?:rees?)?\s*(?:C\b|[Cc]elsius|[Cc]entigrade)", "degC"),
     (r"\bdeg(?:rees?)?\s*(?:F\b|[Ff]ahrenheit)", "degF"),
-    (r"\b[Ll]ight[\s-]years?\b", "ly"),
-    (r"\b[Ff]l(?:uid)?\s+(?:oz|ounces?)\b", "floz"),
 )
 _PART = re.compile(
     r"[\s,]*+(?P<value>[-+]?\s*+(?:\\(?:[dt]?frac|sqrt|pi|times|cdot)(?![A-Za-z])|\d[eE][-+]?\d|[\d.,\s{}()+*/^-])*+)"
-    rf"(?P<unit>(?:[^\W\d_]|[{_MARKS}])(?:[^\W\d_]|[{_MARKS}\s/*·()]|\\cdot|\^-?\d|(?<=[a-z])[23](?!\s*[\w.]))*)"
+    rf"(?P<unit>(?:[^\W\d_]|[{_MARKS}])(?:[^\W\d_]|[{_MARKS}\s/*·()]|\\cdot|\^-?\d|(?<=[a-z])-(?=[a-z])|(?<=[a-z])[23](?!\s*[\w.]))*)"
 )
 _PLURAL = re.compile(r"(?<=\w\w)e?s$")
 _TOKEN = re.compile(rf"([^\W\d_]+|[{_MARKS}])\^?(-?\d)?")
@@ -72,11 +85,18 @@ _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _COMMA = re.compile(r",(?!\d{3}(?!\d))|\\text\s*\{\s*(?:and|or)\s*\}|\b(?:and|or)\b")
 _DECIMAL = re.compile(r"\d+\.\d+(?![eE\d])")
 _MIXED = re.compile(r"(?<![\d.,/^])(\d+)(?:\s|\\[ ,]|~)+(\d+)/(\d+)(?![\d/])")
-_DEFINITION = re.compile(r"(?P<factor>[\d.e/-]+(?=\s))?\s*(?P<unit>[^+]*?)(?:\s*\+\s*(?P<zero>[\d.]+))?")
-_CLOCK = re.compile(
-    r"(?=.)(?P<hour>\d{1,2})?(?::(?P<minute>\d\d))?\s*(?P<whole>o'?clock)?\s*(?P<half>am|pm|noon|midnight|)",
-    re.IGNORECASE,
+_DIRECTION = re.compile(
+    r"(?<![\\\w-])(?:(?:to|towards?)\s+the\s+|due\s+)?(?P<name>(?i:(?:(?:north|south)[\s-]?)?(?:east|west)|north|south|up|down|"
+    r"left|right|above|below|(?:for|back|in|out)(?=ward)|(?:counter-?|anti-?)?clock(?=wise))(?:wards?|wise|er?ly|ern)?"
+    r"|[NS][EW])(?![\w-])"
 )
+_LATITUDE = re.compile(r"((?:\\circ\s*\}?|°|\bdeg(?:rees?)?)\s*(?:\\(?:text|mathrm|rm)\s*\{)?\s*)([NSEW])(?![\w.])")
+_WAYS = {
+    "N": " north", "S": " south", "E": " east", "W": " west", "ne": "northeast", "nw": "northwest", "se": "southeast",
+    "sw": "southwest", "above": "up", "below": "down",
+}  # fmt: skip
+_PERCENT = re.compile(r"%|\bper\s?cent\b")
+_DEFINITION = re.compile(r"(?P<factor>[\d.e/-]+(?=\s))?\s*(?P<unit>[^+]*?)(?:\s*\+\s*(?P<zero>[\d.]+))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,20 +142,27 @@ def with_magnitudes(text: str) -> str:
     return _apply(_MAGNITUDES, text)
 
 
-def compare_clocks(gold: str, answer: str) -> bool | None:
-    """Return whether two times of day are the same, None where neither is named as a time or one is no time."""
-    clocks = [_CLOCK.fullmatch(_apply(_PLAIN, text).strip()) for text in (gold, answer)]
-    if clocks[0] is None or clocks[1] is None or not any(clock["half"] or clock["whole"] for clock in clocks if clock):
-        return None
-    return not _minutes(clocks[0]).isdisjoint(_minutes(clocks[1]))
+def plain_words(text: str) -> str:
+    """Return an answer's text as numbers and words, without the commands of LaTeX around them."""
+    return _apply(_PLAIN, with_plain_digits(text)).strip()
 
 
-def _minutes(clock: re.Match[str]) -> set[int]:
-    hour, minute, half = int(clock["hour"] or 12), int(clock["minute"] or 0), clock["half"].lower()
-    if not half:
-        return {60 * (hour % 12) + minute, 60 * (hour % 12 + 12) + minute} if 0 < hour < 13 else {60 * hour + minute}
-    is_late = half in {"pm", "noon"}
-    return {60 * (hour % 12 + 12 * is_late) + minute}
+def with_plain_digits(text: str) -> str:
+    """Return the text with raised and lowered digits as powers and indices: 10⁶ is `10^{6}`."""
+    for pattern, mark in ((r"[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻]+", "^"), ("[₀₁₂₃₄₅₆₇₈₉]+", "_")):
+        for signs in sorted(set(re.findall(pattern, text)), key=len, reverse=True):
+            text = text.replace(signs, f"{mark}{{{unicodedata.normalize('NFKC', signs)}}}".replace("\u2212", "-"))
+    return text
+
+
+def split_directions(text: str) -> tuple[str, list[str]]:
+    """Return a text without its directions, and these: `5 km to the NE` is `5 km`, north and east."""
+    text = _LATITUDE.sub(lambda match: match[1] + _WAYS[match[2]], text)
+    found = [
+        re.sub(r"[\s-]|wards?$|wise$|er?ly$|ern$", "", match["name"].lower()) for match in _DIRECTION.finditer(text)
+    ]
+    words = " ".join(_WAYS.get(name, name.replace("anti", "counter")) for name in found)
+    return _DIRECTION.sub(" ", text), re.findall("north|south|[a-z]+", words)
 
 
 def quantity_lists(gold: str, answer: str) -> tuple[list[str], list[str]] | None:
@@ -154,6 +181,12 @@ def comparable_values(gold: str, answer: str) -> tuple[list[tuple[str, str]], bo
     There are none if neither answer names a unit, or if their units are of different kinds.
     """
     left, right = _read_quantities(gold), _read_quantities(answer)
+    if (
+        bool(left) != bool(right)
+        and _PERCENT.search(answer if left else gold)
+        and not all(map(_PERCENT.search, (gold, answer)))
+    ):
+        return [], True
     if left and right:
         same_kind = [pair for pair in product(left, right) if pair[0].unit.is_like(pair[1].unit)]
         return [_in_one_unit(*pair) for pair in same_kind], True
@@ -207,7 +240,7 @@ def _read_quantities(text: str) -> list[_Quantity]:
 
 def _read_parts(text: str) -> list[_Quantity]:
     """Return the meanings of a text that is a number with a unit, or several such as 5 feet 6 inches, which add up."""
-    text = _apply(_PLAIN, text).strip()
+    text = plain_words(text)
     if text.startswith("("):
         if _COMMA.search(text):
             return []
@@ -221,7 +254,7 @@ def _read_parts(text: str) -> list[_Quantity]:
             match is None
             or len(parts) == _MAX_NAMES
             or not re.search(r"\d|\\pi", value)
-            or re.search(r"\d[kKMB]$", text)
+            or re.search(r"\d[kKMBuSG]$", text)
         ):
             return []
         parts.append((value, _read_unit("/" * match["value"].strip().endswith("/") + match["unit"])))
@@ -252,7 +285,7 @@ def _read_unit(text: str) -> list[_Unit]:
 
     Unknown words that are counted per unit are numbers.
     """
-    numerator, *denominators = _apply(_UNIT_PLAIN, text).split("/")
+    numerator, *denominators = _apply(_UNIT_PLAIN, _long_names().sub(_joined, text)).split("/")
     words = numerator.split()
     if not denominators and words and len(words[0]) > 1 and words[0] != "in":
         # Of "12 hours later" and "5 cubic feet of water" the known names before the other words are the unit.
@@ -295,6 +328,21 @@ def _multiply(units: tuple[_Unit, ...]) -> _Unit:
     return _Unit(frozenset((name, power) for name, power in powers.items() if power), factor, pi_power)
 
 
+def _joined(match: re.Match[str]) -> str:
+    return _without_joints(match[0])
+
+
+def _without_joints(name: str) -> str:
+    return re.sub(r"s?[_\s-]+", "", name.lower())
+
+
+@cache
+def _long_names() -> re.Pattern[str]:
+    """Return what finds the names of several words, written with `_` in `units.yaml`."""
+    names = "|".join("s?[\\s-]+".join(name.split("_")) for name in _read_file()["long"] for name in name.split())
+    return re.compile(rf"\b(?:{names})(?:e?s)?\b", re.IGNORECASE)
+
+
 @cache
 def _meanings(name: str) -> list[_Unit]:
     """Return what a name in `units.yaml` can mean."""
@@ -310,10 +358,17 @@ def _define(name: str, definition: str) -> _Unit:
 
 
 @cache
+def _read_file() -> dict[str, dict[str, str]]:
+    content: dict[str, dict[str, str]] = yaml.safe_load(_FILE.read_text(encoding="utf-8"))
+    return content
+
+
+@cache
 def _definitions() -> dict[str, list[str]]:
     """Return the definitions of each name, those with prefixes and plurals too."""
-    content: dict[str, dict[str, str]] = yaml.safe_load(_FILE.read_text(encoding="utf-8"))
-    entries = [(names.split(), definition) for kind in content.values() for names, definition in kind.items()]
+    content = _read_file()
+    entries = [([*map(_without_joints, names.split())], definition) for names, definition in content["long"].items()]
+    entries += [(names.split(), text) for kind in ("prefixed", "plain") for names, text in content[kind].items()]
     for names in map(str.split, content["prefixed"]):
         for prefixes, power in _PREFIXES.items():
             symbol, word = prefixes.split()[:-1], prefixes.split()[-1]

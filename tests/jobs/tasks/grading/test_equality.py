@@ -1,11 +1,12 @@
-import csv
 from pathlib import Path
 
 import pytest
 
+from jobs.tasks.grading import units
 from jobs.tasks.grading.answer_grader import AnswerGrader, GradeItem
 from jobs.tasks.grading.boxed_answers import joined_boxes
 from jobs.tasks.grading.reward_function import Grade
+from tests.jobs.tasks.grading.conftest import WRITTEN_PAIRS, read_pairs
 
 pytestmark = pytest.mark.slow
 
@@ -47,18 +48,17 @@ def test_a_choice_is_the_last_box_however_often_it_is_boxed():
         assert grader.grade([item]) == [Grade.CORRECT]
 
 
-def read_cases(path):
-    with path.open(encoding="utf-8") as file:
-        return [tuple(row) for row in csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE) if len(row) == 3]
-
-
 @pytest.mark.parametrize("name", ["disputed", "units", "too_strict"])
 def test_answers_that_users_reported_have_the_right_verdict(is_right, shared_dir, name):
-    rows = [row for row in read_cases(shared_dir / "cases" / "grading" / f"{name}.tsv") if row[2] in {"C", "W"}]
+    rows = [row for row in read_pairs(shared_dir / "cases" / "grading" / f"{name}.tsv") if row[2] in {"C", "W"}]
     assert [row for row in rows if is_right(row[0], boxed(row[1])) != (row[2] == "C")] == []
 
 
 def test_units_and_ways_of_writing_have_the_verdicts_that_people_gave_them(is_right):
-    rows = read_cases(Path(__file__).parent / "written_pairs.tsv")
-    assert len(rows) > 150
-    assert [row for row in rows if is_right(row[0], boxed(row[1])) != (row[2] == "C")] == []
+    assert [row for row in WRITTEN_PAIRS if is_right(row[0], boxed(row[1])) != (row[2] == "C")] == []
+
+
+def test_no_definition_of_a_unit_replaces_another_one():
+    lines = (Path(units.__file__).parent / "units.yaml").read_text(encoding="utf-8").splitlines()
+    names = [line.split(":")[0] for line in lines if ":" in line and not line.startswith("#")]
+    assert [name for name in names if names.count(name) > 1] == []

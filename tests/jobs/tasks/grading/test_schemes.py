@@ -7,6 +7,7 @@ import pytest
 from jobs.tasks.grading import answer_grader
 from jobs.tasks.grading.answer_grader import GRADING_RULES, AnswerGrader, GradeItem, Scheme, grader_version
 from jobs.tasks.grading.reward_function import Grade
+from tests.jobs.tasks.grading.conftest import WRITTEN_PAIRS
 
 pytestmark = pytest.mark.slow
 
@@ -26,7 +27,7 @@ MATH = [
     ("5 m", r"\boxed{5}", (C, C)), (r"5\text{ yuan}", r"\boxed{5\text{ apples}}", (C, C)),
     ("5m", r"\boxed{5}", (C, C)), ("5m", r"\boxed{5 m}", (C, C)), ("0.5", r"\boxed{0.5\%}", (C, W)),
     ("0.5", r"\boxed{50\%}", (C, C)), (r"50\%", r"\boxed{0.5}", (C, C)), (r"50\%", r"\boxed{50}", (C, C)),
-    ("1010_2", r"\boxed{1010_3}", (C, C)), ("1010_2", r"\boxed{1010}", (C, C)), ("204_5", r"\boxed{54}", (W, W)),
+    ("1010_2", r"\boxed{1010_3}", (C, W)), ("1010_2", r"\boxed{1010}", (C, W)), ("204_5", r"\boxed{54}", (W, C)),
     ("(1,2)", r"\boxed{\{1,2\}}", (C, C)), (r"\{1,2\}", r"\boxed{(1,2)}", (C, C)),
     (r"\{1,2\}", r"\boxed{2,1}", (C, C)), ("(1,2)", r"\boxed{1,2}", (C, C)), ("(1,2)", r"\boxed{2,1}", (W, W)),
     ("5", r"\boxed{5 \text{ is wrong}}", (C, C)), ("5", r"\boxed{\neq 5}", (C, C)),
@@ -79,7 +80,7 @@ def test_no_scheme_runs_an_answer(tmp_path, monkeypatch):
     assert all(C not in (own.paper, own.training) for own in found)
 
 
-OUTCOMES = {8: "493190916f2502da"}
+OUTCOMES = {9: "40ec0ead6fa9eca2"}
 # Math-Verify's own tests, as far as they compare one gold answer with the content of one box.
 SUITE = json.loads((Path(__file__).parent / "math_verify_cases.json").read_text(encoding="utf-8"))["cases"]
 
@@ -99,9 +100,10 @@ def test_training_agrees_with_math_verifys_tests_as_often_as_math_verify_alone(o
 
 
 def test_changed_outcomes_raise_the_version_of_the_rules(grader, of_suite):
-    """On the cases above and those of Math-Verify's own tests."""
+    """On the cases above, those of Math-Verify's own tests, and the written pairs."""
     items = [GradeItem(gold, text, "math") for gold, text, _ in MATH]
     items += [GradeItem(gold, text, "choice") for gold, text, _ in CHOICES]
+    items += [GradeItem(gold, rf"\boxed{{{answer}}}", "math") for gold, answer, _ in WRITTEN_PAIRS]
     outcomes = [*(outcome for _, outcome in of_suite), *grader.grade_side_by_side(items)]
     found = [[outcome.paper, outcome.training] for outcome in outcomes]
     digest = hashlib.sha256(json.dumps(found).encode()).hexdigest()[:16]
