@@ -65,6 +65,7 @@ def exgrpo_step(state: ExGRPOState, engine: PolicyEngine, config: ExGRPOConfig, 
     mini_batches = build_mini_batches(trained, config, state.rng)
     with clock.phase("update"):
         update_metrics = engine.update(mini_batches, objective)
+    report.mini_batches = [item.seen for item in mini_batches if item.seen is not None]
 
     # Lines 24 to 30 and 33: collect successes, retire solved questions.
     collect_experience(state, config, report)

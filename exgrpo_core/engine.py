@@ -39,7 +39,10 @@ class PolicyEngine(Protocol):
         ...
 
     def update(self, mini_batches: Sequence[MiniBatch], objective: ObjectiveSettings) -> dict[str, float]:
-        """Take one optimizer step a mini-batch, in order, and return metrics named as in `step_report.METRICS`."""
+        """Take one optimizer step a mini-batch, in order, and return metrics named as in `step_report.METRICS`.
+
+        An engine can leave what it saw of each mini-batch in its `seen`.
+        """
         ...
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from exgrpo_core.types import Float32Array, Int64Array, RolloutGroup
+from exgrpo_core.types import Float32Array, Int64Array, RolloutGroup, SeenMiniBatch
 
 NUM_RECENT_STEPS = 20
 """Steps in a row without reward, or without a difference between rollouts, after which a run is in bad health."""
@@ -220,3 +220,5 @@ class StepReport:
     """Questions that were drawn for replay, without those that had a group in the step before they were drawn."""
     random_state: Mapping[str, Any] | None = None
     """State of the random generator (PCG64) before the step is planned."""
+    mini_batches: list[SeenMiniBatch] = field(default_factory=list)
+    """What the update saw, of the mini-batches that it did not skip, from engines that tell."""

@@ -25,6 +25,8 @@ PART_PREFIX = "reward/"
 """Beginning of the name under which files and rows have a part of the reward."""
 UNASSIGNED = -1
 """Id of a trajectory that the core has not numbered yet."""
+SEEN_VALUES = ("update_log_probs", "update_entropies", "reference_log_probs")
+"""What the loss reads of each token: under the policy as it is before an optimizer step, and under the reference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +198,18 @@ class RolloutGroup:
         rewards = {trajectory.reward for trajectory in self.trajectories}
         rewards.update(replay.experience.reward for replay in self.replays)
         return len(rewards) == 1
+
+
+@dataclass(frozen=True, slots=True)
+class SeenMiniBatch:
+    """What an update saw of a mini-batch before its optimizer step.
+
+    `sums` are those of the loss. `tokens` has each trajectory by its id and whether it is replayed; of one with a
+    gradient it has those of `SEEN_VALUES` that the loss read, as arrays (T,).
+    """
+
+    sums: Mapping[str, float]
+    tokens: Mapping[tuple[int, bool], Mapping[str, Float32Array]]
 
 
 @dataclass(frozen=True, slots=True)

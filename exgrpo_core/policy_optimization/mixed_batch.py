@@ -11,7 +11,7 @@ from exgrpo_core.config import CorrectnessRange, ExGRPOConfig
 from exgrpo_core.methods.loading import ObjectiveSettings
 from exgrpo_core.methods.protocols import OffPolicyCorrection
 from exgrpo_core.policy_optimization.importance import replay_log_ratios, sampler_weights
-from exgrpo_core.types import Baseline, Float32Array, Int32Array, Replay, RolloutGroup
+from exgrpo_core.types import UNASSIGNED, Baseline, Float32Array, Int32Array, Replay, RolloutGroup, SeenMiniBatch
 
 STD_EPSILON = 1e-6
 """Added to the standard deviation, as GRPO implementations do."""
@@ -94,6 +94,7 @@ class TrainingRow(NamedTuple):
     is_replayed: bool
     weights: Float32Array | None = None
     """Factors (T,) of the advantage at each token, where the sampler or a draw is corrected for; None is 1."""
+    trajectory_id: int = UNASSIGNED
 
     @property
     def token_advantages(self) -> Float32Array:
@@ -102,13 +103,15 @@ class TrainingRow(NamedTuple):
         return advantages if self.weights is None else advantages * self.weights
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class MiniBatch:
     """The rows of one optimizer step: whole groups, `num_trajectories` rows in all."""
 
     rows: list[TrainingRow]
     num_questions_left: int = 0
     """Groups with an advantage other than 0: neither masked nor of equal rewards throughout."""
+    seen: SeenMiniBatch | None = None
+    """What the update saw of it, from engines that tell."""
 
     @property
     def num_trajectories(self) -> int:
@@ -152,6 +155,7 @@ def group_rows(group: RolloutGroup, config: ExGRPOConfig) -> list[TrainingRow]:
             advantage,
             False,
             sampler_weights(trajectory, config),
+            trajectory.trajectory_id,
         )
         for trajectory, advantage in zip(group.trajectories, advantages, strict=False)
     ]
@@ -173,7 +177,8 @@ def _replayed_row(prompt_ids: Int32Array, replay: Replay, advantage: float, conf
     if replay.weight != 1.0:
         of_draw = np.full(experience.token_ids.size, replay.weight, dtype=np.float32)
         weights = of_draw if weights is None else of_draw * weights
-    return TrainingRow(prompt_ids, experience.token_ids, behavior, advantage, True, weights)
+    number = experience.trajectory_id
+    return TrainingRow(prompt_ids, experience.token_ids, behavior, advantage, True, weights, number)
 
 
 def weigh_tokens(groups: Sequence[RolloutGroup], config: ExGRPOConfig, correction: OffPolicyCorrection) -> None:

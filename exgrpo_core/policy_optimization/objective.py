@@ -1,14 +1,17 @@
 """The mixed objective of Eq. ExGRPO, as a loss on any micro-batch of whole trajectories."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import SupportsFloat
 
+import numpy as np
 import torch
 
 from exgrpo_core.config import LossAggregation, clip_limits
 from exgrpo_core.methods.loading import ObjectiveSettings
 from exgrpo_core.policy_optimization.importance import MAX_LOG_RATIO, importance_ratios
-from exgrpo_core.types import TokenRatios
+from exgrpo_core.policy_optimization.mixed_batch import TrainingRow
+from exgrpo_core.types import SEEN_VALUES, Float32Array, TokenRatios
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,44 @@ class LossInputs:
     trajectory_index: torch.Tensor
     entropies: torch.Tensor | None = None
     reference_log_probs: torch.Tensor | None = None
+
+
+def pack_inputs(
+    rows: Sequence[TrainingRow],
+    log_probs: torch.Tensor,
+    entropies: torch.Tensor | None = None,
+    reference_log_probs: torch.Tensor | None = None,
+) -> LossInputs:
+    """Return the tensors of whole rows, perhaps of none, packed (N,), on the device of `log_probs`."""
+    lengths = np.array([row.token_ids.size for row in rows], dtype=np.int64)
+    nothing = np.empty(0, dtype=np.float32)
+
+    def on_device(values: np.ndarray) -> torch.Tensor:
+        return torch.from_numpy(values).to(log_probs.device)
+
+    return LossInputs(
+        log_probs=log_probs,
+        behavior_log_probs=on_device(np.concatenate([nothing, *(row.behavior_log_probs for row in rows)])),
+        advantages=on_device(np.concatenate([nothing, *(row.token_advantages for row in rows)])),
+        is_replayed=on_device(np.repeat(np.array([row.is_replayed for row in rows], dtype=np.bool_), lengths)),
+        response_mask=torch.ones_like(log_probs, dtype=torch.bool),
+        trajectory_index=on_device(np.repeat(np.arange(len(rows), dtype=np.int64), lengths)),
+        entropies=entropies,
+        reference_log_probs=reference_log_probs,
+    )
+
+
+def split_seen(rows: Sequence[TrainingRow], inputs: LossInputs) -> dict[tuple[int, bool], dict[str, Float32Array]]:
+    """Return what the loss read of the tokens of packed rows, as `SeenMiniBatch.tokens`."""
+    ends = np.cumsum([row.token_ids.size for row in rows])[:-1]
+    tensors = {name: getattr(inputs, name.removeprefix("update_")) for name in SEEN_VALUES}
+    parts = {
+        name: np.split(tensor.detach().float().cpu().numpy(), ends)
+        for name, tensor in tensors.items()
+        if tensor is not None
+    }
+    keys = ((row.trajectory_id, row.is_replayed) for row in rows)
+    return {key: {name: values[i] for name, values in parts.items()} for i, key in enumerate(keys)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,17 +130,23 @@ def exgrpo_loss(inputs: LossInputs, objective: ObjectiveSettings, scale: MiniBat
     return LossOutputs(loss, sums)
 
 
-def summarize_sums(all_sums: Iterable[Mapping[str, torch.Tensor]], num_mini_batches: int) -> dict[str, float]:
-    """Merge statistics of all micro-batches of a step into metrics named as in `step_report.METRICS`.
-
-    Losses are means over the step's mini-batches; ratios are over all its tokens.
-    """
+def merge_sums(all_sums: Iterable[Mapping[str, SupportsFloat]]) -> dict[str, float]:
+    """Return the statistics of several micro-batches or mini-batches as those of one."""
     merged: dict[str, float] = {}
     for sums in all_sums:
         for name, tensor in sums.items():
             value = float(tensor)
             before = merged.get(name, 0.0)
             merged[name] = max(before, value) if name.startswith("max_") else before + value
+    return merged
+
+
+def summarize_sums(all_sums: Iterable[Mapping[str, SupportsFloat]], num_mini_batches: int) -> dict[str, float]:
+    """Merge statistics of all micro-batches of a step into metrics named as in `step_report.METRICS`.
+
+    Losses are means over the step's mini-batches; ratios are over all its tokens.
+    """
+    merged = merge_sums(all_sums)
     metrics = {f"loss/{name}": merged[name] / num_mini_batches for name in ("policy", "entropy_bonus", "kl", "total")}
     if merged["num_fresh"]:
         metrics["ratio/fresh_mean"] = merged["fresh"] / merged["num_fresh"]
@@ -174,7 +221,7 @@ class UpdateSums:
 
     skips_non_finite: bool = False
     num_skipped: int = 0
-    sums: list[dict[str, torch.Tensor]] = field(default_factory=list)
+    sums: list[dict[str, float]] = field(default_factory=list)
     gradient_norms: list[float] = field(default_factory=list)
     num_tokens: int = 0
 

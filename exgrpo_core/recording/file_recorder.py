@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
@@ -57,6 +58,7 @@ class FileRecorder:
         self._run = run
         self._attempt_path = run.attempt_path(attempt)
         self._keeps_tokens = _KEEPS_TOKENS[retention.token_data]
+        self._keeps_seen = retention.token_data == "all"
         path = record_path(self._attempt_path)
         if path.exists():
             raise FileExistsError(f"{path}: exists already; claim a new attempt to write.")
@@ -101,6 +103,8 @@ class FileRecorder:
         if len(self._waiting) >= MAX_WAITING:
             self.settle()
         self._raise_failure()
+        if not self._keeps_seen:  # without those of all rollouts nothing can be computed from them
+            report = replace(report, mini_batches=[])
         with self._lock:
             self._waiting.append((datetime.now(UTC), report))
         self._start_writing()

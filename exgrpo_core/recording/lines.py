@@ -22,10 +22,16 @@ from exgrpo_core.recording.conversations import as_document, from_document
 from exgrpo_core.recording.record_file import read_member
 from exgrpo_core.recording.rows import Message, RecordedTrajectory
 from exgrpo_core.sums import mean_of
+from exgrpo_core.types import SEEN_VALUES
 
 TOKENS = "tokens"
 """The kind of a line with values of tokens, which only displays of one trajectory read."""
-TOKEN_VALUES = {"token_ids": "<i4", "log_probs": "<f4", "entropies": "<f2", "behavior_log_probs": "<f4"}
+TOKEN_VALUES = {
+    "token_ids": "<i4",
+    "log_probs": "<f4",
+    "entropies": "<f2",
+    "behavior_log_probs": "<f4",
+} | dict.fromkeys(SEEN_VALUES, "<f4")
 _MEANS = {"mean_log_prob": "log_probs", "mean_entropy": "entropies"}
 _OPTIONAL = {
     field.name: field.default
@@ -133,8 +139,20 @@ def read_token_arrays(
     Raises:
         UnreadableFileError: They are damaged.
     """
-    member, found = read_member(path, begin), {}
-    for line in member.lines() if member else ():
+    member = read_member(path, begin)
+    return parse_token_arrays(path, member.lines() if member else (), wanted)
+
+
+def parse_token_arrays(
+    path: Path, lines: Iterable[bytes], wanted: Container[tuple[str | int, int | None]]
+) -> dict[tuple[str | int, int | None], dict[str, Any]]:
+    """Return the same from the lines of a member of a file.
+
+    Raises:
+        UnreadableFileError: They are damaged.
+    """
+    found: dict[tuple[str | int, int | None], dict[str, Any]] = {}
+    for line in lines:
         if line.startswith(_BEGIN_OF_TOKENS):
             values = parse_json(line)
             place = values.get("id"), values.get("step") if values.get("is_replayed") else None

@@ -185,6 +185,13 @@ def read_member(path: Path, begin: int) -> Member | None:
     return None if member is None or member.content is None else member
 
 
+def member_bytes(path: Path, begin: int) -> int:
+    """Return the length of the member that begins at a byte, as its header says, 0 if there is no whole one."""
+    with open_plain(path) as file:
+        end, _ = _read_header(file, begin, os.fstat(file.fileno()).st_size)
+    return max(0, end - begin)
+
+
 def end_of_members(path: Path) -> int:
     """Return the end of the last member whose header and length are whole."""
     end = 0

@@ -14,12 +14,16 @@ import numpy as np
 from exgrpo_core.recording.lines import encode_line, tokens_line
 from exgrpo_core.step_report import BucketCount, BufferEvent, Selection, StepReport
 from exgrpo_core.sums import mean_of
-from exgrpo_core.types import PART_PREFIX, Baseline, Question, Replay, Trajectory
+from exgrpo_core.types import PART_PREFIX, Baseline, Question, Replay, SeenMiniBatch, Trajectory
 
 VERSION_COLUMN = "policy_version"
 """Steps done by the policy that wrote a fresh trajectory; only of rollouts generated ahead."""
 BASELINES = "baselines"
 """The baseline of each question whose group has another one than the paper's; only where there are some."""
+WEIGHTS = "weights"
+"""The factor of a replayed trajectory's advantage, by its id; only of those that have one."""
+MINI_BATCHES = "mini_batches"
+"""What the update saw, in the order of its mini-batches."""
 KeepsTokens = Callable[[Trajectory], bool]
 """Whether the values of a fresh trajectory's tokens are kept."""
 
@@ -40,15 +44,18 @@ def step_lines(at: str, report: StepReport) -> Iterator[bytes]:
 
 def token_lines(report: StepReport, keeps_tokens: KeepsTokens) -> Iterator[bytes]:
     """Yield the lines of the tokens of a step: of fresh trajectories that are kept, and of all replayed ones."""
+    seen = {key: values for mini_batch in report.mini_batches for key, values in mini_batch.tokens.items()}
     for group in report.groups:
         for item in filter(keeps_tokens, group.trajectories):
             values = {"token_ids": item.token_ids, "log_probs": item.log_probs, "entropies": item.entropies}
             values |= {"behavior_log_probs": item.sampler_log_probs if item.is_ahead else None}
+            values |= seen.get((item.trajectory_id, False), {})
             yield tokens_line(report.step, int(item.trajectory_id), values)
         for replay in group.replays:
             stored = replay.experience
             values = {"token_ids": stored.token_ids, "log_probs": replay.old_log_probs, "entropies": replay.entropies}
             values |= {"behavior_log_probs": stored.behavior_log_probs}
+            values |= seen.get((stored.trajectory_id, True), {})
             yield tokens_line(report.step, int(stored.trajectory_id), values, is_replayed=True)
 
 
@@ -110,6 +117,8 @@ def _step_fields(report: StepReport) -> Mapping[str, Any]:
         for group in report.groups
         if group.baseline is not Baseline.TOGETHER
     }
+    replays = (replay for group in report.groups for replay in group.replays)
+    weights = {str(replay.experience.trajectory_id): replay.weight for replay in replays if replay.weight != 1.0}
     return {
         "is_replay_open": report.is_replay_open,
         "metrics": {key: float(value) for key, value in report.metrics.items()},
@@ -118,8 +127,18 @@ def _step_fields(report: StepReport) -> Mapping[str, Any]:
         "buffer_events": list(map(_plain, report.buffer_events)),
         "notices": report.notices,
         **({BASELINES: others} if others else {}),
+        **({MINI_BATCHES: list(map(_mini_batch, report.mini_batches))} if report.mini_batches else {}),
+        **({WEIGHTS: weights} if weights else {}),
         **({} if report.random_state is None else {"random_state": _state_fields(report.random_state)}),
     }
+
+
+def _mini_batch(seen: SeenMiniBatch) -> dict[str, Any]:
+    """Return the numbers of the trajectories of a mini-batch, and the sums of its loss."""
+    numbers = {False: list[int](), True: list[int]()}
+    for number, is_replayed in seen.tokens:
+        numbers[is_replayed].append(int(number))
+    return {"fresh": numbers[False], "replayed": numbers[True], "sums": dict(seen.sums)}
 
 
 def _state_fields(state: Mapping[str, Any]) -> list[str | int]:

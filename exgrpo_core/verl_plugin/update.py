@@ -122,7 +122,7 @@ class UpdateTally(UpdateSums):
                 f"{what}: {faulty[0]} is {returned[faulty[0]]}, so the update is not to be trusted; branch from a "
                 "checkpoint with a lower learning rate, or set optim.non_finite: skip."
             )
-        self.sums.append({name: torch.tensor(float(returned[name])) for name in SUM_NAMES})
+        self.sums.append({name: float(returned[name]) for name in SUM_NAMES})
         self.gradient_norms.append(float(returned["grad_norm"]))
         self.num_tokens += int(returned["num_fresh"] + returned["num_replayed"])
 

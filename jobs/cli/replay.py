@@ -9,7 +9,7 @@ import typer
 from db.connections.session import Database
 from db.queries.selections import steps_with_trajectories
 from jobs.actions.replay.facts import Outcome, ReplayRow
-from jobs.actions.replay.steps import replay_step
+from jobs.actions.replay.loss import replay_step
 from jobs.cli.options import (
     DEFAULT_RUNS_ROOT,
     EXIT_FAILURE,
@@ -41,7 +41,7 @@ def replay(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its
     ] = None,
     updates: Annotated[
         bool,
-        typer.Option("--update", help="Execute loss and update too, with the model of the checkpoint before the step."),
+        typer.Option("--update", help="Execute the update too, with the model of the checkpoint before the step."),
     ] = False,
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     database_url: DatabaseUrl = None,

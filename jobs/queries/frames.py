@@ -7,7 +7,7 @@ import pandas as pd
 
 from db.queries.whole_tables import whole_table
 from db.rows.trajectories import extra_names, spread_extra
-from jobs.actions.replay.steps import replay_step
+from jobs.actions.replay.loss import replay_step
 from jobs.execution.supervisor.open_index import open_fresh_index
 from jobs.runs.directory import RunDirectory
 

@@ -25,7 +25,7 @@ from db.rows.runs import MetricPoint, RunRow
 from db.rows.scores import ComparisonRow, ScoredRuns
 from db.rows.trajectories import TrajectoryFacets, TrajectoryRow
 from jobs.actions.replay.facts import ReplayRow
-from jobs.actions.replay.steps import replay_step
+from jobs.actions.replay.loss import replay_step
 from jobs.actions.studies.definition import load_study, study_names
 from jobs.actions.studies.measures import AVERAGES
 from jobs.actions.studies.numbers import number_rows

@@ -9,7 +9,7 @@ import numpy as np
 
 from exgrpo_core.errors import InputError
 
-_SMALLEST = 1e-3
+SMALLEST = 1e-3
 """Tolerances are relative to at least this."""
 MAX_SHOWN = 8
 
@@ -53,11 +53,13 @@ class Fact:
     """Largest difference of numbers; NaN where something else differs."""
     num_compared: int = 1
     note: str = ""
+    mini_batch: int | None = None
+    """Counted from 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayRow:
-    """All facts of a step of one kind; the question, trajectory, token and both values are those of the first one.
+    """All facts of a step of one kind; the place and both values are those of the first difference.
 
     Where nothing differs, these are None. `note` says why nothing is compared, and how to record what is missing.
     """
@@ -75,13 +77,17 @@ class ReplayRow:
     recorded: Any
     computed: Any
     note: str
+    mini_batch: int | None = None
 
     @property
     def first_difference(self) -> str:
         """Where values first differ, and both of them; "" if none do."""
         if self.outcome is not Outcome.DIFFERS:
             return ""
-        places = {"question": self.question_index, "trajectory": self.trajectory_id, "token": self.token}
+        places = {
+            "mini-batch": self.mini_batch, "question": self.question_index, "trajectory": self.trajectory_id,
+            "token": self.token,
+        }  # fmt: skip
         where = ", ".join(f"{name} {number}" for name, number in places.items() if number is not None)
         return f"{where}: recorded {self.recorded}, computed {self.computed}".removeprefix(": ")
 
@@ -116,7 +122,7 @@ def compare(
     if _is_number(recorded) and _is_number(computed):
         difference = abs(float(recorded) - float(computed))
         both_nan = np.isnan(recorded) and np.isnan(computed)
-        is_same = bool(is_same or both_nan or difference <= tolerance * max(abs(recorded), _SMALLEST))
+        is_same = bool(is_same or both_nan or difference <= tolerance * max(abs(recorded), SMALLEST))
         difference = 0.0 if both_nan else difference
     outcome = Outcome.SAME if is_same else Outcome.DIFFERS
     return Fact(
@@ -155,7 +161,7 @@ def _compare_arrays(
         sizes = (f"{recorded.size} values", f"{computed.size} values")
         return Fact(stage, compared, Outcome.DIFFERS, question, trajectory, None, *sizes, float("nan"))
     gaps = np.abs(recorded.astype(np.float64) - computed.astype(np.float64))
-    is_bad = ~(gaps <= tolerance * np.maximum(np.abs(recorded), _SMALLEST)) & ~(
+    is_bad = ~(gaps <= tolerance * np.maximum(np.abs(recorded), SMALLEST)) & ~(
         (recorded != recorded) & (computed != computed)
     )
     largest = float(np.nanmax(gaps)) if gaps.size and not np.isnan(gaps).all() else 0.0
@@ -198,4 +204,5 @@ def _row(step: int, facts: Sequence[Fact]) -> ReplayRow:
         recorded=None if first is None else first.recorded,
         computed=None if first is None else first.computed,
         note=next((fact.note for fact in facts if fact.note), ""),
+        mini_batch=None if first is None else first.mini_batch,
     )

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -18,10 +19,11 @@ from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.errors import InputError, NotRecordedError
 from exgrpo_core.experience_management.storage.memory_index import ABSENT, BucketMembership
 from exgrpo_core.methods.loading import build_part
-from exgrpo_core.recording.lines import read_token_arrays
-from exgrpo_core.recording.record_file import read_member
-from exgrpo_core.recording.report_lines import BASELINES, VERSION_COLUMN, read_state
+from exgrpo_core.recording.lines import parse_token_arrays, read_token_arrays
+from exgrpo_core.recording.record_file import member_bytes, read_member
+from exgrpo_core.recording.report_lines import BASELINES, VERSION_COLUMN, WEIGHTS, read_state
 from exgrpo_core.types import (
+    PART_PREFIX,
     Baseline,
     Experience,
     GroupPlan,
@@ -35,6 +37,7 @@ from jobs.runs.directory import RunDirectory, RunDirectoryError, inside
 
 _NONE = np.empty(0, dtype=np.int32)
 _NO_FLOATS = np.empty(0, dtype=np.float32)
+_NO_TOKENS = {"token_ids": _NONE, "log_probs": _NO_FLOATS, "entropies": None, "behavior_log_probs": None}
 Tokens = Mapping[str, Any]
 """Arrays of values of tokens by name; None of those that were not kept."""
 
@@ -159,19 +162,40 @@ class RecordedStep:
     @cached_property
     def line(self) -> Mapping[str, Any]:
         """The step's own line; empty where its file does not hold one."""
-        for file in dict.fromkeys(row.file for row in self.trajectories):
-            path, begin = self._place(file)
-            member = None if path is None else read_member(path, begin)
-            for line in member.lines() if member else ():
+        for lines in self._lines.values():
+            for line in lines:
                 if line.startswith(b'{"kind":"step"') and (content := parse_json(line))["step"] == self.step:
                     return dict(content)
         return {}
 
-    def rollout_groups(self) -> list[RolloutGroup]:
-        """Return the groups as the algorithm has them, without tokens."""
-        others = self.line.get(BASELINES, {})
-        baselines = [others.get(str(rows[0].question_index), Baseline.TOGETHER) for rows in self.groups]
-        return list(map(as_group, self.groups, map(Baseline, baselines)))
+    @cached_property
+    def _lines(self) -> dict[str, list[bytes]]:
+        """The lines of its files, of which it has one, or several if it was recorded in parts."""
+        found = {}
+        for file in dict.fromkeys(row.file for row in self.trajectories):
+            path, begin = self._place(file)
+            member = None if path is None else read_member(path, begin)
+            found[file] = member.lines() if member else []
+        return found
+
+    def rollout_groups(self, has_tokens: bool = False) -> list[RolloutGroup]:
+        """Return the groups as the algorithm has them, without texts, and with tokens if asked."""
+        others, weights = (self.line.get(name, {}) for name in (BASELINES, WEIGHTS))
+        tokens = self.tokens if has_tokens else {}
+        groups = []
+        for rows in self.groups:
+            baseline = Baseline(others.get(str(rows[0].question_index), Baseline.TOGETHER))
+            groups.append(as_group(rows, baseline, weights, tokens))
+        return groups
+
+    @cached_property
+    def tokens(self) -> dict[tuple[int, bool], Tokens]:
+        """The values of the tokens of all of its trajectories, by trajectory and whether it was replayed."""
+        files: dict[str, set[tuple[int, int | None]]] = defaultdict(set)
+        for row in self.trajectories:
+            files[row.file].add((row.trajectory_id, self.step if row.is_replayed else None))
+        found = (item for wanted in files.items() for item in self._read_tokens(*wanted).items())
+        return {(number, replayed_in is not None): values for (number, replayed_in), values in found}
 
     @cached_property
     def random_state(self) -> dict[str, Any] | None:
@@ -189,19 +213,32 @@ class RecordedStep:
         return self._tokens(files, None)
 
     def _tokens(self, files: Mapping[int, str], replayed_in: int | None) -> dict[int, Tokens]:
-        by_file: dict[str, set[int]] = defaultdict(set)
+        by_file: dict[str, set[tuple[int, int | None]]] = defaultdict(set)
         for number, file in files.items():
-            by_file[file].add(number)
-        found: dict[int, Tokens] = {}
-        for file, numbers in by_file.items():
-            path, begin = self._place(file)
-            try:
-                wanted = {(number, replayed_in) for number in numbers}
-                arrays = {} if path is None else read_token_arrays(path, begin, wanted)
-            except (OSError, UnreadableFileError):
-                continue
-            found |= {int(number): values for (number, _), values in arrays.items()}
-        return found
+            by_file[file].add((number, replayed_in))
+        found = (item for wanted in by_file.items() for item in self._read_tokens(*wanted).items())
+        return {number: values for (number, _), values in found}
+
+    def _read_tokens(self, file: str, wanted: set[tuple[int, int | None]]) -> dict[tuple[int, int | None], Tokens]:
+        path, begin = self._place(file)
+        try:
+            if path is None:
+                return {}
+            if file in self._lines:
+                arrays = parse_token_arrays(path, self._lines[file], wanted)
+            else:
+                arrays = read_token_arrays(path, begin, wanted)
+        except (OSError, UnreadableFileError):
+            return {}
+        return {(int(number), replayed_in): values for (number, replayed_in), values in arrays.items()}
+
+    def num_bytes(self, file: str) -> int:
+        """Return how large the part of a file is that `tokens_at_rollout` would read."""
+        path, begin = self._place(file)
+        try:
+            return 0 if path is None or file in self._lines else member_bytes(path, begin)
+        except (OSError, UnreadableFileError):
+            return 0
 
     def _place(self, file: str) -> tuple[Path | None, int]:
         name, _, place = file.partition("@")
@@ -212,27 +249,48 @@ class RecordedStep:
             return None, 0
 
 
-def as_group(rows: list[StepTrajectoryRow], baseline: Baseline = Baseline.TOGETHER) -> RolloutGroup:
-    """Return a recorded group as the algorithm has it, without tokens."""
+def as_group(
+    rows: list[StepTrajectoryRow],
+    baseline: Baseline = Baseline.TOGETHER,
+    weights: Mapping[str, float] = MappingProxyType({}),
+    tokens: Mapping[tuple[int, bool], Tokens] = MappingProxyType({}),
+) -> RolloutGroup:
+    """Return a recorded group as the algorithm has it, without values of tokens that are not given."""
     index = rows[0].question_index
-    fresh = [
-        Trajectory(index, _NONE, _NO_FLOATS, row.reward, trajectory_id=row.trajectory_id)
-        for row in rows
-        if not row.is_replayed
-    ]
-    replays = tuple(
-        Replay(
-            Experience(0, row.trajectory_id, index, row.rollout_step or 0, row.reward, _NONE, _NO_FLOATS),
-            _NO_FLOATS,
-            _NO_FLOATS,
-            row.is_external,
-            advantage=row.advantage,
-        )
-        for row in rows
-        if row.is_replayed
-    )
+    fresh, replays = [], []
+    for row in rows:
+        values = {**_NO_TOKENS, **tokens.get((row.trajectory_id, row.is_replayed), {})}
+        if not row.is_replayed:
+            fresh.append(as_trajectory(row, values))
+            continue
+        stored = Experience(
+            0, row.trajectory_id, index, row.rollout_step or 0, row.reward, values["token_ids"],
+            values["behavior_log_probs"],
+        )  # fmt: skip
+        weight = weights.get(str(row.trajectory_id), 1.0)
+        scores = values["log_probs"], values["entropies"]
+        replays.append(Replay(stored, *scores, row.is_external, weight, row.advantage))
     plan = GroupPlan(index, len(fresh), baseline=baseline)
-    return RolloutGroup(Question(index, "", _NONE, "", ""), fresh, replays, plan=plan)
+    return RolloutGroup(Question(index, "", _NONE, "", ""), fresh, tuple(replays), plan=plan)
+
+
+def as_trajectory(row: StepTrajectoryRow, values: Tokens, text: str = "") -> Trajectory:
+    """Return a recorded rollout as the engine gave it."""
+    return Trajectory(
+        row.question_index,
+        values["token_ids"],
+        values["log_probs"],
+        row.reward,
+        text,
+        row.verdict,
+        bool(row.is_truncated),
+        entropies=values["entropies"],
+        sampler_log_probs=values["behavior_log_probs"],
+        trajectory_id=row.trajectory_id,
+        reward_parts={
+            name.removeprefix(PART_PREFIX): value for name, value in row.extra.items() if name.startswith(PART_PREFIX)
+        },
+    )
 
 
 def part_of(setting: str, config: ExGRPOConfig) -> Any:  # noqa: ANN401 - of the protocol of the setting

@@ -21,8 +21,8 @@ FLOAT16_STEP = 2.0**-11
 """Largest relative error of a number stored as float16, as token entropies are."""
 _FLOAT32_TOLERANCE = 2e-5
 _PROBABILITY_TOLERANCE = 1e-9
-MAX_READ_AT_ROLLOUT = 32
-"""Tokens of a rollout lie in the file of its step: at most so many such steps are read."""
+MAX_READ_AT_ROLLOUT, MAX_BYTES_AT_ROLLOUT = 32, 96 << 20
+"""Tokens of a rollout lie in the file of its step: at most so many such steps are read, and bytes of them."""
 _S = Stage.SELECTION
 
 
@@ -42,7 +42,9 @@ def question_facts(recorded: RecordedStep, config: ExGRPOConfig) -> dict[int, li
     before = BucketsThen(recorded.moves, config.rollouts_per_question, recorded.step - 1)
     replayed = recorded.replayed_tokens()
     files = {row.chosen_trajectory_id: row.rollout_file for row in recorded.selections if row.rollout_file}
-    read = set(list(dict.fromkeys(files.values()))[:MAX_READ_AT_ROLLOUT])
+    read = list(dict.fromkeys(files.values()))[:MAX_READ_AT_ROLLOUT]
+    while sum(map(recorded.num_bytes, read)) > MAX_BYTES_AT_ROLLOUT:
+        read.pop()
     at_rollout = recorded.tokens_at_rollout({number: file for number, file in files.items() if file in read})
     facts: dict[int, list[Fact]] = {}
     for row in recorded.selections:

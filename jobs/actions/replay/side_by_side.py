@@ -24,13 +24,18 @@ _OF_RUN = ("batch_size", "mini_batch_size", "rollouts_per_question", "max_prompt
 """What a method leaves as the run has it."""
 _DRAWS = frozenset({"bucket_center", "bucket_spread", "experience_ratio", "question_selection"})
 _CHOICES = frozenset({"trajectory_selection"})
-_ADVANTAGES = frozenset({"normalize_by_std", "mask_range"})
-_LATER = frozenset({
+ON_ADVANTAGES = frozenset({"normalize_by_std", "mask_range"})
+ON_LOSS = frozenset({
     "loss_aggregation", "policy_loss_factor", "clipping", "clip_epsilon", "clip_epsilon_high", "fresh_objective",
     "shapes_policy", "shaping_beta", "corrects_importance", "off_policy_correction", "sampler_correction",
-    "sampler_ratio_limit", "entropy_coefficient", "kl_coefficient",
+    "sampler_ratio_limit", "entropy_coefficient", "kl_coefficient", "max_response_tokens", "strategy_settings",
 })  # fmt: skip
 """Settings that act on the loss, after the stages that are computed here."""
+NOT_RECORDED = frozenset({
+    "batch_size", "mini_batch_size", "rollouts_per_question", "temperature", "replays_per_group", "candidate_budget",
+    "start_pass_rate", "uses_external_experience", "reward_kind",
+})  # fmt: skip
+"""Settings with which the step would have had other rollouts, replays or mini-batches."""
 
 
 def changed_spec(spec: TrainSpec, settings: Sequence[str], method: str | None) -> TrainSpec:
@@ -43,22 +48,32 @@ def changed_spec(spec: TrainSpec, settings: Sequence[str], method: str | None) -
         kept = {name: getattr(spec.algorithm, name) for name in _OF_RUN}
         algorithm = dataclasses.replace(load_preset(method).algorithm, **kept)
         spec = spec.model_copy(update={"algorithm": algorithm})
-    return apply_settings(spec, settings)
+    return apply_settings(spec, settings, "The setting")
+
+
+def changed_fields(spec: TrainSpec, other: TrainSpec) -> set[str]:
+    """Return the settings of the algorithm that differ."""
+    names = (field.name for field in dataclasses.fields(ExGRPOConfig))
+    return {name for name in names if getattr(spec.algorithm, name) != getattr(other.algorithm, name)}
 
 
 def other_facts(recorded: RecordedStep, spec: TrainSpec, other: TrainSpec) -> list[Fact]:
     """Return facts whose recorded values are the step's, and whose computed values are those of other settings."""
     before, after = spec.algorithm, other.algorithm
-    names = [field.name for field in dataclasses.fields(ExGRPOConfig)]
-    changed = {name for name in names if getattr(before, name) != getattr(after, name)}
+    changed = changed_fields(spec, other)
     facts = [*_selected(recorded, before, after, changed)] if changed & (_DRAWS | _CHOICES) else []
     if spec.data != other.data:
         facts += reward_facts(recorded, other)
-    if changed & _ADVANTAGES:
+    if changed & ON_ADVANTAGES:
         facts += advantage_facts(recorded, after)
-    is_known = _DRAWS | _CHOICES | _ADVANTAGES | _LATER
-    for name in sorted(changed & _LATER):
+    is_known = _DRAWS | _CHOICES | ON_ADVANTAGES | ON_LOSS | NOT_RECORDED
+    for name in sorted(changed & ON_LOSS):
         facts.append(_no_effect(f"algorithm.{name}", "It acts on the loss; draws, rewards and advantages stay."))
+    for name in sorted(changed & NOT_RECORDED):
+        note = "With it the step would have other rollouts, replays or mini-batches, which are not recorded."
+        facts.append(unknown(Stage.SELECTION, f"algorithm.{name}", note))
+    if spec.optim != other.optim:
+        facts.append(_no_effect("optim", "It acts on the update, which `exgrpo replay --update` executes."))
     for name in sorted(changed - is_known):
         facts.append(_no_effect(f"algorithm.{name}", "It cannot matter in a step whose rollouts are recorded."))
     if not facts:

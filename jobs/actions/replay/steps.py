@@ -1,7 +1,4 @@
-"""Executing recorded steps again, up to the advantages, for the command, agents, notebooks and pages.
-
-`update` executes loss and update for the command alone, because these load a model.
-"""
+"""Executing recorded steps again, up to the advantages: the stages `loss` and `update` load torch."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +6,7 @@ from pathlib import Path
 from db.connections.session import Database
 from db.rows.spec_fields import RECORDED_KIND
 from jobs.actions.replay.advantages import advantage_facts, formula_facts
-from jobs.actions.replay.facts import Fact, ReplayError, ReplayRow, summed_up
+from jobs.actions.replay.facts import Fact, ReplayError
 from jobs.actions.replay.recorded_step import RecordedStep
 from jobs.actions.replay.rewards import reward_facts
 from jobs.actions.replay.selection import selection_facts
@@ -17,18 +14,6 @@ from jobs.actions.replay.side_by_side import changed_spec, other_facts
 from jobs.runs.directory import RunDirectory
 from jobs.runs.people import Role, needs
 from jobs.specs.train import TrainSpec
-
-
-def replay_step(
-    database: Database,
-    runs_root: Path,
-    run_id: str,
-    step: int,
-    settings: Sequence[str] = (),
-    method: str | None = None,
-) -> list[ReplayRow]:
-    """Execute a recorded step again and return a row for each kind of comparison of `step_facts`, by stage."""
-    return summed_up(step, step_facts(database, runs_root, run_id, step, settings, method))
 
 
 @needs(Role.VIEWER)
@@ -48,17 +33,26 @@ def step_facts(
     Raises:
         InputError: The run did not record this step, it has no steps, or a setting is wrong.
     """
-    run = RunDirectory.open(runs_root, run_id)
-    recorded = RecordedStep(database, run, step)
+    return facts_of(open_step(database, runs_root, run_id, step), settings, method)
+
+
+def open_step(database: Database, runs_root: Path, run_id: str, step: int) -> RecordedStep:
+    """Return a step that a run recorded.
+
+    Raises:
+        InputError: It has no trajectories, or there is no such run.
+    """
+    recorded = RecordedStep(database, RunDirectory.open(runs_root, run_id), step)
     if not recorded.trajectories:
         raise ReplayError(f"{run_id}: recorded no trajectories of step {step}; `exgrpo query curves` lists its steps.")
-    if not settings and method is None:
-        return _facts(recorded, run)
-    spec = run.spec()
-    return other_facts(recorded, spec, changed_spec(spec, settings, method))
+    return recorded
 
 
-def _facts(recorded: RecordedStep, run: RunDirectory) -> Sequence[Fact]:
+def facts_of(recorded: RecordedStep, settings: Sequence[str], method: str | None) -> Sequence[Fact]:
+    """Return every comparison of a step up to its advantages; see `step_facts`."""
+    run = recorded.run
+    if settings or method is not None:
+        return other_facts(recorded, run.spec(), changed_spec(run.spec(), settings, method))
     spec = run.job_spec()
     if spec.kind == RECORDED_KIND:
         return formula_facts(recorded)

@@ -1,4 +1,4 @@
-"""Stages loss and update: Algorithm 1 on the checkpoint before the step, whose rollouts are the recorded ones.
+"""Stage update: Algorithm 1 on the checkpoint before the step, whose rollouts are the recorded ones.
 
 Only the embedded engine's steps are executed. On the processor that trained, with as many threads, every number is the
 recorded one, and the weights after the step are those of its checkpoint, bit for bit.
@@ -14,7 +14,6 @@ import numpy as np
 
 from db.connections.session import Database
 from db.queries import recorded_steps
-from db.rows.replays import StepTrajectoryRow
 from exgrpo_core.algorithm import exgrpo_step
 from exgrpo_core.engine import RolloutRequest
 from exgrpo_core.errors import EngineError, UserError
@@ -22,10 +21,10 @@ from exgrpo_core.experience_management.storage.append_file import BufferCorrupti
 from exgrpo_core.methods.loading import ObjectiveSettings
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from exgrpo_core.state import ExGRPOState, StateError
-from exgrpo_core.types import PART_PREFIX, Experience, Question, RolloutGroup, Trajectory, TrajectoryScores
+from exgrpo_core.types import Experience, Question, RolloutGroup, Trajectory, TrajectoryScores
 from jobs.actions.preflight.local_sources import with_model_source
 from jobs.actions.replay.facts import Fact, Outcome, ReplayRow, Stage, compare, summed_up, unknown
-from jobs.actions.replay.recorded_step import RecordedStep
+from jobs.actions.replay.recorded_step import RecordedStep, as_trajectory
 from jobs.actions.replay.side_by_side import changed_spec
 from jobs.runs.checkpoints import DamagedCheckpointError, checkpoint_path, kept_start, open_checkpoint
 from jobs.runs.directory import RunDirectory
@@ -34,8 +33,8 @@ from jobs.training.run_components import RunComponents, TrainingEngine
 
 _TOLERANCE = 1e-5
 """Relative, of metrics: another processor rounds differently. Weights have none."""
-_STAGES = {"loss": Stage.LOSS, "ratio": Stage.LOSS, "optim": Stage.UPDATE}
-"""The stage of a metric, by the first part of its name."""
+_OF_UPDATE = ("loss/", "ratio/", "optim/")
+"""How the names of metrics that the update gives begin."""
 WEIGHTS = "weights"
 
 
@@ -84,7 +83,7 @@ def execute_updates(
     settings: Sequence[str] = (),
     method: str | None = None,
 ) -> list[ReplayRow]:
-    """Execute loss and update of recorded steps, in their order, and return what was compared.
+    """Execute the update of recorded steps, in their order, and return what was compared.
 
     With other settings, computed values are those that the recorded rollouts would have given.
 
@@ -107,8 +106,7 @@ def execute_updates(
 
 
 def _not_executed(steps: Sequence[int], why: str) -> list[ReplayRow]:
-    facts = (unknown(Stage.LOSS, "loss", why), unknown(Stage.UPDATE, WEIGHTS, why))
-    return [row for step in steps for row in summed_up(step, facts)]
+    return [row for step in steps for row in summed_up(step, [unknown(Stage.UPDATE, WEIGHTS, why)])]
 
 
 def _opened(spec: TrainSpec, run: RunDirectory) -> AbstractContextManager[RunComponents]:
@@ -170,48 +168,29 @@ def _state(
 
 
 def _fresh_trajectories(recorded: RecordedStep) -> dict[int, list[Trajectory]]:
-    rows = [row for row in recorded.trajectories if not row.is_replayed]
-    tokens = recorded.tokens_at_rollout({row.trajectory_id: row.file for row in rows})
+    rows, tokens = [row for row in recorded.trajectories if not row.is_replayed], recorded.tokens
     texts = recorded_steps.texts_of(recorded.database, recorded.run_id, recorded.step)
     found: dict[int, list[Trajectory]] = {}
     for row in rows:
-        values = tokens.get(row.trajectory_id, {})
+        values = tokens.get((row.trajectory_id, False), {})
         if values.get("token_ids") is None or values.get("log_probs") is None:
             raise RolloutsMissingError(
                 f"The tokens of trajectory {row.trajectory_id} were not recorded; `recording.token_data: all` records "
                 "those of every rollout."
             )
-        found.setdefault(row.question_index, []).append(_trajectory(row, values, texts.get(row.trajectory_id, "")))
+        found.setdefault(row.question_index, []).append(as_trajectory(row, values, texts.get(row.trajectory_id, "")))
     return found
-
-
-def _trajectory(row: StepTrajectoryRow, values: Mapping[str, np.ndarray], text: str) -> Trajectory:
-    return Trajectory(
-        row.question_index,
-        values["token_ids"],
-        values["log_probs"],
-        row.reward,
-        text,
-        row.verdict,
-        bool(row.is_truncated),
-        entropies=values.get("entropies"),
-        sampler_log_probs=values.get("behavior_log_probs"),
-        reward_parts={
-            name.removeprefix(PART_PREFIX): value for name, value in row.extra.items() if name.startswith(PART_PREFIX)
-        },
-    )
 
 
 def _metric_facts(recorded: Mapping[str, float], computed: Mapping[str, float]) -> Iterator[Fact]:
     for name in sorted({*recorded, *computed}):
-        stage = _STAGES.get(name.partition("/")[0])
-        if stage is None:
+        if not name.startswith(_OF_UPDATE):
             continue
         if name in recorded and name in computed:
-            yield compare(stage, name, float(recorded[name]), float(computed[name]), tolerance=_TOLERANCE)
+            yield compare(Stage.UPDATE, name, float(recorded[name]), float(computed[name]), tolerance=_TOLERANCE)
         else:
             where = "The record" if name in computed else "The executed step"
-            yield unknown(stage, name, f"{where} has no such metric.")
+            yield unknown(Stage.UPDATE, name, f"{where} has no such metric.")
 
 
 def _weight_facts(recorded: Path, executed: Path) -> Iterator[Fact]:

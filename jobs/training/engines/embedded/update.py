@@ -11,7 +11,17 @@ from torch import nn
 from exgrpo_core.errors import EngineError
 from exgrpo_core.methods.loading import ObjectiveSettings
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch, TrainingRow, rows_with_gradient
-from exgrpo_core.policy_optimization.objective import LossInputs, LossOutputs, MiniBatchSizes, UpdateSums, exgrpo_loss
+from exgrpo_core.policy_optimization.objective import (
+    LossInputs,
+    LossOutputs,
+    MiniBatchSizes,
+    UpdateSums,
+    exgrpo_loss,
+    merge_sums,
+    pack_inputs,
+    split_seen,
+)
+from exgrpo_core.types import Float32Array, SeenMiniBatch
 from jobs.training.engines.embedded.model import PolicyModel
 from jobs.training.engines.embedded.packing import TokenSequence
 from jobs.training.engines.embedded.sampling import Scoring
@@ -245,49 +255,40 @@ class PolicyUpdater:
         self._optimizer.clear_gradients()
         batches = self._policy.backend.batches(sequences, self._max_tokens)
         all_sums, gaps = [], []
+        seen: dict[tuple[int, bool], dict[str, Float32Array]] = {
+            (row.trajectory_id, row.is_replayed): {} for row in mini_batch.rows
+        }
         for batch in batches:
-            inputs = self._loss_inputs([rows[i] for i in batch], [sequences[i] for i in batch], objective)
+            of_batch = [rows[i] for i in batch]
+            inputs = self._loss_inputs(of_batch, [sequences[i] for i in batch], objective)
             outputs = exgrpo_loss(inputs, objective, scale)
             _check_finite(outputs)
             torch.autograd.backward(outputs.loss)
             all_sums.append(outputs.sums)
+            seen |= split_seen(of_batch, inputs)
             if is_first:
                 gap = (inputs.log_probs.detach() - inputs.behavior_log_probs).abs()
                 gaps.append(gap[~inputs.is_replayed])
         if not batches:
-            all_sums.append(exgrpo_loss(_no_tokens(self._policy.device), objective, scale).sums)
+            nothing = torch.empty(0, device=self._policy.device)
+            all_sums.append(exgrpo_loss(pack_inputs([], nothing, nothing, nothing), objective, scale).sums)
         tally.gradient_norms.append(self._optimizer.step())
-        tally.sums += all_sums
+        tally.sums.append(merge_sums(all_sums))
+        mini_batch.seen = SeenMiniBatch(tally.sums[-1], seen)
         tally.log_prob_gaps += gaps
         tally.num_tokens += sum(row.token_ids.size for row in rows)
 
     def _loss_inputs(
         self, rows: Sequence[TrainingRow], sequences: Sequence[TokenSequence], objective: ObjectiveSettings
     ) -> LossInputs:
-        device = self._policy.device
         has_entropies = objective.entropy_coefficient > 0.0
         scores = self._policy.backend.score(sequences, Scoring(self._temperature, has_entropies))
-        lengths = np.array([row.token_ids.size for row in rows])
         reference_log_probs = None
         if self._reference is not None and objective.kl_coefficient > 0.0:
             with torch.no_grad():
                 scoring = Scoring(self._temperature, has_entropies=False)
                 reference_log_probs = self._reference.backend.score(sequences, scoring).log_probs
-
-        def by_token(values: Sequence[float], dtype: type[np.generic]) -> torch.Tensor:
-            return torch.from_numpy(np.repeat(np.asarray(values, dtype=dtype), lengths)).to(device)
-
-        behavior = np.concatenate([row.behavior_log_probs for row in rows])
-        return LossInputs(
-            log_probs=scores.log_probs,
-            behavior_log_probs=torch.from_numpy(behavior).to(device),
-            advantages=torch.from_numpy(np.concatenate([row.token_advantages for row in rows])).to(device),
-            is_replayed=by_token([row.is_replayed for row in rows], np.bool_),
-            response_mask=torch.ones_like(scores.log_probs, dtype=torch.bool),
-            trajectory_index=by_token(range(len(rows)), np.int64),
-            entropies=scores.entropies,
-            reference_log_probs=reference_log_probs,
-        )
+        return pack_inputs(rows, scores.log_probs, scores.entropies, reference_log_probs)
 
 
 def _check_finite(outputs: LossOutputs) -> None:
@@ -295,11 +296,3 @@ def _check_finite(outputs: LossOutputs) -> None:
         return
     faulty = [name for name in ("policy", "entropy_bonus", "kl") if not bool(outputs.sums[name].isfinite())]
     raise EngineError(f"the loss is {float(outputs.loss.detach())} (not finite: {', '.join(faulty) or 'total'})")
-
-
-def _no_tokens(device: torch.device) -> LossInputs:
-    """A micro-batch without a token, whose statistics are all zero."""
-    nothing = torch.empty(0, device=device)
-    is_nothing = torch.empty(0, dtype=torch.bool, device=device)
-    index = torch.empty(0, dtype=torch.int64, device=device)
-    return LossInputs(nothing, nothing, nothing, is_nothing, is_nothing, index, nothing, nothing)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from jobs.actions.replay.facts import Outcome, ReplayError
-from jobs.actions.replay.steps import replay_step
+from jobs.actions.replay.loss import replay_step
 from jobs.execution.supervisor.open_index import open_fresh_index
 from jobs.specs.train import SpecError
 from tests.jobs.actions.replay import solved_runs
@@ -47,17 +47,22 @@ def test_another_rule_chooses_other_trajectories_of_the_same_questions(root):
 
 
 def test_advantages_are_those_of_the_other_setting(root):
-    [row] = with_settings(root, "normalize_by_std=true").values()
-    assert row.compared == "advantage"
+    row = with_settings(root, "normalize_by_std=true")["advantage"]
     assert row.computed == pytest.approx(np.sign(row.recorded) * abs(row.computed))
     assert abs(row.computed) > abs(row.recorded)
 
 
 def test_setting_that_cannot_matter_says_so(root):
-    rows = with_settings(root, "clip_epsilon_high=0.28", "recent_steps=3")
-    assert {row.outcome for row in rows.values()} == {Outcome.NO_EFFECT}
-    assert "acts on the loss" in rows["algorithm.clip_epsilon_high"].note
-    assert "cannot matter" in rows["algorithm.recent_steps"].note
+    [row] = with_settings(root, "recent_steps=3").values()
+    assert row.outcome is Outcome.NO_EFFECT
+    assert "cannot matter" in row.note
+
+
+def test_setting_with_which_the_step_would_have_other_rollouts_is_not_compared(root):
+    for name, value in (("temperature", "0.5"), ("replays_per_group", "2"), ("rollouts_per_question", "3")):
+        row = with_settings(root, f"{name}={value}")[f"algorithm.{name}"]
+        assert row.outcome is Outcome.UNKNOWN
+        assert "not recorded" in row.note
 
 
 def test_method_keeps_the_sizes_of_the_run(root):

@@ -8,35 +8,13 @@ import pytest
 
 from exgrpo_core import algorithm
 from exgrpo_core.policy_optimization import objective
-from exgrpo_core.recording.file_recorder import FileRecorder
 from jobs.actions.replay.facts import Outcome
 from jobs.actions.replay.update import _metric_facts, execute_updates
 from jobs.execution.supervisor.open_index import open_fresh_index
-from jobs.runs.attempts import write_outcome
 from jobs.runs.directory import RunDirectory
-from jobs.specs.settings import apply_settings
-from jobs.specs.train import load_preset
-from jobs.training.composition import run_training
-from tests.faults.small_training import StepControl
+from tests.jobs.actions.replay.trained_runs import trained
 
 pytestmark = pytest.mark.slow
-
-SIZES = (
-    "algorithm.batch_size=8", "algorithm.mini_batch_size=4", "algorithm.rollouts_per_question=4", "num_steps=5",
-    "algorithm.start_pass_rate=0.05", "data.num_questions=32", "data.num_held_out=0", "validation.interval=null",
-    "checkpoint_interval=1", "num_checkpoints_kept=50", "recording.token_data=all", "model.device=cpu",
-)  # fmt: skip
-
-
-def trained(root, *settings, stops=(), run_id="trained"):
-    run = RunDirectory.create(root, apply_settings(load_preset("chains-exgrpo"), [*SIZES, *settings]), run_id=run_id)
-    for attempt, last in enumerate([*stops, None], start=1):
-        run.attempt_path(attempt).mkdir(parents=True)
-        recorder = FileRecorder(run, attempt, run.spec().recording)
-        status = run_training(run.spec(), run, recorder, StepControl(last))
-        recorder.close()
-        write_outcome(run.attempt_path(attempt), status, "")
-    return run
 
 
 def executed(root, steps, *settings, run_id="trained"):
@@ -141,9 +119,9 @@ def test_another_setting_shows_what_the_same_rollouts_would_have_given(resumed):
     root = resumed.path.parent
     assert different(root, [5], "optim.learning_rate=0.5") >= {"weights"}
     assert different(root, [5], "algorithm.shaping_beta=0.9") >= {"loss/policy", "ratio/shaped_mean", "weights"}
-    [loss, weights] = executed(root, [5], "algorithm.rollouts_per_question=2")
-    assert (loss.outcome, weights.outcome) == (Outcome.UNKNOWN, Outcome.UNKNOWN)
-    assert "would ask for" in loss.note
+    [weights] = executed(root, [5], "algorithm.rollouts_per_question=2")
+    assert weights.outcome is Outcome.UNKNOWN
+    assert "would ask for" in weights.note
 
 
 @pytest.mark.parametrize(
@@ -155,9 +133,9 @@ def test_another_setting_shows_what_the_same_rollouts_would_have_given(resumed):
 )
 def test_what_is_missing_is_said(tmp_path, settings, step, sentence):
     trained(tmp_path, *settings)
-    [loss, weights] = executed(tmp_path, [step])
-    assert (loss.outcome, weights.outcome) == (Outcome.UNKNOWN, Outcome.UNKNOWN)
-    assert sentence in loss.note
+    [weights] = executed(tmp_path, [step])
+    assert weights.outcome is Outcome.UNKNOWN
+    assert sentence in weights.note
 
 
 def test_a_damaged_checkpoint_is_named(resumed, tmp_path):
@@ -166,8 +144,8 @@ def test_a_damaged_checkpoint_is_named(resumed, tmp_path):
     values = np.frombuffer(path.read_bytes(), dtype=np.uint8).copy()
     values[-1] ^= 1
     path.write_bytes(values.tobytes())
-    [loss, _] = executed(tmp_path, [3])
-    assert "model.safetensors" in loss.note
+    [weights] = executed(tmp_path, [3])
+    assert "model.safetensors" in weights.note
 
 
 def test_a_model_that_is_gone_is_said_and_nothing_else_is_trained_instead(resumed, tmp_path):
@@ -176,9 +154,9 @@ def test_a_model_that_is_gone_is_said_and_nothing_else_is_trained_instead(resume
     begun = trained(tmp_path, "num_steps=2", f"model.source={copy}", run_id="begun")
     shutil.rmtree(copy)
     names = sorted(path.name for path in begun.checkpoints_path.iterdir())
-    [loss, weights] = executed(tmp_path, [1], run_id="begun")
-    assert (loss.outcome, weights.outcome) == (Outcome.UNKNOWN, Outcome.UNKNOWN)
-    assert "copy" in loss.note
+    [weights] = executed(tmp_path, [1], run_id="begun")
+    assert weights.outcome is Outcome.UNKNOWN
+    assert "copy" in weights.note
     assert sorted(path.name for path in begun.checkpoints_path.iterdir()) == names
 
 
