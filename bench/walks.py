@@ -28,7 +28,7 @@ from bench.chains_run import open_chains_run
 from bench.made_up_steps import StepMaker, StepSize
 from bench.recording import new_run
 from jobs.actions import run_actions
-from jobs.actions.evaluations import plan_evaluation
+from jobs.actions.evaluations import plan_evaluation, resolve_evaluation
 from jobs.actions.preflight.resolution import resolve
 from jobs.actions.queueing import queue_checked, queue_job
 from jobs.cli import runs
@@ -81,7 +81,7 @@ def walks_of_pages(root: Path) -> Iterator[tuple[str, Walk]]:
     fields: dict[str, object] = {"benchmarks": [{"name": "math500"}]}
 
     def evaluate() -> None:
-        queue_job(root, plan_evaluation(root, "some/model", fields, "form"))
+        queue_checked(root, resolve_evaluation(plan_evaluation(root, "some/model", fields, "form"), root))
 
     evaluate()
     yield "evaluation", walk(evaluate)

@@ -2,7 +2,8 @@
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -15,7 +16,8 @@ from jobs.actions.preflight.looks import (
     read_chat_template,
     read_tokenizer,
 )
-from jobs.actions.preflight.resolution import check_awaited_job
+from jobs.actions.preflight.resolution import Checked, check_awaited_job
+from jobs.evaluation.benchmark_questions import LoadedBenchmark
 from jobs.evaluation.model_folder import find_shards
 from jobs.evaluation.protocols import choose_benchmark, graded_as, load_user_benchmarks, protocol_of
 from jobs.machine.engine_environments import engine_python
@@ -152,34 +154,44 @@ def plan_evaluation_after(run: RunDirectory, content: Mapping[str, object], orig
     return parse_eval_spec({**content, "model": model, "waits_for": run.run_id}, origin)
 
 
-def check_evaluation(runs_root: Path, spec: EvalSpec) -> EvalSpec:
-    """Return an evaluation that can run, with the paths of local files made absolute.
+@dataclass(frozen=True, slots=True)
+class EvaluationLook:
+    """An evaluation with what is known of its model and the benchmarks in local files: all that its checks read."""
 
-    Raises:
-        CommandError: The server may not get the API key.
-        SpecError: A benchmark is unknown, its file does not exist, prompts and answers do not fit into the model, the
-            model has no chat template and one is asked for, or the hub knows no such model or data set.
-        DataError: A row of a benchmark's file is wrong, or there are too few.
-        EngineEnvironmentError: vLLM is to generate, and no environment has it.
-    """
-    if spec.server is not None:
-        refuse_key(spec.server.address, API_KEY_VARIABLE)
-    for choice in spec.benchmarks:
-        protocol_of(choice)
-    spec = with_absolute_benchmarks(spec)
-    if spec.server is None and spec.waits_for is None and (checkpoint := find_checkpoint(runs_root, spec.model.source)):
-        spec = spec.model_copy(update={"model": spec.model.model_copy(update={"source": str(checkpoint.policy)})})
-    _refuse_unknown_names(spec)
-    if spec.waits_for is not None:
-        check_awaited_job(runs_root, spec.waits_for)
-        return spec
-    engine_python(loop_name(spec))
-    model = None
-    if spec.server is None:
-        model = look_at_model(_tokenizer_source(spec.model.source), spec.model.revision)
-        _check_chat_templates(spec, model)
-    check_fit(spec, model, _prompts_at_hand(spec))
-    return spec
+    spec: EvalSpec
+    model: ModelLook | None
+    """None of one that a server holds or a run is still to train."""
+    benchmarks: Sequence[LoadedBenchmark]
+
+
+@needs(Role.OPERATOR)
+def resolve_evaluation(spec: EvalSpec, runs_root: Path) -> Checked[EvalSpec]:
+    """Return the evaluation with local files by path and every reason against it, without writing anything."""
+    checked, source = Checked(spec, spec), spec.model.source
+    with checked.collecting():
+        if spec.waits_for is not None:
+            check_awaited_job(runs_root, spec.waits_for)
+        elif spec.server is None and (checkpoint := find_checkpoint(runs_root, source)):
+            source = str(checkpoint.policy)
+    checked.spec = spec.model_copy(update={"model": spec.model.model_copy(update={"source": source})})
+    benchmarks: list[LoadedBenchmark] = []
+    with checked.collecting():
+        for choice in spec.benchmarks:
+            protocol_of(choice)
+        checked.spec = with_absolute_benchmarks(checked.spec)
+        benchmarks = look_at_benchmarks(checked.spec.benchmarks)
+        checked.notices += [notice for loaded in benchmarks for notice in loaded.notices]
+    is_here = spec.server is None and spec.waits_for is None
+    model = look_at_model(_tokenizer_source(source), spec.model.revision) if is_here else None
+    for check in EVALUATION_CHECKS:
+        with checked.collecting():
+            check(EvaluationLook(checked.spec, model, benchmarks))
+    return checked
+
+
+def _check_key(look: EvaluationLook) -> None:
+    if look.spec.server is not None:
+        refuse_key(look.spec.server.address, API_KEY_VARIABLE)
 
 
 def refuse_key(address: str, variable: str) -> None:
@@ -194,26 +206,32 @@ def refuse_key(address: str, variable: str) -> None:
         raise CommandError(str(error)) from None
 
 
-def _refuse_unknown_names(spec: EvalSpec) -> None:
-    if spec.server is None and spec.waits_for is None:
-        refuse_unknown("model", spec.model.source, spec.model.revision)
-    for choice in spec.benchmarks:
+def _check_names(look: EvaluationLook) -> None:
+    if look.model is not None:
+        refuse_unknown("model", look.spec.model.source, look.spec.model.revision)
+    for choice in look.spec.benchmarks:
         if choice.source is not None:
             refuse_unknown(f"benchmarks.{choice.name}.source", choice.source, kind="dataset")
 
 
-def _check_chat_templates(spec: EvalSpec, model: ModelLook) -> None:
+def _check_generator(look: EvaluationLook) -> None:
+    if look.spec.waits_for is None:
+        engine_python(loop_name(look.spec))
+
+
+def _check_chat_templates(look: EvaluationLook) -> None:
+    spec = look.spec
     asking = [choice for choice in spec.benchmarks if (choice.template or spec.template) == "chat"]
-    if asking and model.lacks_chat_template:
+    if asking and look.model is not None and look.model.lacks_chat_template:
         field = f"benchmarks.{asking[0].name}.template" if asking[0].template else "template"
         raise lack_of_chat_template(field)
 
 
-def _prompts_at_hand(spec: EvalSpec) -> list[str]:
-    """Return the prompts of all benchmarks in local files, whose every row is checked by reading them."""
+def _prompts_at_hand(look: EvaluationLook) -> list[str]:
+    """Return the prompts of all benchmarks in local files."""
     prompts = []
-    for benchmark in look_at_benchmarks(spec.benchmarks):
-        template = TemplateName(benchmark.template(spec))
+    for benchmark in look.benchmarks:
+        template = TemplateName(benchmark.template(look.spec))
         # The model's own chat template adds some tokens to its messages.
         is_chat = template is TemplateName.CHAT
         prompts += [
@@ -225,15 +243,16 @@ def _prompts_at_hand(spec: EvalSpec) -> list[str]:
     return prompts
 
 
-def check_fit(spec: EvalSpec, model: ModelLook | None, prompts: Sequence[str]) -> None:
+def check_fit(look: EvaluationLook) -> None:
     """Refuse an evaluation whose longest prompt and answer are longer than the model's context.
 
-    A model that is not on this machine refuses nothing here; `model` is None of one that a server holds.
+    A model that is not on this machine refuses nothing here.
 
     Raises:
         SpecError: They do not fit, and the sentence says which length does; or vLLM cannot share the model.
         UnreadableFileError: The model's tokenizer is damaged.
     """
+    spec, model, prompts = look.spec, look.model, _prompts_at_hand(look)
     shape, path = (None, None) if model is None else (model.shape, model.tokenizer)
     check_split(spec.model.source, shape, spec.num_gpus, "num_gpus")
 
@@ -265,6 +284,16 @@ def check_fit(spec: EvalSpec, model: ModelLook | None, prompts: Sequence[str]) -
 def _most_tokens(prompt: str) -> int:
     """Return more tokens than any tokenizer makes of a text: a token is a byte or more."""
     return len(prompt.encode(errors="surrogatepass")) + 1
+
+
+EVALUATION_CHECKS: tuple[Callable[[EvaluationLook], None], ...] = (
+    _check_key,
+    _check_names,
+    _check_generator,
+    _check_chat_templates,
+    check_fit,
+)
+"""Each raises why an evaluation cannot be queued."""
 
 
 def refuse_unknown(

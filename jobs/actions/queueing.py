@@ -7,9 +7,9 @@ from pathlib import Path
 
 from exgrpo_core.durable_files import explain
 from exgrpo_core.experience_management.storage.append_file import BufferCorruptionError
-from jobs.actions.evaluations import check_evaluation, refuse_key
+from jobs.actions.evaluations import refuse_key, resolve_evaluation
 from jobs.actions.preflight.local_sources import with_model_source
-from jobs.actions.preflight.resolution import Preflight, complete, resolve
+from jobs.actions.preflight.resolution import Checked, Preflight, complete, resolve
 from jobs.evaluation.model_folder import keep_model, link_model
 from jobs.runs.checkpoints import start_folder
 from jobs.runs.directory import RunDirectory, RunDirectoryError
@@ -46,23 +46,26 @@ def queue_job(runs_root: Path, spec: JobSpec, *, parent_run_id: str | None = Non
         CommandError: The job could not run, or the runs root cannot be written.
     """
     if isinstance(spec, EvalSpec):
-        job = _new_evaluation(runs_root, spec)
-    elif isinstance(spec, JudgeSpec):
-        job = NewJob(_name_judge(runs_root, _checked_judge(runs_root, spec)))
-    elif isinstance(spec, TrainSpec):
+        return queue_checked(runs_root, resolve_evaluation(spec, runs_root))
+    if isinstance(spec, TrainSpec):
         return queue_checked(runs_root, resolve(spec, runs_root), parent_run_id=parent_run_id)
-    else:
-        raise CommandError(f"kind: expected train, eval or judge, got {spec.kind}, which no worker can run.")
-    return write_job(runs_root, job)
+    if isinstance(spec, JudgeSpec):
+        return write_job(runs_root, NewJob(_name_judge(runs_root, _checked_judge(runs_root, spec))))
+    raise CommandError(f"kind: expected train, eval or judge, got {spec.kind}, which no worker can run.")
 
 
 @needs(Role.OPERATOR)
-def queue_checked(runs_root: Path, preflight: Preflight, *, parent_run_id: str | None = None) -> str:
-    """Queue a training run that was checked just now, after the checks that take seconds, and return its id.
+def queue_checked(
+    runs_root: Path, preflight: Preflight | Checked[EvalSpec], *, parent_run_id: str | None = None
+) -> str:
+    """Queue a job that was checked just now, training after the checks that take seconds, and return its id.
 
     Raises:
-        CommandError: The run could not run, or the runs root cannot be written.
+        CommandError: The job could not run, or the runs root cannot be written.
     """
+    if not isinstance(preflight, Preflight):
+        preflight.raise_refusals()
+        return write_job(runs_root, _new_evaluation(runs_root, preflight.spec))
     complete(preflight, runs_root).raise_refusals()
     spec, start = preflight.spec, preflight.start
     if start is None:
@@ -105,7 +108,7 @@ def write_job(runs_root: Path, job: NewJob) -> str:
 
 
 def _new_evaluation(runs_root: Path, spec: EvalSpec) -> NewJob:
-    spec = _name_evaluation(runs_root, check_evaluation(runs_root, spec))
+    spec = _name_evaluation(runs_root, spec)
     policy, model = Path(spec.model.source), spec.model
     if model.run_id is not None:
         named = model.model_copy(update={"source": f"{model.run_id}@{model.step}"})

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from db.queries.benchmarks import list_scores
-from jobs.actions.evaluations import plan_evaluation
-from jobs.actions.preflight.local_sources import look_at_benchmarks, with_absolute_benchmarks
-from jobs.actions.queueing import queue_job
+from jobs.actions.evaluations import plan_evaluation, resolve_evaluation
+from jobs.actions.queueing import queue_checked, queue_job
 from jobs.cli.following import exit_as, follow_unless
 from jobs.cli.options import (
     DEFAULT_RUNS_ROOT,
@@ -60,13 +59,11 @@ def evaluate(  # noqa: PLR0913, PLR0917 - typer reads a command's options from i
     as_json: AsJson = False,
 ) -> None:
     """Score a model on benchmarks. Ctrl-C stops the scoring and `exgrpo resume` continues it."""
-    spec = with_absolute_benchmarks(
-        _make_spec(runs_root, target, benchmarks, (num_questions, num_samples), settings or [])
-    )
-    run_id = queue_job(runs_root, spec)
-    for benchmark in look_at_benchmarks(spec.benchmarks):
-        for notice in benchmark.notices:
-            print_status(notice)
+    spec = _make_spec(runs_root, target, benchmarks, (num_questions, num_samples), settings or [])
+    checked = resolve_evaluation(spec, runs_root)
+    run_id = queue_checked(runs_root, checked)
+    for notice in checked.notices:
+        print_status(notice)
     state = follow_unless(detach, runs_root, database_url, run_id, as_json)
     _print_scores(runs_root, database_url, run_id, as_json)
     exit_as(state)

@@ -161,7 +161,7 @@ def is_of_verl(names: Container[str]) -> bool:
 
 def _kept(columns: Sequence[str], names: Sequence[str]) -> list[str]:
     """Return which of a data set's columns are read: of one that is not in verl's schema all."""
-    is_row = columns is COLUMNS
+    is_row = {*COLUMNS} <= {*columns}
     is_other = is_row and not is_of_verl(names)
     return [name for name in names if is_other or name in columns or (is_row and _IMAGE_COLUMN.fullmatch(name))]
 

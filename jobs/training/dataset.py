@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -13,7 +13,8 @@ from exgrpo_core.types import Question
 from jobs.specs.base import DeclaredKind
 from jobs.tasks.grading.gold_answers import gold_notices
 from jobs.tasks.questions import build_question
-from jobs.training.data_rows import DataError, DataRow, iterate_raw_rows, no_rows
+from jobs.training.data_rows import COLUMNS, DataError, DataRow, RawRow, iterate_raw_rows, no_rows
+from jobs.training.demonstration_turns import one_text, read_turns
 from jobs.training.layouts import training_row
 from jobs.training.templates import ControlTokenError, PromptTokenizer, TemplateName, encode_messages, render_prompt
 
@@ -36,6 +37,10 @@ class DataSource:
     answer_kind: DeclaredKind = "auto"
     """How answers are graded; `auto` takes choice for known multiple-choice benchmarks, else math."""
     too_long_prompts: Literal["refuse", "drop"] = "refuse"
+    response_column: str | None = None
+    """Column with responses, which are checked with their rows."""
+    is_imitated: bool = False
+    """Whether a response is a demonstration, which no row may lack, and not an off-policy trajectory."""
 
     @property
     def origin(self) -> str:
@@ -49,6 +54,8 @@ class Rows:
 
     rows: list[DataRow]
     notices: list[str]
+    responses: dict[int, str] = field(default_factory=dict)
+    """Of each row with a response, by number: why it cannot be trained, "" if it can."""
 
     def prompt_texts(self, template: TemplateName) -> list[str]:
         """Return the rows' prompts in a template that needs no tokenizer."""
@@ -64,13 +71,18 @@ def read_rows(source: DataSource, *, is_cached: bool = False) -> Rows:
         DataError: The source cannot be read, rows are bad, or two rows give one question different answers.
     """
     wrong: list[str] = []
+    responses: dict[int, str] = {}
+    column = source.response_column
 
     def checked() -> Iterator[DataRow]:
-        for number, raw in iterate_raw_rows(source.source, source.split, is_cached=is_cached):
+        columns = COLUMNS if column is None else (*COLUMNS, column)
+        for number, raw in iterate_raw_rows(source.source, source.split, columns, is_cached=is_cached):
             try:
                 yield training_row(source.origin, number, raw, source.answer_kind)
             except DataError as error:
                 wrong.append(str(error) if len(wrong) < NUM_TOLD else "")
+            if column is not None and (source.is_imitated or raw.get(column)):
+                responses[number] = _response_fault(source, number, raw)
 
     rows, num_rows = _merge_equal_rows(source.origin, checked())
     if wrong:
@@ -82,7 +94,18 @@ def read_rows(source: DataSource, *, is_cached: bool = False) -> Rows:
     )
     if num_rows != len(rows):
         notices.append(f"{source.origin}: {num_rows:,} rows hold {len(rows):,} questions; equal rows were merged.")
-    return Rows(rows, notices)
+    return Rows(rows, notices, responses)
+
+
+def _response_fault(source: DataSource, number: int, raw: RawRow) -> str:
+    label = f"{source.origin}, row {number}, {source.response_column}"
+    try:
+        turns = read_turns(raw.get(source.response_column or ""), label)
+        if not source.is_imitated:
+            one_text(turns, label)
+    except DataError as error:
+        return str(error)
+    return ""
 
 
 def encode_rows(

@@ -15,10 +15,10 @@ from app.queries.runs import training_names
 from app.settings import runs_root
 from db.queries import runs
 from db.rows.display_names import distinct_names
-from jobs.actions.evaluations import asked_and_graded, plan_evaluation
+from jobs.actions.evaluations import asked_and_graded, plan_evaluation, resolve_evaluation
 from jobs.actions.preflight import benchmark_look
 from jobs.actions.preflight.benchmark_look import BenchmarkLook
-from jobs.actions.queueing import queue_job
+from jobs.actions.queueing import queue_checked
 from jobs.evaluation.protocols import benchmarks_folder, load_protocols, load_user_benchmarks
 from jobs.machine.engine_environments import VLLM_LOOP, EngineEnvironmentError, engine_python
 from jobs.specs.base import PARTS, AnswerKind, DeclaredKind
@@ -218,7 +218,8 @@ def _submit(targets: Sequence[str], content: dict[str, object]) -> None:
     queued = []
     for name in names:
         with notice.refusals("Not started" if len(names) == 1 else f"Not started: {escape_control_characters(name)}"):
-            queued.append(queue_job(runs_root(), plan_evaluation(runs_root(), name, content, "form")))
+            checked = resolve_evaluation(plan_evaluation(runs_root(), name, content, "form"), runs_root())
+            queued.append(queue_checked(runs_root(), checked))
     if len(names) == len(queued) == 1:
         st.switch_page("app_pages/run.py", query_params={"run": queued[0]})
     if queued:

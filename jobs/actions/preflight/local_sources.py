@@ -4,7 +4,6 @@ import os
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache, partial
-from itertools import takewhile
 from pathlib import Path
 from typing import TypeVar
 
@@ -25,9 +24,8 @@ from jobs.specs.train import (
 )
 from jobs.tasks.chains.question_set import check_range
 from jobs.tasks.grading.rewards import TASKS
-from jobs.training.data_rows import DataError, cached_data_set, iterate_raw_rows
+from jobs.training.data_rows import DataError, cached_data_set
 from jobs.training.dataset import DataSource, Rows, check_count, read_rows, system_notices, use_notices
-from jobs.training.demonstration_turns import one_text, read_turns
 from jobs.training.pretrained.model_shapes import model_file
 from jobs.training.pretrained.sources import GGUF_SUFFIX, find_package
 from jobs.training.templates import TemplateName
@@ -92,12 +90,23 @@ def check_rows(look: Look) -> list[str]:
         return []
     num_all = None if data.num_questions is None else data.num_questions + data.num_held_out
     template = TemplateName(data.template)
-    source = DataSource(data.source, data.split, template, num_all, data.answer_kind, data.too_long_prompts)
+    column = spec.external_column if spec.sft is None else spec.sft.response_column
+    source = DataSource(
+        data.source,
+        data.split,
+        template,
+        num_all,
+        data.answer_kind,
+        data.too_long_prompts,
+        column,
+        spec.sft is not None,
+    )
     file = os.stat(cached or data.source)
-    state = cached is not None, file.st_mtime_ns, file.st_size
     try:
-        rows = _read_once(whole := replace(source, num_questions=None), *state)
+        rows = _read_once(replace(source, num_questions=None), cached is not None, file.st_mtime_ns, file.st_size)
         check_count(source, len(rows.rows))
+        if column is not None:
+            _check_responses(source, rows, data.num_held_out)
     except DataError as error:
         raise SpecError(str(error), "data.source") from None
     num_left = len(rows.rows) - data.num_held_out
@@ -107,12 +116,6 @@ def check_rows(look: Look) -> list[str]:
             "algorithm.batch_size", "data.num_held_out",
         )  # fmt: skip
     used = rows.rows[:num_all]
-    column = spec.external_column if spec.sft is None else spec.sft.response_column
-    try:
-        if column is not None:
-            _check_responses(whole, column, spec.sft is not None, len(used) - data.num_held_out, *state)
-    except DataError as error:
-        raise SpecError(str(error), "data.source") from None
     is_chat = template.resolved(not look.model.has_config or look.model.chat_template is not None) is TemplateName.CHAT
     num_system = 0 if is_chat else sum(bool(row.system_text) for row in used)
     return [*rows.notices, *use_notices(source, len(used), len(rows.rows)), *system_notices(source, num_system)]
@@ -126,24 +129,17 @@ def _check_chains(data: DataSpec) -> None:
         raise SpecError(str(error), "data") from None
 
 
-@lru_cache(maxsize=1)
-def _check_responses(
-    source: DataSource, column: str, is_sft: bool, num_wanted: int, is_cached: bool, modified_at: int, size: int
-) -> None:
+def _check_responses(source: DataSource, rows: Rows, num_held_out: int) -> None:
     """Refuse a column that lacks demonstrations for the questions to train on, or has no off-policy trajectory."""
-    rows = _read_once(source, is_cached, modified_at, size).rows[:num_wanted]
-    wanted, num_found, name = {row.number for row in rows}, 0, Path(source.source).name
-    last = max(wanted, default=0)
-    raw_rows = iterate_raw_rows(source.source, source.split, (column,), is_cached=is_cached)
-    for number, raw in takewhile(lambda row: row[0] <= last, raw_rows):
-        if number in wanted and (is_sft or raw.get(column)):
-            label = f"{name}, row {number}, {column}"
-            turns = read_turns(raw.get(column), label)
-            if not is_sft:
-                one_text(turns, label)
-            num_found += 1
-    if not num_found:
-        raise DataError(f"{name}: has nothing in the column {column!r}; name another in external_column.")
+    used = rows.rows[: source.num_questions]
+    trained = [row.number for row in used[: len(used) - num_held_out]]
+    faults = [rows.responses[number] for number in trained if number in rows.responses]
+    if fault := next(filter(None, faults), None):
+        raise DataError(fault)
+    if not faults:
+        raise DataError(
+            f"{source.origin}: has nothing in the column {source.response_column!r}; name another in external_column."
+        )
 
 
 def check_benchmarks(look: Look) -> list[str]:

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from exgrpo_core.errors import FieldError, Mistake, UserError
 from jobs.actions.preflight.data_preview import check_prompts
@@ -34,11 +34,14 @@ from jobs.runs.checkpoints import ADAPTER_CONFIG
 from jobs.runs.directory import RunDirectory, RunDirectoryError
 from jobs.runs.lookup import CommandError, NamedCheckpoint, starting_checkpoint
 from jobs.runs.people import Role, needs
+from jobs.specs.evaluation import EvalSpec
 from jobs.specs.train import SpecError, TrainSpec
+
+AnySpec = TypeVar("AnySpec", TrainSpec, EvalSpec)
 
 
 class RunRefusedError(CommandError, SpecError):
-    """A run that cannot be queued; the message is the first reason."""
+    """A job that cannot be queued; the message is the first reason."""
 
     def __init__(self, mistakes: Sequence[Mistake]) -> None:
         """Keep every reason."""
@@ -47,7 +50,7 @@ class RunRefusedError(CommandError, SpecError):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """One reason against a run."""
+    """One reason against a job."""
 
     mistake: Mistake
     is_local: bool
@@ -55,21 +58,47 @@ class Refusal:
 
 
 @dataclass
-class Preflight:
+class Checked(Generic[AnySpec]):
     """A specification with its names resolved, and why it cannot run."""
 
-    requested: TrainSpec
-    spec: TrainSpec
+    requested: AnySpec
+    spec: AnySpec
     """As the worker would read it: the checkpoint's model and local files and your benchmarks by path."""
     start: NamedCheckpoint | None = None
     """The checkpoint that `model.source: RUN@STEP` names."""
+    refusals: list[Refusal] = field(default_factory=list)
+    """In the order of the checks."""
+    notices: list[str] = field(default_factory=list)
+
+    def raise_refusals(self, *, ignores_local: bool = False) -> None:
+        """Do nothing if the job can be queued; reasons of this machine alone can be ignored.
+
+        Raises:
+            RunRefusedError: It cannot.
+        """
+        mistakes = [refusal.mistake for refusal in self.refusals if not (ignores_local and refusal.is_local)]
+        if mistakes:
+            raise RunRefusedError(mistakes)
+
+    @contextmanager
+    def collecting(self, *, is_local: bool = False) -> Iterator[None]:
+        """Add the errors for users that the block raises as refusals."""
+        try:
+            yield
+        except UserError as error:
+            mistakes = error.mistakes if isinstance(error, FieldError) else [Mistake(str(error))]
+            found = [Refusal(mistake, is_local or isinstance(error, EngineEnvironmentError)) for mistake in mistakes]
+            self.refusals += [refusal for refusal in found if refusal not in self.refusals]
+
+
+@dataclass
+class Preflight(Checked[TrainSpec]):
+    """A training run that was checked, with what it needs."""
+
     settings: list[str] = field(default_factory=list)
     """Settings of verl that the engine and the specification decide."""
     config: dict[str, Any] | None = None
     """verl's whole configuration; None where it was not composed on this machine."""
-    refusals: list[Refusal] = field(default_factory=list)
-    """In the order of the checks."""
-    notices: list[str] = field(default_factory=list)
     disk_shortage: str = ""
     """Why the disk may become full, "" where it has enough space; such a run is queued all the same."""
     first_step: int = 0
@@ -94,26 +123,6 @@ class Preflight:
     def steps_left(self, spec: TrainSpec) -> TrainSpec:
         """Return a specification with as many steps as are left to do."""
         return spec.model_copy(update={"num_steps": max(0, spec.num_steps - self.first_step)})
-
-    def raise_refusals(self, *, ignores_local: bool = False) -> None:
-        """Do nothing if the run can be queued; reasons of this machine alone can be ignored.
-
-        Raises:
-            RunRefusedError: It cannot.
-        """
-        mistakes = [refusal.mistake for refusal in self.refusals if not (ignores_local and refusal.is_local)]
-        if mistakes:
-            raise RunRefusedError(mistakes)
-
-    @contextmanager
-    def collecting(self, *, is_local: bool = False) -> Iterator[None]:
-        """Add the errors for users that the block raises as refusals."""
-        try:
-            yield
-        except UserError as error:
-            mistakes = error.mistakes if isinstance(error, FieldError) else [Mistake(str(error))]
-            found = [Refusal(mistake, is_local or isinstance(error, EngineEnvironmentError)) for mistake in mistakes]
-            self.refusals += [refusal for refusal in found if refusal not in self.refusals]
 
 
 def check_replay(look: Look) -> None:

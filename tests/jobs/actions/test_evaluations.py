@@ -6,7 +6,7 @@ import pytest
 from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.recording.file_recorder import FileRecorder
 from exgrpo_core.recording.recorder import EvaluationRecord
-from jobs.actions.evaluations import asked_and_graded, plan_evaluation, resolve_target
+from jobs.actions.evaluations import asked_and_graded, plan_evaluation, resolve_evaluation, resolve_target
 from jobs.actions.queueing import queue_job
 from jobs.evaluation.model_folder import model_source
 from jobs.evaluation.protocols import benchmarks_folder
@@ -17,7 +17,6 @@ from jobs.runs.lookup import CommandError
 from jobs.runs.recording.event_reader import best_checkpoint
 from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
 from jobs.specs.train import DataSpec, RecordingSpec, SpecError, TrainSpec
-from jobs.training.data_rows import DataError
 from jobs.training.training_loop import keep_checkpoint
 from tests.data_files import verl_row, write_lines
 from tests.faults.small_training import StepControl
@@ -198,11 +197,14 @@ def test_what_cannot_fit_into_the_models_context_is_refused_before_anything_is_w
     assert queue_job(run.path.parent, plan(run, max_response_tokens=16372))
 
 
-def test_wrong_row_of_ones_own_data_is_refused_before_anything_is_written(run, sums):
+def test_all_that_is_wrong_is_said_at_once_before_anything_is_written(run, sums):
     sums.write_text(json.dumps(SUMS[0]) + '\n{"problem": "What is 1+1?"}\n')
     before = set(run.path.parent.iterdir())
-    with pytest.raises(DataError, match=r"sums.jsonl, row 2, answer: "):
-        queue_job(run.path.parent, plan(run))
+    spec = plan(run, template="chat")
+    refused = resolve_evaluation(spec, run.path.parent).refusals
+    assert [refusal.mistake.partition(":")[0] for refusal in refused] == ["sums.jsonl, row 2, answer", "template"]
+    with pytest.raises(SpecError, match=r"sums.jsonl, row 2, answer: "):
+        queue_job(run.path.parent, spec)
     assert set(run.path.parent.iterdir()) == before
 
 

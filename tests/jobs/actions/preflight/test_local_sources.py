@@ -139,7 +139,7 @@ def test_a_column_of_responses_is_read_once_before_the_start(tmp_path, monkeypat
         if num_given >= needed:
             check_rows(look_at(parse_spec(content, "test")))
             with monkeypatch.context() as unread:
-                unread.setattr(local_sources, "iterate_raw_rows", None)
+                unread.setattr(local_sources, "read_rows", None)
                 check_rows(look_at(parse_spec(content, "test")))
         else:
             with pytest.raises(SpecError) as refused:

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from exgrpo_core.verl_plugin.settings import EXTERNAL_MODULES_VARIABLE
-from jobs.actions.evaluations import check_fit
+from jobs.actions.evaluations import EvaluationLook, check_fit
 from jobs.actions.preflight import looks, machine_fit, memory_estimate
 from jobs.actions.preflight.disk_estimate import estimate_resources
 from jobs.actions.preflight.machine_fit import (
@@ -177,6 +177,8 @@ def test_a_copy_of_the_model_is_shared_by_as_many_gpus_as_divide_its_heads_and_m
     evaluated = evaluated.model_copy(update={"max_response_tokens": 9})
     model = looks.look_at_model(source)
     fitted = {size: evaluated.model_copy(update={"num_gpus": size}) for size in divisors}
-    assert [size for size in divisors if not refusal_of(partial(check_fit, fitted[size], model, ["1"]))] == sizes
+    assert [
+        size for size in divisors if not refusal_of(partial(check_fit, EvaluationLook(fitted[size], model, [])))
+    ] == sizes
     sequence = f"{ACTOR}.ulysses_sequence_parallel_size={gpus + 1}"
     assert refuses(check_parallelism, spec(1, sequence)) == ("verl.overrides",)
