@@ -272,5 +272,7 @@ def as_plain(value: Any) -> Any:  # noqa: ANN401 - any JSON value
         return {str(name): as_plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [as_plain(item) for item in value]
+    if getattr(value, "ndim", None) == 0:  # a number of numpy or torch: a seed stays whole
+        return as_plain(value.item())
     number = as_number(value)
     return str(value) if number is None else number

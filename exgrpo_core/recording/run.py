@@ -172,7 +172,7 @@ class Run:
         if not hasattr(metrics, "items"):
             self._lose(1, 0, TypeError(f"metrics: expected numbers by name, got a {type(metrics).__name__}"))
             metrics = {}
-        numbers = {name: value for name, given in _flat(metrics) if (value := self._number(name, given)) is not None}
+        numbers = {name: value for name, given in flat(metrics) if (value := self._number(name, given)) is not None}
         lines = [self._line("metrics", number, {"metrics": numbers})] if numbers else []
         values: list[bytes] = []
         ids = []
@@ -259,10 +259,11 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def _flat(metrics: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
+def flat(metrics: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
+    """Yield the names and values of metrics, of a mapping as `train/loss`."""
     for name, value in metrics.items():
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{name}/")
+            yield from flat(value, f"{prefix}{name}/")
         else:
             yield f"{prefix}{name}", value
 

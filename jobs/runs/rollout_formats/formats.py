@@ -1,5 +1,6 @@
 """The formats that can be opened, and which of them a path holds."""
 
+import codecs
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -82,6 +83,7 @@ def find_format(path: Path) -> RolloutFormat:
         sample = Sample(path)
         if not sample.head:
             raise UnknownRolloutsError(f"{path}: {_why_empty(path)}; name the folder or file that has the rollouts.")
+        _check_encoding(sample)
         found = next((entry for entry in FORMATS if entry.recognises(sample)), None)
     except OSError as error:
         raise UnknownRolloutsError(f"{path}: cannot be read ({error.strerror or error}); name another path.") from None
@@ -98,6 +100,18 @@ def find_format(path: Path) -> RolloutFormat:
         name = found.package.replace("_", "-")
         raise MissingPackageError(f"{path}: {found.title} are read by their own package; run `pip install {name}`.")
     return found
+
+
+def _check_encoding(sample: Sample) -> None:
+    """Refuse text in UTF-16, some lines of which can be read by chance.
+
+    Raises:
+        UnknownRolloutsError: It is in UTF-16 or UTF-32.
+    """
+    first = next((file for file in sample.files if file.stat().st_size), sample.path)
+    is_text = first.suffix in {".csv", ".json", ".jsonl"}
+    if sample.head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or (is_text and b"\0" in sample.head[:400]):
+        raise UnknownRolloutsError(f"{first}: is text in UTF-16 or UTF-32; save it as UTF-8.")
 
 
 def _why_empty(path: Path) -> str:

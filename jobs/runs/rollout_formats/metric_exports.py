@@ -5,6 +5,7 @@ W&B (by its documentation): the CSV of a chart (`Step`, `RUN - METRIC`), and `ru
 of the file store, whose `metrics/NAME` has a line `TIME VALUE STEP` a value.
 """
 
+import codecs
 import csv
 import io
 import math
@@ -12,12 +13,13 @@ import re
 import reprlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
 from exgrpo_core.bounded_json import parse_json, read_plain
 from exgrpo_core.recording.rows import RecordedStep
-from exgrpo_core.recording.run import MAX_STEP
-from jobs.runs.rollout_formats.row_fields import Row
+from exgrpo_core.recording.run import as_step, flat
+from jobs.runs.rollout_formats.row_fields import Row, doubled
 from jobs.runs.rollout_formats.source import RolloutSource, Rows, Sample
 
 _STEPS = ("_step", "step", "Step", "global_step", "trainer/global_step")
@@ -26,6 +28,7 @@ _OTHERS = {"prompt", "completion", "messages", "input", "output", "content", "tr
 _LONG = {"value", "step"}
 _SPREADS = ("__MIN", "__MAX")
 """Ends of the columns that W&B adds for the spread of a smoothed line."""
+_LIKE_NUMBER = re.compile(r"\s*[-+]?\d[\d.,'\s]*%?\s*")
 _STORED = re.compile(rb"\d+ \S+ \d+\n")
 _TABLES = (".csv", ".json")
 _MAX_BYTES = 256 << 20
@@ -33,14 +36,16 @@ _MAX_BYTES = 256 << 20
 
 def recognises(sample: Sample) -> bool:
     """Whether rows have a step and no fields of rollouts, or there are metrics of MLflow's file store."""
-    if sample.rows:
+    if sample.rows and not isinstance(sample.rows[0].get("metrics"), list):
         return bool(sample.fields & set(_STEPS)) and not any(row.keys() & _OTHERS for row in sample.rows)
     first = next((file for file in sample.files if file.stat().st_size), None)
     if first is None or first.suffix not in _TABLES:
         return any(_is_stored(sample.path, file) for file in sample.files) and bool(_STORED.match(sample.head))
-    names = set(re.findall(rb'[^",\[{}\s]+', sample.head[:2000]))
-    is_json = sample.head[:1] in b"[{"
-    return bool(names & {name.encode() for name in _STEPS}) and (not is_json or bool(names & {b"_step", b"metrics"}))
+    head = sample.head.removeprefix(codecs.BOM_UTF8)
+    names = set(re.findall(rb'[^",;\[{}\s]+', head[:2000]))
+    is_json = head[:1] in b"[{"
+    is_known = bool(names & {b"_step", b"metrics"}) or names >= {b"key", b"value"}
+    return bool(names & {name.encode() for name in _STEPS}) and (not is_json or is_known)
 
 
 def read(source: RolloutSource) -> Iterator[RecordedStep]:
@@ -48,14 +53,31 @@ def read(source: RolloutSource) -> Iterator[RecordedStep]:
     for file in source.files():
         try:
             if file.suffix == ".parquet":
-                yield from _steps(source, file, source.parquet_rows(file))
+                yield from _table(source, file, source.parquet_rows(file))
             elif file.suffix == ".jsonl":
                 for row in source.json_rows(file):
                     yield from _steps(source, file, [row])
             elif file.suffix in _TABLES or _is_stored(source.path, file):
-                yield from _steps(source, file, enumerate(_whole(source, file), 1 + (file.suffix == ".csv")))
+                yield from _table(source, file, enumerate(_whole(source, file), 1 + (file.suffix == ".csv")))
         except (ValueError, csv.Error) as error:
             source.bad.add(file, 0, str(error))
+
+
+def _table(source: RolloutSource, file: Path, rows: Rows) -> Iterator[RecordedStep]:
+    """Yield the metrics of a whole file; one in which no field has a number is named with its fields."""
+    fields: dict[str, None] = {}
+    num_bad = source.bad.num
+    steps = [*_steps(source, file, _noting(rows, fields))]
+    if fields and not steps and source.bad.num == num_bad:
+        names = reprlib.repr(", ".join(name for name in fields if name not in _STEPS))
+        source.bad.add(file, 0, f"expected a number in one of its fields {names}; this file has none.")
+    yield from steps
+
+
+def _noting(rows: Rows, fields: dict[str, None]) -> Rows:
+    for line, row in rows:
+        fields.update(dict.fromkeys(row))
+        yield line, row
 
 
 def _is_stored(path: Path, file: Path) -> bool:
@@ -69,40 +91,84 @@ def _whole(source: RolloutSource, file: Path) -> Iterable[Row]:
     content = read_plain(file, _MAX_BYTES)
     source.advance(file, len(content))
     if file.suffix == ".csv":
-        return list(csv.DictReader(io.StringIO(content.decode("utf-8-sig"))))
+        return _table_rows(source, file, _decoded(content))
     if file.suffix != ".json":
         name = file.relative_to(source.path / "metrics").as_posix()
         fields = (line.split() for line in content.decode().splitlines())
-        return [{"key": name, "value": line[1], "step": line[2]} for line in fields if len(line) == 3]
+        # Before MLflow had steps a line was TIME VALUE.
+        return [{"key": name, "value": line[1], "step": (*line, "0")[2]} for line in fields if len(line) > 1]
     value = parse_json(content)
     rows = value.get("metrics") if isinstance(value, dict) else value
-    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    if isinstance(value, dict) and value.get("next_page_token"):
+        source.bad.add(file, 0, "next_page_token: this is one page of several; the other pages are not in it.")
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise ValueError("expected a list of JSON objects, each with a step.")
+    return rows
+
+
+def _decoded(content: bytes) -> str:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"expected text in UTF-8, got another encoding at byte {error.start:,}.") from None
+
+
+def _table_rows(source: RolloutSource, file: Path, text: str) -> list[Row]:
+    """Return the rows of a table with commas, semicolons or tabs; one with more values than columns is named.
+
+    Raises:
+        ValueError: Two columns have one name.
+    """
+    header = text.partition("\n")[0]
+    table = csv.DictReader(io.StringIO(text), delimiter=max(",;\t", key=header.count))
+    if twice := doubled(table.fieldnames or ()):
+        raise ValueError(twice)
+    rows: list[Row] = []
+    for row in table:
+        if None in row:
+            why = f"expected {len(table.fieldnames or ())} values, one a column; a number such as 1,5 needs quotes."
+            source.bad.add(file, table.line_num, why)
+        else:
+            rows.append({name: value for name, value in row.items() if name})
+    return rows
 
 
 def _steps(source: RolloutSource, file: Path, rows: Rows) -> Iterator[RecordedStep]:
     metrics: dict[int, dict[str, float]] = defaultdict(dict)
+    unread: set[str] = set()
     for line, row in rows:
-        step = next((number for name in _STEPS if (number := _number(row.get(name))) is not None), None)
-        if step is None or not 0 <= step <= MAX_STEP or step != int(step):
-            given = next((row[name] for name in _STEPS if name in row), None)
-            source.bad.add(
-                file, line, f"step: expected a whole number of 0 to {MAX_STEP:,}, got {reprlib.repr(given)}."
-            )
+        numbers = {name: number for name in _STEPS if (number := _number(row.get(name))) is not None}
+        own = next((name for name, number in numbers.items() if math.isfinite(number)), "")
+        try:
+            step = as_step(row.get(own) if own else next((row[name] for name in _STEPS if name in row), None))
+        except ValueError as error:
+            source.bad.add(file, line, str(error))
             continue
         name = row.get("key", row.get("metric"))
         values = {name: row["value"]} if isinstance(name, str) and row.keys() >= _LONG else row
-        metrics[int(step)].update(
-            {str(name): number for name, value in values.items()
-             if name not in _STEPS and not str(name).endswith(_SPREADS) and (number := _number(value)) is not None}
-        )  # fmt: skip
+        for field, value in flat({name: value for name, value in values.items() if not _is_media(value)}):
+            if field == own or field.endswith(_SPREADS):
+                continue
+            if (number := _number(value)) is not None:
+                metrics[step][field] = number
+            elif isinstance(value, str) and _LIKE_NUMBER.fullmatch(value) and field not in unread:
+                unread.add(field)
+                source.bad.add(file, line, f"{field}: expected a number such as 1234.5, got {reprlib.repr(value)}.")
     yield from (RecordedStep(step, metrics=of_step) for step, of_step in metrics.items() if of_step)
 
 
+def _is_media(value: object) -> bool:
+    """Whether it is what W&B writes of an image, a table or a histogram."""
+    return isinstance(value, dict) and "_type" in value
+
+
 def _number(value: object) -> float | None:
-    """Return a finite number, given as one or as the text of a table; other values are no metrics."""
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
+    """Return a number, given as one or as the text of a table, a percentage as its share; other values are none."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
         return None
     try:
-        return number if math.isfinite(number := float(value)) else None
-    except (ValueError, OverflowError):
+        if isinstance(value, str) and value.strip().endswith("%"):
+            return float(Decimal(value.strip()[:-1]) / 100)
+        return float(value)
+    except (ValueError, OverflowError, InvalidOperation):
         return None

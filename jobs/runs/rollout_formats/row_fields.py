@@ -3,7 +3,9 @@
 import math
 import re
 import reprlib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +62,14 @@ def step_of_file(file: Path) -> str:
 def extra_of(row: Row, known: Iterable[str]) -> dict[str, str | float | bool | None]:
     """Return the fields with one value each that are not among the known ones; a number that is not finite is none."""
     left_out = {*known}
-    return {name: value for name, value in row.items() if name not in left_out and _is_plain(value)}
+    kept = {name: value for name, value in row.items() if name not in left_out and _is_plain(value)}
+    return {name: float(value) if isinstance(value, Decimal) else value for name, value in kept.items()}
+
+
+def doubled(names: Iterable[str]) -> str:
+    """Return a sentence about a name that two columns of a table have, of which a row would keep one; else nothing."""
+    name = next((name for name, count in Counter(names).items() if count > 1 and name), None)
+    return "" if name is None else f"{name}: two columns have this name; rename one of them."
 
 
 def with_rewards(extra: Mapping[str, Any], names: Sequence[str]) -> tuple[float | None, dict[str, Any]]:
@@ -79,6 +88,6 @@ def _is_plain(value: object) -> bool:
 
 def _finite(value: object) -> float | None:
     try:
-        return float(value) if isinstance(value, bool | int | float) and math.isfinite(value) else None
+        return float(value) if isinstance(value, bool | int | float | Decimal) and math.isfinite(value) else None
     except OverflowError:  # a whole number of hundreds of digits
         return None

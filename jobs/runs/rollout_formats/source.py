@@ -19,7 +19,7 @@ from exgrpo_core.bounded_json import UnreadableFileError, open_plain, parse_json
 from exgrpo_core.errors import UserError, first_line
 from exgrpo_core.recording.rows import RecordedStep, RecordedTrajectory
 from exgrpo_core.recording.run import MAX_STEP
-from jobs.runs.rollout_formats.row_fields import Row
+from jobs.runs.rollout_formats.row_fields import Row, doubled
 
 Rows = Iterable[tuple[int, Row]]
 Rollouts = Iterable[tuple[int, RecordedTrajectory]]
@@ -350,6 +350,10 @@ class RolloutSource:
         try:
             size, opened = file.stat().st_size, pq.ParquetFile(file)
         except (OSError, pa.ArrowException):
+            return
+        if twice := doubled(opened.schema_arrow.names):
+            self.bad.add(file, 0, twice)
+            self.advance(file, size)
             return
         number = 0
         try:

@@ -43,7 +43,8 @@ def _reward_columns(file: Path) -> list[str]:
         schema = pq.read_schema(file)
     except (OSError, pa.ArrowException):
         return []
-    numbers = [field.name for field in schema if pa.types.is_floating(field.type) or pa.types.is_integer(field.type)]
+    are_numbers = (pa.types.is_floating, pa.types.is_integer, pa.types.is_decimal)
+    numbers = [field.name for field in schema if any(is_number(field.type) for is_number in are_numbers)]
     return [name for name in numbers if name not in _OWN and name not in NO_REWARDS]
 
 

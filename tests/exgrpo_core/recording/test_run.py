@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections import deque
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -313,3 +314,18 @@ def test_a_run_that_is_ended_as_anything_is_shown_as_stopped(tmp_path, status, r
     outcome = read_outcome(run.path / "attempts" / "0001")
     assert (outcome.status.value, outcome.fault) == ("stopped", None)
     assert words in outcome.reason
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (np.int64(3), 3), (np.uint8(7), 7), (np.array(5), 5), (np.float32(0.5), 0.5), (np.bool_(True), True),
+        (np.str_("adam"), "adam"), (Fraction(1, 2), 0.5), ({"seed": np.int32(2)}, {"seed": 2}),
+        ((np.int64(1), 2), [1, 2]), (2**60 + 1, 2**60 + 1), (np.int64(2**60 + 1), 2**60 + 1),
+    ],
+)  # fmt: skip
+def test_a_setting_of_numpy_is_written_as_what_it_is(tmp_path, given, expected):
+    run = recording.start("of numpy", {"seed": given}, tmp_path)
+    run.finish()
+    content = (run.path / "spec.json").read_text()
+    assert json.dumps(json.loads(content)["config"]["seed"]) == json.dumps(expected)
