@@ -266,7 +266,7 @@ lint-images: $(TOOLS_BIN)/.installed  ## Check the Dockerfile with hadolint
 	@$(TOOLS_BIN)/hadolint Dockerfile
 
 cli-docs: $(VENV)/.installed-dev  ## Write docs/cli.md, the list of all commands, from the commands themselves
-	@$(BIN)/python -m typer jobs.cli.main utils docs --name exgrpo --title "The command line" --output docs/cli.md >/dev/null
+	@$(BIN)/python -m typer exgrpo.jobs.cli.main utils docs --name exgrpo --title "The command line" --output docs/cli.md >/dev/null
 
 # In build/docs the documents are where they are in the repository, so the same links hold.
 docs: $(DOCS_VENV)/.installed  ## Build the site of the documents into build/site, with API pages; a broken link fails
@@ -330,7 +330,7 @@ $(VERL_VENV)/.installed: pyproject.toml $(VERL_PINS) | $(VERL_BIN)/python
 	@echo "Installing the verl engine into $(VERL_VENV) by $(VERL_PINS) (some minutes the first time)"
 	@$(if $(IS_VERL_LOCKED),$(VERL_PIP) install --require-hashes --no-deps -r requirements/locks/verl-cpu.txt)
 	@$(VERL_PIP) install -c $(VERL_PINS) -e '.[verl$(if $(HAS_GPU),$(comma)verl-gpu)]'
-	@$(if $(HAS_GPU),$(VERL_BIN)/python -m jobs.machine.gpu_needs fetch || true)
+	@$(if $(HAS_GPU),$(VERL_BIN)/python -m exgrpo.jobs.machine.gpu_needs fetch || true)
 	@touch $@
 
 $(VERL_VENV)/.installed-dev: $(VERL_VENV)/.installed

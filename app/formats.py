@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from decimal import ROUND_HALF_UP, Decimal
 
-from db.rows.display_names import escape_control_characters as escape_control_characters
-from db.rows.display_names import utc_time
-from db.rows.spec_fields import UNKNOWN
+from exgrpo.db.rows.display_names import escape_control_characters as escape_control_characters
+from exgrpo.db.rows.display_names import utc_time
+from exgrpo.db.rows.spec_fields import UNKNOWN
 
 NONE_SHOWN = "\N{EN DASH}"
 VALIDITY = {True: "valid", False: "not valid", None: NONE_SHOWN}

@@ -2,10 +2,10 @@
 
 import streamlit as st
 
-from app import address, settings, theme
-from app.components.widgets import page_frame
-from app.page_list import NOT_IN_VIEWS, OF_REPLAYS, PAGES
-from app.queries.runs import has_replays
+from exgrpo.app import address, settings, theme
+from exgrpo.app.components.widgets import page_frame
+from exgrpo.app.page_list import NOT_IN_VIEWS, OF_REPLAYS, PAGES
+from exgrpo.app.queries.runs import has_replays
 
 st.set_page_config(
     page_icon=theme.ICON,

@@ -7,7 +7,7 @@ from typing import Any
 
 import streamlit as st
 
-from jobs.runs.people import Person, Role, identify_by
+from exgrpo.jobs.runs.people import Person, Role, identify_by
 
 EVERYONE = "*"
 LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "::1"})

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import torch
 
+from exgrpo.jobs.specs.train import load_preset
+from exgrpo.jobs.training.composition import open_components
+from exgrpo.jobs.training.engines.embedded.engine import EmbeddedEngine
+from exgrpo.jobs.training.run_components import RunComponents
 from exgrpo_core import ExGRPOState, exgrpo_step
 from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.engine import PolicyEngine
 from exgrpo_core.step_report import StepReport
-from jobs.specs.train import load_preset
-from jobs.training.composition import open_components
-from jobs.training.engines.embedded.engine import EmbeddedEngine
-from jobs.training.run_components import RunComponents
 
 
 @dataclasses.dataclass(slots=True)

@@ -18,6 +18,12 @@ import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from bench.report import report
+from exgrpo.jobs.tasks.chains.demonstrators import make_tokenizer
+from exgrpo.jobs.tasks.grading.reward_function import Response, Verdict
+from exgrpo.jobs.training.engines.embedded.engine import EmbeddedEngine
+from exgrpo.jobs.training.engines.embedded.model import PolicyModel, resolve_device, wrap_model
+from exgrpo.jobs.training.engines.embedded.update import OptimSettings
+from exgrpo.jobs.training.pretrained.model_shapes import ModelShape, model_shape
 from exgrpo_core import ExGRPOState, exgrpo_step
 from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.engine import RolloutRequest
@@ -25,12 +31,6 @@ from exgrpo_core.errors import EngineError
 from exgrpo_core.methods.loading import build_objective
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch, TrainingRow
 from exgrpo_core.types import Question
-from jobs.tasks.chains.demonstrators import make_tokenizer
-from jobs.tasks.grading.reward_function import Response, Verdict
-from jobs.training.engines.embedded.engine import EmbeddedEngine
-from jobs.training.engines.embedded.model import PolicyModel, resolve_device, wrap_model
-from jobs.training.engines.embedded.update import OptimSettings
-from jobs.training.pretrained.model_shapes import ModelShape, model_shape
 
 SHAPES = {"0.5b": "Qwen/Qwen2.5-0.5B", "1.5b": "Qwen/Qwen2.5-Math-1.5B"}
 TINY = ModelShape(

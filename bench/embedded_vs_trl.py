@@ -22,8 +22,8 @@ from transformers import TrainerCallback
 from bench.chains_run import ChainsRun, open_chains_run
 from bench.report import report
 from bench.trl_trainer import make_trainer
+from exgrpo.jobs.tasks.grading.reward_function import Response, RewardFunction
 from exgrpo_core.types import Question
-from jobs.tasks.grading.reward_function import Response, RewardFunction
 
 LEARNING_RATE = 1e-4
 NUM_WARM_STEPS = 5

@@ -16,14 +16,14 @@ import torch
 
 from bench.chains_run import ChainsRun, open_chains_run
 from bench.report import report
+from exgrpo.jobs.training.engines.embedded.backend import PackedAttention
+from exgrpo.jobs.training.engines.embedded.decoder import Decoder
+from exgrpo.jobs.training.engines.embedded.engine import EmbeddedEngine
+from exgrpo.jobs.training.engines.embedded.packing import TokenSequence, pack_sequences
 from exgrpo_core.engine import RolloutRequest
 from exgrpo_core.methods.loading import ObjectiveSettings
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from exgrpo_core.types import Experience, Question, RolloutGroup, TrajectoryScores
-from jobs.training.engines.embedded.backend import PackedAttention
-from jobs.training.engines.embedded.decoder import Decoder
-from jobs.training.engines.embedded.engine import EmbeddedEngine
-from jobs.training.engines.embedded.packing import TokenSequence, pack_sequences
 
 NUM_WARM_STEPS, NUM_WARM_STEPS_SHORT = 30, 6
 """Steps before the timed ones, in which the buffer fills."""

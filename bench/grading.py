@@ -19,11 +19,11 @@ from pathlib import Path
 
 from bench.hostile_answers import MARKER, hostile_answers
 from bench.report import Figure, report
-from jobs.evaluation.benchmark_questions import load_benchmark
-from jobs.evaluation.protocols import find_protocol
-from jobs.specs.evaluation import BenchmarkChoice
-from jobs.tasks.grading.answer_grader import CHUNK_SIZE, AnswerGrader, GradeItem, Scheme
-from jobs.tasks.grading.reward_function import Grade
+from exgrpo.jobs.evaluation.benchmark_questions import load_benchmark
+from exgrpo.jobs.evaluation.protocols import find_protocol
+from exgrpo.jobs.specs.evaluation import BenchmarkChoice
+from exgrpo.jobs.tasks.grading.answer_grader import CHUNK_SIZE, AnswerGrader, GradeItem, Scheme
+from exgrpo.jobs.tasks.grading.reward_function import Grade
 
 NUM_HOSTILE_WORKERS = 8
 NUM_ORDINARY, NUM_ORDINARY_SHORT = 1024, 128

@@ -28,13 +28,19 @@ from transformers.models.auto.modeling_auto import (
     MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
 )
 
+from exgrpo.jobs.training.engines.embedded.first_look import forward_alone, look_without_weights, open_model
+from exgrpo.jobs.training.engines.embedded.model import (
+    PolicyModel,
+    generate,
+    load_weights,
+    model_class,
+    score_sequences,
+)
+from exgrpo.jobs.training.engines.embedded.packing import TokenSequence
+from exgrpo.jobs.training.engines.embedded.sampling import Sampler
+from exgrpo.jobs.training.engines.embedded.state_files import check_saved_model, save_model
+from exgrpo.jobs.training.engines.embedded.update import OptimSettings, PolicyOptimizer, PolicyUpdater
 from exgrpo_core.errors import EngineError, first_line
-from jobs.training.engines.embedded.first_look import forward_alone, look_without_weights, open_model
-from jobs.training.engines.embedded.model import PolicyModel, generate, load_weights, model_class, score_sequences
-from jobs.training.engines.embedded.packing import TokenSequence
-from jobs.training.engines.embedded.sampling import Sampler
-from jobs.training.engines.embedded.state_files import check_saved_model, save_model
-from jobs.training.engines.embedded.update import OptimSettings, PolicyOptimizer, PolicyUpdater
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "model-types.md"
 TYPES = sorted({*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, *MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES})

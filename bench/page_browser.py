@@ -18,10 +18,10 @@ from streamlit import config
 from streamlit.runtime.scriptrunner.script_cache import ScriptCache
 from streamlit.testing.v1 import AppTest, app_test
 
-from app import settings, theme
-from app.page_list import PageEntry
 from bench.stopwatch import Stopwatch
-from db import DATABASE_URL_VARIABLE
+from exgrpo.app import settings, theme
+from exgrpo.app.page_list import PageEntry
+from exgrpo.db import DATABASE_URL_VARIABLE
 
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 _FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking"]
@@ -211,7 +211,7 @@ class PageVisits:
 def served(runs_root: Path, database_url: str | None, python: str = sys.executable) -> Iterator[str]:
     """Serve the workbench's pages, with an environment's interpreter, and give the link to them."""
     environment = {**os.environ, **({DATABASE_URL_VARIABLE: database_url} if database_url else {})}
-    command = [python, "-m", "app.serving", "--runs-root", str(runs_root), "--port", "0"]
+    command = [python, "-m", "exgrpo.app.serving", "--runs-root", str(runs_root), "--port", "0"]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None

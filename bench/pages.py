@@ -25,20 +25,20 @@ from urllib.parse import urlencode
 from sqlalchemy import update
 from streamlit.logger import set_log_level
 
-from app import settings
-from app.components.widgets import curves
-from app.page_list import PAGES, PLACES
 from bench import page_browser
 from bench.report import Figure, report
 from bench.stopwatch import Stopwatch
 from bench.synthetic_runs import SyntheticSize, add_made_up_runs, recorded_run
-from db.connections.opening import open_database
-from db.connections.session import Database
-from db.ingest import events
-from db.queries import buffer, metrics, runs, trajectories, trajectory_list
-from db.queries.run_filter import RunFilter
-from db.rows.trajectories import TrajectoryFacets
-from db.tables import models
+from exgrpo.app import settings
+from exgrpo.app.components.widgets import curves
+from exgrpo.app.page_list import PAGES, PLACES
+from exgrpo.db.connections.opening import open_database
+from exgrpo.db.connections.session import Database
+from exgrpo.db.ingest import events
+from exgrpo.db.queries import buffer, metrics, runs, trajectories, trajectory_list
+from exgrpo.db.queries.run_filter import RunFilter
+from exgrpo.db.rows.trajectories import TrajectoryFacets
+from exgrpo.db.tables import models
 
 FULL = SyntheticSize(1000, 2128, 1_000_000)
 SHORT = SyntheticSize(5, 100, 2_000)

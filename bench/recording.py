@@ -33,17 +33,17 @@ import numpy as np
 from bench.chains_run import open_chains_run
 from bench.made_up_steps import StepMaker, StepSize
 from bench.report import report
-from db.connections.opening import open_database, reset
-from db.queries.metrics import metric_series
-from db.queries.run_filter import RunFilter
-from db.queries.runs import list_runs
+from exgrpo.db.connections.opening import open_database, reset
+from exgrpo.db.queries.metrics import metric_series
+from exgrpo.db.queries.run_filter import RunFilter
+from exgrpo.db.queries.runs import list_runs
+from exgrpo.jobs.execution.supervisor.open_index import ingest_all
+from exgrpo.jobs.runs.attempts import write_outcome
+from exgrpo.jobs.runs.control import RunStatus
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.specs.train import RecordingSpec, TrainSpec
 from exgrpo_core.recording.file_recorder import FileRecorder
 from exgrpo_core.step_report import StepReport
-from jobs.execution.supervisor.open_index import ingest_all
-from jobs.runs.attempts import write_outcome
-from jobs.runs.control import RunStatus
-from jobs.runs.directory import RunDirectory
-from jobs.specs.train import RecordingSpec, TrainSpec
 
 PAPER_STEP = StepSize(num_questions=128, mean_tokens=2000)
 SMALL_STEP = StepSize(num_questions=16, mean_tokens=2000)

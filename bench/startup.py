@@ -28,9 +28,9 @@ from statistics import median
 from bench.chains_run import open_chains_run
 from bench.page_browser import find_browser, served
 from bench.report import report
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.specs.train import load_preset
 from exgrpo_core.recording.record_file import iterate_lines, record_path
-from jobs.runs.directory import RunDirectory
-from jobs.specs.train import load_preset
 
 PRESET = "chains-exgrpo"
 POLL_SECONDS = 0.01
@@ -59,7 +59,7 @@ def computing_of_children() -> float:
 def time_help(python: str) -> float:
     """Return the seconds of `exgrpo --help`."""
     began_at = time.perf_counter()
-    subprocess.run([python, "-m", "jobs.cli", "--help"], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([python, "-m", "exgrpo.jobs.cli", "--help"], check=True, stdout=subprocess.DEVNULL)
     return time.perf_counter() - began_at
 
 
@@ -86,7 +86,7 @@ def time_first_step(python: str) -> float:
         run = RunDirectory.create(Path(name), load_preset(PRESET).model_copy(update={"num_steps": 1}))
         attempt = run.claim_attempt()
         events = record_path(run.attempt_path(attempt))
-        command = [python, "-m", "jobs.execution.worker", str(run.path), str(attempt)]
+        command = [python, "-m", "exgrpo.jobs.execution.worker", str(run.path), str(attempt)]
         began_at = time.perf_counter()
         worker = subprocess.Popen(command, stderr=subprocess.DEVNULL)
         while not (events.is_file() and any(iterate_lines(events, {"step"}))):

@@ -20,20 +20,20 @@ import typer
 from sqlalchemy import Connection, insert, text
 
 from bench.synthetic_trajectories import Copy, bulk_load, copy_trajectories, plan_copies, sentences
-from db.connections.opening import open_database
-from db.connections.session import Database, DatabaseError
-from db.queries.run_filter import RunFilter
-from db.queries.runs import list_runs
-from db.tables import models
-from db.tables.shared_reads import find_run_key, require_run_key
-from jobs.actions.queueing import queue_job
-from jobs.cli.following import POLL_SECONDS, RunFollower
-from jobs.cli.options import DEFAULT_RUNS_ROOT, DatabaseUrl, RunsRoot, print_status
-from jobs.execution.supervisor.open_index import ingest_all
-from jobs.runs.control import RunStatus
-from jobs.runs.directory import list_run_directories
-from jobs.runs.lookup import find_run_id
-from jobs.specs.train import load_preset
+from exgrpo.db.connections.opening import open_database
+from exgrpo.db.connections.session import Database, DatabaseError
+from exgrpo.db.queries.run_filter import RunFilter
+from exgrpo.db.queries.runs import list_runs
+from exgrpo.db.tables import models
+from exgrpo.db.tables.shared_reads import find_run_key, require_run_key
+from exgrpo.jobs.actions.queueing import queue_job
+from exgrpo.jobs.cli.following import POLL_SECONDS, RunFollower
+from exgrpo.jobs.cli.options import DEFAULT_RUNS_ROOT, DatabaseUrl, RunsRoot, print_status
+from exgrpo.jobs.execution.supervisor.open_index import ingest_all
+from exgrpo.jobs.runs.control import RunStatus
+from exgrpo.jobs.runs.directory import list_run_directories
+from exgrpo.jobs.runs.lookup import find_run_id
+from exgrpo.jobs.specs.train import load_preset
 
 SYNTHETIC = "synthetic"
 """Tag of such runs, and the start of their names."""

@@ -8,8 +8,8 @@ from itertools import product
 
 from sqlalchemy import Connection, Engine, Table, text
 
-from db.connections.session import Database
-from db.tables import models
+from exgrpo.db.connections.session import Database
+from exgrpo.db.tables import models
 
 FIRST_SHARE = 0.7
 """The first run's share of all copies."""

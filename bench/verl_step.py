@@ -21,17 +21,17 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, cast
 
 from bench.report import report
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.specs.train import TrainSpec, load_preset
+from exgrpo.jobs.training.run_components import RunComponents
+from exgrpo.jobs.training.verl_composition import open_components
 from exgrpo_core import ExGRPOState, exgrpo_step
 from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.engine import RolloutRequest
-from jobs.runs.directory import RunDirectory
-from jobs.specs.train import TrainSpec, load_preset
-from jobs.training.run_components import RunComponents
-from jobs.training.verl_composition import open_components
 from tests.verl_on_cpu import VARIABLES, on_cpu
 
 if TYPE_CHECKING:
-    from jobs.training.engines.verl_ray.engine import WorkbenchVerlEngine
+    from exgrpo.jobs.training.engines.verl_ray.engine import WorkbenchVerlEngine
 
 BLOCK = 4
 """Steps of one kind before the next kind's."""

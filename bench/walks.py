@@ -21,21 +21,21 @@ import streamlit as st
 from streamlit.logger import set_log_level
 from streamlit.testing.v1 import AppTest
 
-from app import settings
-from app.components.widgets import curves
-from app.queries.runs import metric_series
 from bench.chains_run import open_chains_run
 from bench.made_up_steps import StepMaker, StepSize
 from bench.recording import new_run
-from jobs.actions import run_actions
-from jobs.actions.evaluations import plan_evaluation, resolve_evaluation
-from jobs.actions.preflight.resolution import resolve
-from jobs.actions.queueing import queue_checked, queue_job
-from jobs.cli import runs
-from jobs.execution.supervisor.open_index import ingest_all
-from jobs.specs.train import load_preset
+from exgrpo.app import settings
+from exgrpo.app.components.widgets import curves
+from exgrpo.app.queries.runs import metric_series
+from exgrpo.jobs.actions import run_actions
+from exgrpo.jobs.actions.evaluations import plan_evaluation, resolve_evaluation
+from exgrpo.jobs.actions.preflight.resolution import resolve
+from exgrpo.jobs.actions.queueing import queue_checked, queue_job
+from exgrpo.jobs.cli import runs
+from exgrpo.jobs.execution.supervisor.open_index import ingest_all
+from exgrpo.jobs.specs.train import load_preset
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("app", "db", "exgrpo_core", "jobs")
 NUM_STEPS_BEFORE = 10
 """Steps in which the buffer fills."""
@@ -57,7 +57,7 @@ def walk(action: Callable[[], object]) -> Walk:
     finally:
         sys.setprofile(None)
         threading.setprofile(None)
-    inside = [(Path(file), name) for file, name in entered.copy() if file.startswith(f"{ROOT}/")]
+    inside = [(Path(file).resolve(), name) for file, name in entered.copy() if Path(file).is_relative_to(ROOT)]
     found = {(str(file.relative_to(ROOT)), name) for file, name in inside}
     return {(file, name) for file, name in found if file.split("/")[0] in PACKAGES and name != "<module>"}
 

@@ -14,7 +14,9 @@ from pathlib import Path
 import grimp
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("app", "jobs", "db", "exgrpo_core", "bench")
+LINKED = ("app", "jobs", "db")
+"""Folders that are packages of `exgrpo`, by links."""
+PACKAGES = (*LINKED, "exgrpo", "exgrpo_core", "bench")
 ALWAYS = "tests/house"
 ORACLE = "tests/numbers"
 
@@ -30,7 +32,9 @@ class ImportGraph:
     """Who imports whom, in packages and tests."""
 
     def __init__(self) -> None:
-        self._graph = grimp.build_graph(*PACKAGES, "tests", exclude_type_checking_imports=False, cache_dir=None)
+        self._graph = grimp.build_graph(
+            "exgrpo", "exgrpo_core", "bench", "tests", exclude_type_checking_imports=False, cache_dir=None
+        )
 
     def nearest_tests(self, module: str) -> set[str]:
         """Test modules in the nearest ring of importers that has any; what helps tests passes on to its importers."""
@@ -64,7 +68,8 @@ def pick_tests(changed: list[Path], graph: ImportGraph) -> set[str]:
     """Paths of test files and folders for changed files."""
     picked = {ALWAYS} if changed else set()
     for path in changed:
-        module = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+        package = ("exgrpo",) if path.parts[0] in LINKED else ()
+        module = ".".join((*package, *path.with_suffix("").parts)).removesuffix(".__init__")
         if path.parts[0] == "tests":
             modules = graph.tests_by(module) if path.suffix == ".py" else set()
             picked |= {path.parent.as_posix()} if path.stem == "conftest" else _paths(modules) or _place(path)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.runs import people
+from exgrpo.jobs.runs import people
 from tests.verl_on_cpu import VARIABLES
 
 for _name, _value in VARIABLES.items():

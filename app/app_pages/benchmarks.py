@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from app.components.benchmarks import (
+from exgrpo.app.components.benchmarks import (
     backbone_bars,
     evaluation_form,
     score_comparison,
@@ -10,10 +10,10 @@ from app.components.benchmarks import (
     score_table,
     score_table_view,
 )
-from app.components.benchmarks.samples import SCHEMES
-from app.components.runs import job_results
-from app.components.widgets import address_choice, notice
-from app.queries.benchmarks import list_scores
+from exgrpo.app.components.benchmarks.samples import SCHEMES
+from exgrpo.app.components.runs import job_results
+from exgrpo.app.components.widgets import address_choice, notice
+from exgrpo.app.queries.benchmarks import list_scores
 
 MAX_LINES = 60
 

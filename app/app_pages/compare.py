@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from app import theme
-from app.components.benchmarks import score_curves, score_table
-from app.components.runs import comparison, comparison_tables
-from app.components.runs.comparison import Group
-from app.components.widgets import (
+from exgrpo.app import theme
+from exgrpo.app.components.benchmarks import score_curves, score_table
+from exgrpo.app.components.runs import comparison, comparison_tables
+from exgrpo.app.components.runs.comparison import Group
+from exgrpo.app.components.widgets import (
     address_choice,
     data_table,
     figures,
@@ -17,13 +17,13 @@ from app.components.widgets import (
     run_choice,
     run_state,
 )
-from app.components.widgets.curve_view import CurveView
-from app.components.widgets.own_charts import OwnChart
-from app.formats import literal
-from app.queries.answers import ask
-from app.queries.benchmarks import list_scores
-from app.queries.runs import whole_curves
-from db.queries import runs
+from exgrpo.app.components.widgets.curve_view import CurveView
+from exgrpo.app.components.widgets.own_charts import OwnChart
+from exgrpo.app.formats import literal
+from exgrpo.app.queries.answers import ask
+from exgrpo.app.queries.benchmarks import list_scores
+from exgrpo.app.queries.runs import whole_curves
+from exgrpo.db.queries import runs
 from exgrpo_core.step_report import METRIC_LABELS
 
 REFRESH_SECONDS = 4

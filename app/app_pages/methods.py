@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from app import settings
-from app.app_pages.tabs import paper, studies
-from app.components.widgets import address_choice
-from app.page_list import TABS
+from exgrpo.app import settings
+from exgrpo.app.app_pages.tabs import paper, studies
+from exgrpo.app.components.widgets import address_choice
+from exgrpo.app.page_list import TABS
 
 VIEWS: dict[str, Callable[[], None]] = dict(zip(TABS["methods"], (paper.show, studies.show), strict=True))
 STARTS_RUNS = frozenset({"Studies"})

@@ -3,13 +3,13 @@
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from app.components.new_run import data_preview, form_check, form_state, spec_form, spec_summary, starting_point
-from app.components.new_run.starting_point import StartingPoint
-from app.components.widgets import notice
-from app.settings import runs_root
+from exgrpo.app.components.new_run import data_preview, form_check, form_state, spec_form, spec_summary, starting_point
+from exgrpo.app.components.new_run.starting_point import StartingPoint
+from exgrpo.app.components.widgets import notice
+from exgrpo.app.settings import runs_root
+from exgrpo.jobs.actions import branching, queueing
+from exgrpo.jobs.actions.preflight.resolution import Preflight
 from exgrpo_core.errors import UserError
-from jobs.actions import branching, queueing
-from jobs.actions.preflight.resolution import Preflight
 
 
 def _launch(checked: Preflight, start: StartingPoint, refused: DeltaGenerator) -> None:

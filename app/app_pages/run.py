@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import streamlit as st
 
-from app import settings
-from app.app_pages.tabs import buffer, reasoning, step, trajectories
-from app.components.benchmarks import samples
-from app.components.benchmarks.score_table import line_name, scored_names
-from app.components.replay_buffer import step_verdicts
-from app.components.runs import comparison, job_results, run_controls, run_details, run_header
-from app.components.trajectories import playground
-from app.components.widgets import (
+from exgrpo.app import settings
+from exgrpo.app.app_pages.tabs import buffer, reasoning, step, trajectories
+from exgrpo.app.components.benchmarks import samples
+from exgrpo.app.components.benchmarks.score_table import line_name, scored_names
+from exgrpo.app.components.replay_buffer import step_verdicts
+from exgrpo.app.components.runs import comparison, job_results, run_controls, run_details, run_header
+from exgrpo.app.components.trajectories import playground
+from exgrpo.app.components.widgets import (
     address_choice,
     curves,
     data_table,
@@ -23,9 +23,9 @@ from app.components.widgets import (
     run_state,
     shown_text,
 )
-from app.page_list import TABS
-from app.queries.answers import ask
-from app.queries.runs import (
+from exgrpo.app.page_list import TABS
+from exgrpo.app.queries.answers import ask
+from exgrpo.app.queries.runs import (
     TRAINING_RUNS,
     axis_points,
     has_folder,
@@ -37,11 +37,11 @@ from app.queries.runs import (
     whole_curves,
     wrong_choices,
 )
-from db.queries import benchmarks, judging, metrics, runs
-from db.queries.run_filter import RunFilter
-from db.rows.runs import RunRow
-from db.rows.spec_fields import UNREADABLE_KIND, benchmark_titles, may_replay
-from jobs.specs.train import TrainSpec, load_preset, preset_exists
+from exgrpo.db.queries import benchmarks, judging, metrics, runs
+from exgrpo.db.queries.run_filter import RunFilter
+from exgrpo.db.rows.runs import RunRow
+from exgrpo.db.rows.spec_fields import UNREADABLE_KIND, benchmark_titles, may_replay
+from exgrpo.jobs.specs.train import TrainSpec, load_preset, preset_exists
 
 REFRESH_SECONDS = 2
 CHECK_SECONDS = 5

@@ -4,18 +4,18 @@ from collections.abc import Callable, Mapping, Sequence
 
 import streamlit as st
 
-from app import settings
-from app.components.new_run import open_rollouts
-from app.components.runs import list_actions, run_controls, run_groups, run_table
-from app.components.system import system_view
-from app.components.widgets import data_table, notice
-from app.formats import counted
-from app.queries.answers import ask
-from app.queries.runs import RUNS_PAGE_SIZE, list_runs
-from db.queries import runs
-from db.queries.run_filter import RunFilter, RunOrder
-from db.rows.runs import LIVE_STATES, RunRow
-from jobs.actions import run_bin
+from exgrpo.app import settings
+from exgrpo.app.components.new_run import open_rollouts
+from exgrpo.app.components.runs import list_actions, run_controls, run_groups, run_table
+from exgrpo.app.components.system import system_view
+from exgrpo.app.components.widgets import data_table, notice
+from exgrpo.app.formats import counted
+from exgrpo.app.queries.answers import ask
+from exgrpo.app.queries.runs import RUNS_PAGE_SIZE, list_runs
+from exgrpo.db.queries import runs
+from exgrpo.db.queries.run_filter import RunFilter, RunOrder
+from exgrpo.db.rows.runs import LIVE_STATES, RunRow
+from exgrpo.jobs.actions import run_bin
 
 REFRESH_SECONDS = 2
 CHECK_SECONDS = 5

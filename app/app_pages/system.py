@@ -5,24 +5,24 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from app import settings
-from app.components.system import system_view
-from app.components.widgets import address_choice, data_table, figures, grid, page_frame, ray_cluster, run_state
-from app.formats import ago, byte_size, counted, duration, escape_control_characters, exact
-from app.queries.answers import ask
-from app.queries.runs import (
+from exgrpo.app import settings
+from exgrpo.app.components.system import system_view
+from exgrpo.app.components.widgets import address_choice, data_table, figures, grid, page_frame, ray_cluster, run_state
+from exgrpo.app.formats import ago, byte_size, counted, duration, escape_control_characters, exact
+from exgrpo.app.queries.answers import ask
+from exgrpo.app.queries.runs import (
     SUPERVISOR_LOST_SECONDS,
     current_runs_root,
 )
-from db.queries import runs
-from db.queries.run_filter import RunFilter
-from db.queries.runs import database_facts
-from db.rows.display_names import distinct_names
-from db.rows.runs import LIVE_STATES
-from jobs.machine.hardware import list_gpus
-from jobs.machine.machine_report import Check, examine_machine, package_versions
-from jobs.runs.journal import Journal
-from jobs.runs.supervisor_file import newest_heartbeat
+from exgrpo.db.queries import runs
+from exgrpo.db.queries.run_filter import RunFilter
+from exgrpo.db.queries.runs import database_facts
+from exgrpo.db.rows.display_names import distinct_names
+from exgrpo.db.rows.runs import LIVE_STATES
+from exgrpo.jobs.machine.hardware import list_gpus
+from exgrpo.jobs.machine.machine_report import Check, examine_machine, package_versions
+from exgrpo.jobs.runs.journal import Journal
+from exgrpo.jobs.runs.supervisor_file import newest_heartbeat
 
 REFRESH_SECONDS = 5
 CHECK_SECONDS = 600

@@ -1,4 +1,4 @@
-"""`python -m app.publishing`: what `exgrpo publish` starts, since commands know no pages."""
+"""`python -m exgrpo.app.publishing`: what `exgrpo publish` starts, since commands know no pages."""
 
 import argparse
 import logging
@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from db import DATABASE_URL_VARIABLE
+from exgrpo.db import DATABASE_URL_VARIABLE
 from exgrpo_core.durable_files import explain
 from exgrpo_core.errors import UserError
 
@@ -14,10 +14,10 @@ from exgrpo_core.errors import UserError
 def main() -> int:
     """Write the folder; what is refused is one sentence on stderr."""
     logging.disable(logging.WARNING)  # Streamlit warns at each of its functions that it serves nobody
-    from app import settings
-    from app.publishing.static_page import write_page
+    from exgrpo.app import settings
+    from exgrpo.app.publishing.static_page import write_page
 
-    parser = argparse.ArgumentParser(prog="python -m app.publishing")
+    parser = argparse.ArgumentParser(prog="python -m exgrpo.app.publishing")
     parser.add_argument("--runs-root", type=Path, required=True)
     parser.add_argument("folder", type=Path)
     parser.add_argument("run_ids", nargs="+")

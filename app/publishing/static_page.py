@@ -12,24 +12,24 @@ import numpy as np
 import plotly.graph_objects as go
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from app import theme
-from app.components.replay_buffer import buffer_over_steps
-from app.components.runs import comparison
-from app.components.trajectories import conversation_view, lineage_view, token_heatmap
-from app.components.widgets import chart, curves, figures, shown_text
-from app.components.widgets.curve_view import WHOLE
-from app.components.widgets.spec_text import as_yaml
-from app.formats import counted, escape_control_characters, exact, known, share
-from app.queries.answers import ask_outside_pages as ask
-from app.settings import runs_root
-from db.queries import benchmarks, buffer, lineage, metrics, runs, trajectories
-from db.queries.trajectory_list import list_snippets
-from db.rows.runs import BucketRow, RunRow, UnknownRunError
-from db.rows.spec_fields import UNKNOWN, algorithm_settings, benchmark_titles, may_replay
-from db.rows.trajectories import TrajectoryFacets, TrajectoryRow
-from db.statistics import interval_text
+from exgrpo.app import theme
+from exgrpo.app.components.replay_buffer import buffer_over_steps
+from exgrpo.app.components.runs import comparison
+from exgrpo.app.components.trajectories import conversation_view, lineage_view, token_heatmap
+from exgrpo.app.components.widgets import chart, curves, figures, shown_text
+from exgrpo.app.components.widgets.curve_view import WHOLE
+from exgrpo.app.components.widgets.spec_text import as_yaml
+from exgrpo.app.formats import counted, escape_control_characters, exact, known, share
+from exgrpo.app.queries.answers import ask_outside_pages as ask
+from exgrpo.app.settings import runs_root
+from exgrpo.db.queries import benchmarks, buffer, lineage, metrics, runs, trajectories
+from exgrpo.db.queries.trajectory_list import list_snippets
+from exgrpo.db.rows.runs import BucketRow, RunRow, UnknownRunError
+from exgrpo.db.rows.spec_fields import UNKNOWN, algorithm_settings, benchmark_titles, may_replay
+from exgrpo.db.rows.trajectories import TrajectoryFacets, TrajectoryRow
+from exgrpo.db.statistics import interval_text
+from exgrpo.jobs.actions.token_texts import token_data
 from exgrpo_core.durable_files import write_whole
-from jobs.actions.token_texts import token_data
 
 MAX_POINTS = 300
 MAX_FRAMES = 60

@@ -1,1 +1,1 @@
-"""The reads of the pages: `ask` puts a query of `db.queries` to the database; combined reads are functions here."""
+"""The reads of the pages: `ask` puts a query of `exgrpo.db.queries` to the database; combined reads are here."""

@@ -5,10 +5,10 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 import streamlit as st
 
-from app import settings
-from app.settings import AppSettings
-from db.connections.opening import open_database
-from db.connections.session import UNAVAILABLE_ERRORS, Database, DatabaseError, file_inode
+from exgrpo.app import settings
+from exgrpo.app.settings import AppSettings
+from exgrpo.db.connections.opening import open_database
+from exgrpo.db.connections.session import UNAVAILABLE_ERRORS, Database, DatabaseError, file_inode
 from exgrpo_core.errors import UserError, first_line
 
 ANSWER_SECONDS, KEPT_SECONDS = 1.0, 600.0

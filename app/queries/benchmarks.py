@@ -5,19 +5,19 @@ from datetime import UTC, datetime, timedelta
 
 import streamlit as st
 
-from app import settings
-from app.queries.answers import ask, kept
-from app.queries.runs import list_runs
-from db.connections.session import Database
-from db.queries import benchmarks
-from db.queries.run_filter import RunFilter
-from db.rows.runs import BROKEN_STATES, LIVE_STATES, RunRow
-from db.rows.scores import BenchmarkScoreRow, ComparisonRow, ScoredRuns
-from jobs.actions.studies.definition import Scale
-from jobs.actions.studies.matrix import RunKey, wanted_keys
-from jobs.actions.studies.measures import AVERAGES
-from jobs.actions.studies.study_results import StudyResults, find_runs, read_results
-from jobs.actions.studies.sweeps import find_study
+from exgrpo.app import settings
+from exgrpo.app.queries.answers import ask, kept
+from exgrpo.app.queries.runs import list_runs
+from exgrpo.db.connections.session import Database
+from exgrpo.db.queries import benchmarks
+from exgrpo.db.queries.run_filter import RunFilter
+from exgrpo.db.rows.runs import BROKEN_STATES, LIVE_STATES, RunRow
+from exgrpo.db.rows.scores import BenchmarkScoreRow, ComparisonRow, ScoredRuns
+from exgrpo.jobs.actions.studies.definition import Scale
+from exgrpo.jobs.actions.studies.matrix import RunKey, wanted_keys
+from exgrpo.jobs.actions.studies.measures import AVERAGES
+from exgrpo.jobs.actions.studies.study_results import StudyResults, find_runs, read_results
+from exgrpo.jobs.actions.studies.sweeps import find_study
 
 MAX_SCORES = 5000
 MAX_UNFINISHED = 5

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import streamlit as st
 
-from app import settings
-from app.queries.answers import UnavailableError, ask, ask_outside_pages, ask_pages, kept
-from db.queries import judging, metrics, runs, selections, trajectory_list
-from db.queries.run_filter import NEWEST_FIRST, RunFilter, RunOrder
-from db.rows.judging import JudgeRow
-from db.rows.replays import WrongChoiceRow
-from db.rows.runs import MetricPoint, RunRow
-from db.rows.trajectories import TrajectoryFacets, TrajectoryOrder, TrajectoryRow
+from exgrpo.app import settings
+from exgrpo.app.queries.answers import UnavailableError, ask, ask_outside_pages, ask_pages, kept
+from exgrpo.db.queries import judging, metrics, runs, selections, trajectory_list
+from exgrpo.db.queries.run_filter import NEWEST_FIRST, RunFilter, RunOrder
+from exgrpo.db.rows.judging import JudgeRow
+from exgrpo.db.rows.replays import WrongChoiceRow
+from exgrpo.db.rows.runs import MetricPoint, RunRow
+from exgrpo.db.rows.trajectories import TrajectoryFacets, TrajectoryOrder, TrajectoryRow
 from exgrpo_core.bounded_json import open_plain
 from exgrpo_core.errors import InputError
 

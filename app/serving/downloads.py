@@ -10,14 +10,14 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from app.components.widgets import data_table
-from app.queries.answers import UnavailableError
-from app.queries.runs import whole_trajectories
-from app.settings import runs_root
-from db.rows.sort_order import SortOrder
-from db.rows.trajectories import TrajectoryFacets, TrajectoryRow, TrajectorySortKey, extra_names, spread_extra
+from exgrpo.app.components.widgets import data_table
+from exgrpo.app.queries.answers import UnavailableError
+from exgrpo.app.queries.runs import whole_trajectories
+from exgrpo.app.settings import runs_root
+from exgrpo.db.rows.sort_order import SortOrder
+from exgrpo.db.rows.trajectories import TrajectoryFacets, TrajectoryRow, TrajectorySortKey, extra_names, spread_extra
+from exgrpo.jobs.queries import calls
 from exgrpo_core.errors import UserError
-from jobs.queries import calls
 
 _FILES = {"/download/trajectories.csv": "text/csv", "/download/trajectories.jsonl": "application/x-ndjson"}
 PATHS = frozenset(_FILES)

@@ -20,11 +20,11 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.page_list import FORMER_PATHS, PATHS
-from app.serving import downloads
-from app.serving.sign_in import PATHS as SIGN_IN_PATHS
-from app.serving.sign_in import SIGN_OUT_PATH, SignIn
-from app.settings import LOOPBACK_NAMES, TOKEN_PARAMETER
+from exgrpo.app.page_list import FORMER_PATHS, PATHS
+from exgrpo.app.serving import downloads
+from exgrpo.app.serving.sign_in import PATHS as SIGN_IN_PATHS
+from exgrpo.app.serving.sign_in import SIGN_OUT_PATH, SignIn
+from exgrpo.app.settings import LOOPBACK_NAMES, TOKEN_PARAMETER
 
 HEALTH_PATH = "/_stcore/health"
 

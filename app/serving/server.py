@@ -16,16 +16,16 @@ import uvicorn
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 
-from app import settings, theme
-from app.formats import with_code
-from app.queries.answers import UnavailableError
-from app.serving import shell, streamlit_changes
-from app.serving.gate import Gate, GateSettings
-from app.serving.sign_in import read_sign_in
-from db import DATABASE_URL_VARIABLE
+from exgrpo.app import settings, theme
+from exgrpo.app.formats import with_code
+from exgrpo.app.queries.answers import UnavailableError
+from exgrpo.app.serving import shell, streamlit_changes
+from exgrpo.app.serving.gate import Gate, GateSettings
+from exgrpo.app.serving.sign_in import read_sign_in
+from exgrpo.db import DATABASE_URL_VARIABLE
+from exgrpo.jobs.machine.engine_environments import describe_missing_package
 from exgrpo_core.errors import UserError
 from exgrpo_core.process_setup import keep_private, settle_user
-from jobs.machine.engine_environments import describe_missing_package
 
 LOG = "streamlit.error_util"
 """The log to which Streamlit writes the traceback of a failed page, before it asks what to show."""
@@ -191,7 +191,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the server from a command line; the database URL and the token may come from the environment."""
-    parser = argparse.ArgumentParser(prog="python -m app.serving", description="Serve the ExGRPO Workbench.")
+    parser = argparse.ArgumentParser(prog="python -m exgrpo.app.serving", description="Serve the ExGRPO Workbench.")
     parser.add_argument("--runs-root", type=Path, required=True, help="folder that holds the run directories")
     parser.add_argument("--database-url", help=f"database; {DATABASE_URL_VARIABLE} keeps passwords out of `ps`")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on")

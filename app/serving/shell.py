@@ -10,13 +10,13 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from app import theme
-from app.components.widgets import chart
-from app.page_list import FORMER_PATHS, PATHS, moved
-from app.queries.runs import names_for_keyboard
-from app.serving import downloads
-from app.serving.gate import script_hash
-from db.rows.display_names import distinct_names
+from exgrpo.app import theme
+from exgrpo.app.components.widgets import chart
+from exgrpo.app.page_list import FORMER_PATHS, PATHS, moved
+from exgrpo.app.queries.runs import names_for_keyboard
+from exgrpo.app.serving import downloads
+from exgrpo.app.serving.gate import script_hash
+from exgrpo.db.rows.display_names import distinct_names
 
 TITLE = "ExGRPO Workbench"
 TRAJECTORIES = "/run?view=Trajectories"

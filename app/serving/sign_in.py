@@ -21,10 +21,10 @@ from streamlit.auth_util import encode_provider_token, get_cookie_with_chunks
 from streamlit.web.server.starlette.starlette_app_utils import decode_signed_value
 from streamlit.web.server.starlette.starlette_server_config import USER_COOKIE_NAME
 
-from app.settings import Roles
+from exgrpo.app.settings import Roles
+from exgrpo.jobs.runs.people import Role
 from exgrpo_core.durable_files import append_line
 from exgrpo_core.errors import InputError
-from jobs.runs.people import Role
 
 SIGN_OUT_PATH = "/auth/logout"
 PATHS = frozenset({"/auth/login", SIGN_OUT_PATH, "/oauth2callback"})

@@ -1,7 +1,7 @@
 """Opening the database that a URL names.
 
-A new database gets the tables of `db.tables.models` at once. The database is only an index: one whose tables, columns
-or indexes differ from this program's is dropped and read again from the run directories and the journal.
+A new database gets the tables of `exgrpo.db.tables.models` at once. The database is only an index: one whose tables,
+columns or indexes differ from this program's is dropped and read again from the run directories and the journal.
 """
 
 import sqlite3
@@ -15,7 +15,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError, NoSuchTableError, SQLAlchemyError
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from db.connections.session import (
+from exgrpo.db.connections.session import (
     DamagedDatabaseError,
     Database,
     DatabaseError,
@@ -26,8 +26,8 @@ from db.connections.session import (
     parse_url,
     url_without_password,
 )
-from db.connections.sqlite_files import refusal
-from db.tables import models
+from exgrpo.db.connections.sqlite_files import refusal
+from exgrpo.db.tables import models
 from exgrpo_core.errors import first_line
 
 _CREATION_LOCK = 7_266_302_411

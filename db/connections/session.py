@@ -23,9 +23,9 @@ from sqlalchemy.exc import (
     StatementError,
 )
 
-from db import SQLITE_FILE
-from db.connections.sqlite_files import BUSY_SECONDS, execute_unlocked, is_log_long, shorten_log
-from db.tables.column_types import dump_json, sqlite_natural_text
+from exgrpo.db import SQLITE_FILE
+from exgrpo.db.connections.sqlite_files import BUSY_SECONDS, execute_unlocked, is_log_long, shorten_log
+from exgrpo.db.tables.column_types import dump_json, sqlite_natural_text
 from exgrpo_core.errors import UserError
 
 MAX_TRIES = 8

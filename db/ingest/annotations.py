@@ -8,12 +8,12 @@ from typing import Any
 
 from sqlalchemy import Connection, Table, delete, update
 
-from db.connections.session import Database
-from db.ingest.events import forget_unannounced, run_source, save_position
-from db.ingest.upsert import insert_new
-from db.tables import models
-from db.tables.column_types import storable_text
-from db.tables.shared_reads import require_run_key
+from exgrpo.db.connections.session import Database
+from exgrpo.db.ingest.events import forget_unannounced, run_source, save_position
+from exgrpo.db.ingest.upsert import insert_new
+from exgrpo.db.tables import models
+from exgrpo.db.tables.column_types import storable_text
+from exgrpo.db.tables.shared_reads import require_run_key
 
 JOURNAL_SOURCE = "journal"
 _REPLACED = (models.verdict_overrides, models.trajectory_marks)

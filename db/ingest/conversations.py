@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from db.rows.role_words import CONVERSATION, TOOL, labelled, words_of
-from db.tables.column_types import storable_text
+from exgrpo.db.rows.role_words import CONVERSATION, TOOL, labelled, words_of
+from exgrpo.db.tables.column_types import storable_text
 from exgrpo_core.recording.conversations import as_document, from_document, is_plain, speaker, tokens_by_role, turns
 from exgrpo_core.recording.rows import Message
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from sqlalchemy import Table
 
-from db.ingest import conversations
-from db.statistics import standard_error
-from db.tables import models
-from db.tables.column_types import storable_text
+from exgrpo.db.ingest import conversations
+from exgrpo.db.statistics import standard_error
+from exgrpo.db.tables import models
+from exgrpo.db.tables.column_types import storable_text
 from exgrpo_core.recording.rows import Message, VoteOutcome
 from exgrpo_core.sums import is_correct
 

@@ -33,15 +33,15 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Table, and_, delete, func, insert, literal, select, tuple_, update
 
-from db.connections.session import Database
-from db.ingest import recorded
-from db.ingest.event_rows import RowCollector
-from db.ingest.run_summary import add_faults, record_settings, refresh_summary
-from db.ingest.upsert import insert_new
-from db.rows.runs import LIVE_STATES
-from db.tables import models
-from db.tables.column_types import UtcDateTime, storable_text
-from db.tables.shared_reads import require_run_key
+from exgrpo.db.connections.session import Database
+from exgrpo.db.ingest import recorded
+from exgrpo.db.ingest.event_rows import RowCollector
+from exgrpo.db.ingest.run_summary import add_faults, record_settings, refresh_summary
+from exgrpo.db.ingest.upsert import insert_new
+from exgrpo.db.rows.runs import LIVE_STATES
+from exgrpo.db.tables import models
+from exgrpo.db.tables.column_types import UtcDateTime, storable_text
+from exgrpo.db.tables.shared_reads import require_run_key
 from exgrpo_core.faults import Fault
 
 Event = Mapping[str, Any]

@@ -14,11 +14,11 @@ from zlib import crc32
 
 from sqlalchemy import ColumnElement, Connection, Table, and_, case, delete, func, select, update
 
-from db.ingest.run_summary import add_faults
-from db.ingest.upsert import insert_new
-from db.tables import models
-from db.tables.column_types import one_of, storable_text
-from db.tables.correctness import MAX_VERDICT, is_correct_column
+from exgrpo.db.ingest.run_summary import add_faults
+from exgrpo.db.ingest.upsert import insert_new
+from exgrpo.db.tables import models
+from exgrpo.db.tables.column_types import one_of, storable_text
+from exgrpo.db.tables.correctness import MAX_VERDICT, is_correct_column
 from exgrpo_core.faults import Fault, FaultKind
 from exgrpo_core.recording.lines import ANNOTATED
 from exgrpo_core.sums import FOLLOWING, PASS_RATE, StepSums

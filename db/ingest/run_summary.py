@@ -8,12 +8,12 @@ from typing import Any
 
 from sqlalchemy import Connection, func, or_, select, update
 
-from db.connections.session import Database
-from db.rows.runs import Badge
-from db.rows.spec_fields import experience_ratio, is_unreadable
-from db.tables import models
-from db.tables.column_types import storable_text
-from db.tables.shared_reads import Curve, read_curves, require_run_key
+from exgrpo.db.connections.session import Database
+from exgrpo.db.rows.runs import Badge
+from exgrpo.db.rows.spec_fields import experience_ratio, is_unreadable
+from exgrpo.db.tables import models
+from exgrpo.db.tables.column_types import storable_text
+from exgrpo.db.tables.shared_reads import Curve, read_curves, require_run_key
 from exgrpo_core.config import MAX_ROLLOUTS
 from exgrpo_core.faults import Fault, FaultKind
 from exgrpo_core.step_report import NUM_RECENT_STEPS

@@ -7,7 +7,7 @@ from sqlalchemy import BigInteger, Column, Connection, Float, Integer, String, T
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeEngine
 
-from db.tables.column_types import Number
+from exgrpo.db.tables.column_types import Number
 
 _INTEGER_LIMIT = 1 << 31
 _TYPES: dict[type[TypeEngine[Any]], type] = {Integer: int, String: str}

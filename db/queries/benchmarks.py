@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, RowMapping, Select, select
 
-from db.connections.session import Database
-from db.queries.run_values import method_expression
-from db.rows.scores import BenchmarkScoreRow, ComparisonRow, ItemRow, ScoredRuns
-from db.rows.spec_fields import is_unreadable
-from db.statistics import holm, paired_difference
-from db.tables import models
-from db.tables.column_types import one_of
-from db.tables.shared_reads import question_rates
+from exgrpo.db.connections.session import Database
+from exgrpo.db.queries.run_values import method_expression
+from exgrpo.db.rows.scores import BenchmarkScoreRow, ComparisonRow, ItemRow, ScoredRuns
+from exgrpo.db.rows.spec_fields import is_unreadable
+from exgrpo.db.statistics import holm, paired_difference
+from exgrpo.db.tables import models
+from exgrpo.db.tables.column_types import one_of
+from exgrpo.db.tables.shared_reads import question_rates
 
 _STARTED_FROM = re.compile(r"^([^/@]+)@(?:[0-9]+|last)$")
 """The model of a run that started from a checkpoint: the id of that run, and the step."""

@@ -8,12 +8,12 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, and_, exists, func, literal, or_, select
 
-from db.connections.session import Database
-from db.rows.replays import BufferedQuestionRow, BufferState, StoredRow, StoredTrajectory
-from db.rows.runs import BucketRow, CandidateRow
-from db.tables import models
-from db.tables.column_types import one_of
-from db.tables.shared_reads import find_run_key
+from exgrpo.db.connections.session import Database
+from exgrpo.db.rows.replays import BufferedQuestionRow, BufferState, StoredRow, StoredTrajectory
+from exgrpo.db.rows.runs import BucketRow, CandidateRow
+from exgrpo.db.tables import models
+from exgrpo.db.tables.column_types import one_of
+from exgrpo.db.tables.shared_reads import find_run_key
 
 MAX_GRID_STEPS = 1000
 FAR_STEP = 2**31 - 1

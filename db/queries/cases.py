@@ -7,14 +7,14 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, Subquery, case, func, or_, select, union_all
 
-from db.connections.session import Database
-from db.ingest.event_rows import trajectory_key
-from db.queries.judging import question_texts
-from db.queries.verdicts import JudgedTrajectories, judged_trajectories
-from db.rows.chains_of_thought import CaseResponse, CaseSetRow, SavedCase, SnowballCase
-from db.tables import models
-from db.tables.column_types import one_of
-from db.tables.correctness import is_correct_column
+from exgrpo.db.connections.session import Database
+from exgrpo.db.ingest.event_rows import trajectory_key
+from exgrpo.db.queries.judging import question_texts
+from exgrpo.db.queries.verdicts import JudgedTrajectories, judged_trajectories
+from exgrpo.db.rows.chains_of_thought import CaseResponse, CaseSetRow, SavedCase, SnowballCase
+from exgrpo.db.tables import models
+from exgrpo.db.tables.column_types import one_of
+from exgrpo.db.tables.correctness import is_correct_column
 
 _KeyPair = tuple[int, int]
 """Trajectory keys of the responses of lowest and of highest entropy."""

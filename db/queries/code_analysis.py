@@ -7,10 +7,10 @@ from enum import StrEnum
 
 from sqlalchemy import ColumnElement, Connection, Subquery, and_, func, select
 
-from db.connections.session import Database
-from db.queries.buffer import ancestry
-from db.queries.verdicts import JudgedTrajectories, difficulty_column, judged_by_oracle, judged_trajectories
-from db.rows.chains_of_thought import (
+from exgrpo.db.connections.session import Database
+from exgrpo.db.queries.buffer import ancestry
+from exgrpo.db.queries.verdicts import JudgedTrajectories, difficulty_column, judged_by_oracle, judged_trajectories
+from exgrpo.db.rows.chains_of_thought import (
     ALL,
     CodeLine,
     Difficulty,
@@ -19,9 +19,9 @@ from db.rows.chains_of_thought import (
     RuleCount,
     ShareLine,
 )
-from db.statistics import mean_of_sums
-from db.tables import models
-from db.tables.correctness import is_correct_column
+from exgrpo.db.statistics import mean_of_sums
+from exgrpo.db.tables import models
+from exgrpo.db.tables.correctness import is_correct_column
 
 MAX_POINTS = 20_000
 _Sums = tuple[float, ...]

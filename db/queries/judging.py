@@ -18,14 +18,14 @@ from sqlalchemy import (
     select,
 )
 
-from db.connections.session import Database
-from db.queries.verdicts import JudgedTrajectories, in_order, judged_trajectories
-from db.rows.chains_of_thought import AgreementRow
-from db.rows.judging import JudgedOrder, JudgedRow, JudgeRow, VerdictFilter, VoteRow
-from db.tables import models
-from db.tables.column_types import one_of
-from db.tables.correctness import is_correct_column
-from db.tables.shared_reads import require_run_key
+from exgrpo.db.connections.session import Database
+from exgrpo.db.queries.verdicts import JudgedTrajectories, in_order, judged_trajectories
+from exgrpo.db.rows.chains_of_thought import AgreementRow
+from exgrpo.db.rows.judging import JudgedOrder, JudgedRow, JudgeRow, VerdictFilter, VoteRow
+from exgrpo.db.tables import models
+from exgrpo.db.tables.column_types import one_of
+from exgrpo.db.tables.correctness import is_correct_column
+from exgrpo.db.tables.shared_reads import require_run_key
 from exgrpo_core.recording.rows import VoteOutcome
 
 LabelledVote = tuple[str, bool, VoteOutcome]

@@ -6,8 +6,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Double, and_, cast, func, select, true
 
-from db.connections.session import Database
-from db.rows.trajectories import (
+from exgrpo.db.connections.session import Database
+from exgrpo.db.rows.trajectories import (
     MAX_CHARACTERS,
     MAX_MEMBERS,
     AttemptedRow,
@@ -16,10 +16,10 @@ from db.rows.trajectories import (
     QuestionRow,
     ReplayCountRow,
 )
-from db.statistics import mean_of_sums
-from db.tables import models
-from db.tables.correctness import is_correct_column
-from db.tables.shared_reads import find_run_key
+from exgrpo.db.statistics import mean_of_sums
+from exgrpo.db.tables import models
+from exgrpo.db.tables.correctness import is_correct_column
+from exgrpo.db.tables.shared_reads import find_run_key
 
 MAX_RUNS = 8
 

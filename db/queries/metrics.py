@@ -7,12 +7,12 @@ import numpy as np
 import numpy.typing as npt
 from sqlalchemy import Connection, Double, RowMapping, Text, cast, func, or_, select, type_coerce
 
-from db.connections.session import Database
-from db.queries.buffer import FAR_STEP, ancestry
-from db.rows.runs import EvaluationRow, MetricPoint, RewardCountRow, StepNotice
-from db.statistics import Difference, paired_difference
-from db.tables import models
-from db.tables.shared_reads import Curve, Steps, Values, find_run_key, question_rates, read_curves, read_newest
+from exgrpo.db.connections.session import Database
+from exgrpo.db.queries.buffer import FAR_STEP, ancestry
+from exgrpo.db.rows.runs import EvaluationRow, MetricPoint, RewardCountRow, StepNotice
+from exgrpo.db.statistics import Difference, paired_difference
+from exgrpo.db.tables import models
+from exgrpo.db.tables.shared_reads import Curve, Steps, Values, find_run_key, question_rates, read_curves, read_newest
 from exgrpo_core.types import PART_PREFIX
 
 STEP_SECONDS = "seconds/step"

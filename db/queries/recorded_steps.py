@@ -5,12 +5,12 @@ from collections.abc import Collection
 import numpy as np
 from sqlalchemy import select
 
-from db.connections.session import Database
-from db.queries.buffer import ancestry, moves
-from db.rows.replays import BufferChangeRow, StepTrajectoryRow
-from db.tables import models
-from db.tables.column_types import one_of
-from db.tables.shared_reads import require_run_key
+from exgrpo.db.connections.session import Database
+from exgrpo.db.queries.buffer import ancestry, moves
+from exgrpo.db.rows.replays import BufferChangeRow, StepTrajectoryRow
+from exgrpo.db.tables import models
+from exgrpo.db.tables.column_types import one_of
+from exgrpo.db.tables.shared_reads import require_run_key
 from exgrpo_core.types import Question
 
 

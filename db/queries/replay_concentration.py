@@ -6,11 +6,11 @@ from collections.abc import Sequence
 import numpy as np
 from sqlalchemy import Connection, case, func, select
 
-from db.connections.session import Database
-from db.queries.buffer import ancestry
-from db.rows.replays import ConcentrationPoint, DiversityPoint
-from db.tables import models
-from db.tables.shared_reads import find_run_key
+from exgrpo.db.connections.session import Database
+from exgrpo.db.queries.buffer import ancestry
+from exgrpo.db.rows.replays import ConcentrationPoint, DiversityPoint
+from exgrpo.db.tables import models
+from exgrpo.db.tables.shared_reads import find_run_key
 
 MAX_POINTS = 60
 MAX_TEXTS = 4_000

@@ -7,12 +7,12 @@ import numpy as np
 import numpy.typing as npt
 from sqlalchemy import Connection, func, select
 
-from db.connections.session import Database
-from db.queries.buffer import moves
-from db.rows.replays import RetirementLine
-from db.tables import models
-from db.tables.correctness import is_correct_column
-from db.tables.shared_reads import require_run_key
+from exgrpo.db.connections.session import Database
+from exgrpo.db.queries.buffer import moves
+from exgrpo.db.rows.replays import RetirementLine
+from exgrpo.db.tables import models
+from exgrpo.db.tables.correctness import is_correct_column
+from exgrpo.db.tables.shared_reads import require_run_key
 
 BUILT_IN_TASKS = frozenset({"chains", "word_problems"})
 """Their prompts are whole questions."""

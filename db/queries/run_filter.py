@@ -11,11 +11,11 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, case, func, literal, or_, select
 
-from db.connections.session import Database
-from db.queries.run_values import NUMBER, UNDERSTOOD, RunValue, facets, method_expression, value_of
-from db.queries.text_search import SearchError, check_search
-from db.tables import models
-from db.tables.column_types import natural_text, one_of
+from exgrpo.db.connections.session import Database
+from exgrpo.db.queries.run_values import NUMBER, UNDERSTOOD, RunValue, facets, method_expression, value_of
+from exgrpo.db.queries.text_search import SearchError, check_search
+from exgrpo.db.tables import models
+from exgrpo.db.tables.column_types import natural_text, one_of
 
 _CONDITION = re.compile(r'("[^"]+"|[A-Za-z_][\w@./-]*)(!=|>=|<=|=|>|<|:)(.+)')
 _TERM = re.compile(r'(-?)((?:[^\s"]|"[^"]*")+)')
@@ -37,8 +37,8 @@ class RunFilter:
     """Every word must be in the name, id, method, model, data set or a tag; case does not matter.
 
     A word such as `status:failed`, `seed=3`, `optim.learning_rate<1e-5` or `avg@8>0.4` is a condition on a value
-    (`db.queries.run_values`), a column's heading (`held-out>90%`, `"Batch Pass@1">0.5`) included; a - before a word
-    excludes what it finds, quotation marks keep spaces and signs.
+    (`exgrpo.db.queries.run_values`), a column's heading (`held-out>90%`, `"Batch Pass@1">0.5`) included; a - before a
+    word excludes what it finds, quotation marks keep spaces and signs.
     """
     statuses: tuple[str, ...] = ()
     """States to list; none lists all."""
@@ -199,7 +199,7 @@ class RunOrder:
     """How runs are sorted; runs without a value come last in both directions, equal ones with the greatest id first."""
 
     key: str = RunSortKey.CREATED
-    """A `RunSortKey`, or the name of a value of `db.queries.run_values`; of one that no run has, that of creation."""
+    """A `RunSortKey`, or the name of a value of `exgrpo.db.queries.run_values`; if no run has it, that of creation."""
     is_descending: bool = True
 
 

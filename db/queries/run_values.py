@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Float, String, Table, case, cast, func, literal, select, type_coerce
 
-from db.connections.session import Database
-from db.queries.text_search import SearchError
-from db.rows.display_names import BATCH_PASS_RATE, held_out_score
-from db.rows.spec_fields import DEFAULT_EXPERIENCE_RATIO, RECORDED_KIND, UNKNOWN
-from db.tables import models
-from db.tables.column_types import one_of
+from exgrpo.db.connections.session import Database
+from exgrpo.db.queries.text_search import SearchError
+from exgrpo.db.rows.display_names import BATCH_PASS_RATE, held_out_score
+from exgrpo.db.rows.spec_fields import DEFAULT_EXPERIENCE_RATIO, RECORDED_KIND, UNKNOWN
+from exgrpo.db.tables import models
+from exgrpo.db.tables.column_types import one_of
 from exgrpo_core.step_report import METRIC_LABELS, SHARES
 
 FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*){0,7}")

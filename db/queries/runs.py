@@ -7,16 +7,16 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, RowMapping, Select, exists, func, select, text
 
-from db.connections.session import Database, url_without_password
-from db.ingest.run_summary import is_shown
-from db.queries.metrics import list_evaluations
-from db.queries.run_filter import NEWEST_FIRST, RunFilter, RunOrder, comes_after, conditions, sort_columns
-from db.queries.run_values import facets
-from db.rows.runs import LIVE_STATES, AttemptRow, Badge, CheckpointRow, RunRow
-from db.rows.spec_fields import is_recorded, is_unreadable
-from db.tables import models
-from db.tables.column_types import one_of
-from db.tables.shared_reads import require_run_key
+from exgrpo.db.connections.session import Database, url_without_password
+from exgrpo.db.ingest.run_summary import is_shown
+from exgrpo.db.queries.metrics import list_evaluations
+from exgrpo.db.queries.run_filter import NEWEST_FIRST, RunFilter, RunOrder, comes_after, conditions, sort_columns
+from exgrpo.db.queries.run_values import facets
+from exgrpo.db.rows.runs import LIVE_STATES, AttemptRow, Badge, CheckpointRow, RunRow
+from exgrpo.db.rows.spec_fields import is_recorded, is_unreadable
+from exgrpo.db.tables import models
+from exgrpo.db.tables.column_types import one_of
+from exgrpo.db.tables.shared_reads import require_run_key
 from exgrpo_core.faults import FaultKind, describe_fault, fault_of
 
 STALLED_AFTER = timedelta(seconds=60)

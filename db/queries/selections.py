@@ -4,10 +4,10 @@ from itertools import starmap
 
 from sqlalchemy import Integer, Table, and_, case, cast, func, or_, select
 
-from db.connections.session import Database
-from db.rows.replays import SelectionRow, WrongChoiceRow
-from db.tables import models
-from db.tables.column_types import Number
+from exgrpo.db.connections.session import Database
+from exgrpo.db.rows.replays import SelectionRow, WrongChoiceRow
+from exgrpo.db.tables import models
+from exgrpo.db.tables.column_types import Number
 
 MAX_WRONG = 200
 

@@ -1,15 +1,15 @@
 """Full-text search: FTS5 on SQLite, a tsvector index on PostgreSQL; the same words find the same trajectories.
 
-`db.rows.role_words` has the syntax of a search by role.
+`exgrpo.db.rows.role_words` has the syntax of a search by role.
 """
 
 from typing import Any
 
 from sqlalchemy import Connection, TextualSelect, column, text
 
-from db.ingest.event_rows import trajectory_key
-from db.rows.role_words import CONVERSATION, searched
-from db.tables.column_types import LargeInteger
+from exgrpo.db.ingest.event_rows import trajectory_key
+from exgrpo.db.rows.role_words import CONVERSATION, searched
+from exgrpo.db.tables.column_types import LargeInteger
 from exgrpo_core.errors import FieldError
 
 _LAST_KEY = 2**63 - 1

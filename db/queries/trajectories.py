@@ -4,9 +4,9 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, FromClause, Row, ScalarSelect, Select, and_, func, select
 
-from db.connections.session import Database
-from db.rows.trajectories import MarkCount, MarkedRow, MarkedTrajectory, TrajectoryRow
-from db.tables import models
+from exgrpo.db.connections.session import Database
+from exgrpo.db.rows.trajectories import MarkCount, MarkedRow, MarkedTrajectory, TrajectoryRow
+from exgrpo.db.tables import models
 from exgrpo_core.recording.conversations import from_document
 from exgrpo_core.recording.rows import Message
 

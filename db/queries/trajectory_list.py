@@ -6,14 +6,14 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, case, exists, false, func, null, select
 
-from db.connections.session import Database
-from db.queries.text_search import all_matching, newest_matching, split_words
-from db.queries.trajectories import replay_count, select_rows
-from db.rows.trajectories import TrajectoryFacets, TrajectoryOrder, TrajectoryRow, TrajectorySortKey
-from db.tables import models
-from db.tables.column_types import one_of
-from db.tables.correctness import is_correct_column
-from db.tables.shared_reads import find_run_key
+from exgrpo.db.connections.session import Database
+from exgrpo.db.queries.text_search import all_matching, newest_matching, split_words
+from exgrpo.db.queries.trajectories import replay_count, select_rows
+from exgrpo.db.rows.trajectories import TrajectoryFacets, TrajectoryOrder, TrajectoryRow, TrajectorySortKey
+from exgrpo.db.tables import models
+from exgrpo.db.tables.column_types import one_of
+from exgrpo.db.tables.correctness import is_correct_column
+from exgrpo.db.tables.shared_reads import find_run_key
 from exgrpo_core.sums import VERDICTS
 
 NO_RUN = 0

@@ -17,10 +17,10 @@ from sqlalchemy import (
     select,
 )
 
-from db.rows.chains_of_thought import EASY_ABOVE, HARD_UP_TO, Difficulty
-from db.rows.judging import JudgedOrder, JudgedSortKey
-from db.tables import models
-from db.tables.shared_reads import require_run_key
+from exgrpo.db.rows.chains_of_thought import EASY_ABOVE, HARD_UP_TO, Difficulty
+from exgrpo.db.rows.judging import JudgedOrder, JudgedSortKey
+from exgrpo.db.tables import models
+from exgrpo.db.tables.shared_reads import require_run_key
 from exgrpo_core.recording.rows import VoteOutcome
 
 

@@ -4,10 +4,10 @@ from typing import Any
 
 from sqlalchemy import select
 
-from db.connections.session import Database
-from db.statistics import score_interval
-from db.tables import models
-from db.tables.shared_reads import require_run_key
+from exgrpo.db.connections.session import Database
+from exgrpo.db.statistics import score_interval
+from exgrpo.db.tables import models
+from exgrpo.db.tables.shared_reads import require_run_key
 
 _LEFT_OUT = ("run_key", "trajectory_key")
 _SCORES = {"evaluations": "avg_at_n", "benchmark_scores": "score"}

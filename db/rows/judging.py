@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from db.rows.sort_order import SortOrder
+from exgrpo.db.rows.sort_order import SortOrder
 from exgrpo_core.recording.rows import VoteOutcome
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, NamedTuple
 
-from db.statistics import score_interval
+from exgrpo.db.statistics import score_interval
 from exgrpo_core.errors import UserError
 
 LIVE_STATES = ("queued", "starting", "running", "stopping")

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from db.statistics import score_interval
+from exgrpo.db.statistics import score_interval
 
 ScoredRuns = tuple[tuple[str, str], ...]
 """(benchmark, id of the evaluation whose score counts) of each benchmark that a model was scored on.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from db.rows.sort_order import SortOrder
+from exgrpo.db.rows.sort_order import SortOrder
 
 MAX_MEMBERS = 64
 """Of a larger group only the first are read, since each comes with its text."""
@@ -19,7 +19,7 @@ class TrajectoryFacets:
 
     run_id: str | None = None
     words: str = ""
-    """Every word must occur in the response; `role:` words are those of `db.rows.role_words`."""
+    """Every word must occur in the response; `role:` words are those of `exgrpo.db.rows.role_words`."""
     tool: str | None = None
     """The name of a tool that it uses."""
     step_from: int | None = None

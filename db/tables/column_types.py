@@ -15,7 +15,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement, GenericFunction
 from sqlalchemy.types import TypeDecorator
 
-from db.rows.sort_order import NUM_DIGITS, NUMBER_IN_NAME, natural_order
+from exgrpo.db.rows.sort_order import NUM_DIGITS, NUMBER_IN_NAME, natural_order
 
 JsonDocument = JSON().with_variant(JSONB(), "postgresql")
 """A JSON value."""

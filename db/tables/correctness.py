@@ -2,7 +2,7 @@
 
 from sqlalchemy import ColumnElement, FromClause, case, null
 
-from db.tables import models
+from exgrpo.db.tables import models
 from exgrpo_core.sums import CORRECT_REWARD, OUTCOMES, VERDICTS
 
 MAX_VERDICT = 16

@@ -21,7 +21,7 @@ from sqlalchemy import (
     false,
 )
 
-from db.tables.column_types import JsonDocument, LargeInteger, Number, OptionalDocument, UtcDateTime
+from exgrpo.db.tables.column_types import JsonDocument, LargeInteger, Number, OptionalDocument, UtcDateTime
 from exgrpo_core.config import MAX_ROLLOUTS
 
 metadata = MetaData()

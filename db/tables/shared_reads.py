@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 from sqlalchemy import ColumnElement, Connection, RowMapping, select, text
 
-from db.rows.runs import UnknownRunError
-from db.tables.models import metrics, runs
+from exgrpo.db.rows.runs import UnknownRunError
+from exgrpo.db.tables.models import metrics, runs
 
 Values = npt.NDArray[np.float64]
 """Values of one metric (num_points,)."""

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from db.rows.chains_of_thought import SavedCase
-from db.rows.trajectories import MarkedTrajectory
-from jobs.runs.journal import Journal, JournalKind
-from jobs.runs.lookup import CommandError, open_run
-from jobs.runs.people import Role, needs
+from exgrpo.db.rows.chains_of_thought import SavedCase
+from exgrpo.db.rows.trajectories import MarkedTrajectory
+from exgrpo.jobs.runs.journal import Journal, JournalKind
+from exgrpo.jobs.runs.lookup import CommandError, open_run
+from exgrpo.jobs.runs.people import Role, needs
 
 MAX_NAME_CHARACTERS = 60
 MAX_COMMENT_CHARACTERS = 10_000

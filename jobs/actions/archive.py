@@ -11,13 +11,13 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
+from exgrpo.jobs.runs.directory import RunDirectory, RunDirectoryError, check_run_id, parse_run_info
+from exgrpo.jobs.runs.journal import Journal, JournalKind
+from exgrpo.jobs.specs.any_job import shape_mistakes
 from exgrpo_core.bounded_json import UnreadableFileError, open_plain, parse_json, read_plain
 from exgrpo_core.durable_files import explain, is_disk_full
 from exgrpo_core.errors import InputError
 from exgrpo_core.recording.attempt_gate import FileLock
-from jobs.runs.directory import RunDirectory, RunDirectoryError, check_run_id, parse_run_info
-from jobs.runs.journal import Journal, JournalKind
-from jobs.specs.any_job import shape_mistakes
 
 REQUIRED_FILES = ("spec.json", "run.json")
 _PROCESS_FILES = ("lock", "heartbeat.json", "ray.json")

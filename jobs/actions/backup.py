@@ -6,10 +6,10 @@ import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from exgrpo.jobs.actions.archive import ArchiveError, staging_folder, unpack
+from exgrpo.jobs.runs.directory import SUPERVISOR_FILE, WORKBENCH_FOLDER, list_run_directories, unreadable_below
+from exgrpo.jobs.runs.state import CONTACT_FILE
 from exgrpo_core.durable_files import explain, sync
-from jobs.actions.archive import ArchiveError, staging_folder, unpack
-from jobs.runs.directory import SUPERVISOR_FILE, WORKBENCH_FOLDER, list_run_directories, unreadable_below
-from jobs.runs.state import CONTACT_FILE
 
 _OF_PROCESSES = frozenset({"lock", SUPERVISOR_FILE, "workbench.json"})
 """Files that are true only while a process lives. Heartbeats stay: their process does not work on the copy."""

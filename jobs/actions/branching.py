@@ -4,20 +4,20 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from db.rows.spec_differences import Difference, differences
+from exgrpo.db.rows.spec_differences import Difference, differences
+from exgrpo.jobs.actions.preflight.resolution import Preflight, Refusal, complete, resolve
+from exgrpo.jobs.actions.queueing import NewJob, write_job
+from exgrpo.jobs.actions.run_actions import MAX_PARENT_NAME, clone
+from exgrpo.jobs.runs.checkpoints import Checkpoint, checkpoint_path, find_fault, list_steps
+from exgrpo.jobs.runs.directory import RunDirectory, inside
+from exgrpo.jobs.runs.lookup import CommandError, open_run
+from exgrpo.jobs.runs.people import Role, needs
+from exgrpo.jobs.specs.train import TrainSpec
 from exgrpo_core.durable_files import link_or_copy
 from exgrpo_core.errors import Mistake
 from exgrpo_core.experience_management.storage.snapshot import read_snapshot
 from exgrpo_core.faults import describe_fault
 from exgrpo_core.state import BUFFER_FILE
-from jobs.actions.preflight.resolution import Preflight, Refusal, complete, resolve
-from jobs.actions.queueing import NewJob, write_job
-from jobs.actions.run_actions import MAX_PARENT_NAME, clone
-from jobs.runs.checkpoints import Checkpoint, checkpoint_path, find_fault, list_steps
-from jobs.runs.directory import RunDirectory, inside
-from jobs.runs.lookup import CommandError, open_run
-from jobs.runs.people import Role, needs
-from jobs.specs.train import TrainSpec
 
 _SEGMENT_ENDINGS = (".trajectories", ".rows")
 _WEIGHTS = "the weights are those of the checkpoint"

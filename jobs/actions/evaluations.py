@@ -7,33 +7,33 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from exgrpo_core.errors import InputError
-from jobs.actions.preflight.local_sources import look_at_benchmarks, resolve_source, with_absolute_benchmarks
-from jobs.actions.preflight.looks import (
+from exgrpo.jobs.actions.preflight.local_sources import look_at_benchmarks, resolve_source, with_absolute_benchmarks
+from exgrpo.jobs.actions.preflight.looks import (
     ModelLook,
     lack_of_chat_template,
     look_at_model,
     read_chat_template,
     read_tokenizer,
 )
-from jobs.actions.preflight.resolution import Checked, check_awaited_job
-from jobs.evaluation.benchmark_questions import LoadedBenchmark
-from jobs.evaluation.model_folder import find_shards
-from jobs.evaluation.protocols import choose_benchmark, graded_as, load_user_benchmarks, protocol_of
-from jobs.machine.engine_environments import engine_python
-from jobs.machine.model_server import AddressRefusedError, key_for
-from jobs.runs.checkpoints import NEWEST, list_steps
-from jobs.runs.directory import RunDirectory
-from jobs.runs.lookup import CommandError, find_checkpoint, find_run_id, open_run
-from jobs.runs.people import Role, needs
-from jobs.runs.recording.event_reader import best_checkpoint
-from jobs.specs.any_job import loop_name
-from jobs.specs.base import ANSWER_ALONE, DeclaredKind, code_parts
-from jobs.specs.evaluation import API_KEY_VARIABLE, EvalModelSpec, EvalSpec, parse_eval_spec
-from jobs.specs.train import CHAINS_SOURCE, SpecError, TrainSpec
-from jobs.training.pretrained.model_shapes import check_split
-from jobs.training.pretrained.sources import is_converted
-from jobs.training.templates import TemplateName, render_prompt
+from exgrpo.jobs.actions.preflight.resolution import Checked, check_awaited_job
+from exgrpo.jobs.evaluation.benchmark_questions import LoadedBenchmark
+from exgrpo.jobs.evaluation.model_folder import find_shards
+from exgrpo.jobs.evaluation.protocols import choose_benchmark, graded_as, load_user_benchmarks, protocol_of
+from exgrpo.jobs.machine.engine_environments import engine_python
+from exgrpo.jobs.machine.model_server import AddressRefusedError, key_for
+from exgrpo.jobs.runs.checkpoints import NEWEST, list_steps
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.lookup import CommandError, find_checkpoint, find_run_id, open_run
+from exgrpo.jobs.runs.people import Role, needs
+from exgrpo.jobs.runs.recording.event_reader import best_checkpoint
+from exgrpo.jobs.specs.any_job import loop_name
+from exgrpo.jobs.specs.base import ANSWER_ALONE, DeclaredKind, code_parts
+from exgrpo.jobs.specs.evaluation import API_KEY_VARIABLE, EvalModelSpec, EvalSpec, parse_eval_spec
+from exgrpo.jobs.specs.train import CHAINS_SOURCE, SpecError, TrainSpec
+from exgrpo.jobs.training.pretrained.model_shapes import check_split
+from exgrpo.jobs.training.pretrained.sources import is_converted
+from exgrpo.jobs.training.templates import TemplateName, render_prompt
+from exgrpo_core.errors import InputError
 
 _SHARED = frozenset({"template", "temperature"})
 """Fields of an evaluation that a benchmark's declaration gives too; one that is asked for counts for all."""

@@ -18,23 +18,23 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from exgrpo.jobs.actions.preflight.data_preview import DataPreview, preview_rollouts
+from exgrpo.jobs.actions.rollout_import import Imported, import_rollouts, read_sources
+from exgrpo.jobs.actions.view_roots import runs_at
+from exgrpo.jobs.runs.launchers.end_with_starter import STARTER_VARIABLE, end_with_starter
+from exgrpo.jobs.runs.launchers.local import WITHHELD_VARIABLES, project_environment
+from exgrpo.jobs.runs.lookup import CommandError
+from exgrpo.jobs.runs.people import Role, needs
+from exgrpo.jobs.runs.rollout_formats import source
+from exgrpo.jobs.runs.rollout_formats.formats import find_format, find_only_format, formats_in
+from exgrpo.jobs.runs.rollout_formats.own_format import load_own_format
 from exgrpo_core.durable_files import explain
 from exgrpo_core.errors import InputError, UserError
 from exgrpo_core.process_setup import keep_private
 from exgrpo_core.recording import run
 from exgrpo_core.recording.run_attempt import MAX_NAME
-from jobs.actions.preflight.data_preview import DataPreview, preview_rollouts
-from jobs.actions.rollout_import import Imported, import_rollouts, read_sources
-from jobs.actions.view_roots import runs_at
-from jobs.runs.launchers.end_with_starter import STARTER_VARIABLE, end_with_starter
-from jobs.runs.launchers.local import WITHHELD_VARIABLES, project_environment
-from jobs.runs.lookup import CommandError
-from jobs.runs.people import Role, needs
-from jobs.runs.rollout_formats import source
-from jobs.runs.rollout_formats.formats import find_format, find_only_format, formats_in
-from jobs.runs.rollout_formats.own_format import load_own_format
 
-_MODULE = "jobs.actions.import_process"
+_MODULE = "exgrpo.jobs.actions.import_process"
 SILENT_SECONDS = 60.0
 """A process that says nothing for so long, and longer for a large file, is ended."""
 _BYTES_A_SECOND = 10 << 20

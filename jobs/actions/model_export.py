@@ -4,10 +4,10 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from jobs.actions.archive import reason_of
-from jobs.evaluation.model_folder import copy_model, find_shards, merge_shards
-from jobs.runs.checkpoints import ADAPTER_CONFIG
-from jobs.runs.lookup import CommandError, find_checkpoint
+from exgrpo.jobs.actions.archive import reason_of
+from exgrpo.jobs.evaluation.model_folder import copy_model, find_shards, merge_shards
+from exgrpo.jobs.runs.checkpoints import ADAPTER_CONFIG
+from exgrpo.jobs.runs.lookup import CommandError, find_checkpoint
 
 
 def export_model(runs_root: Path, target: str, folder: Path) -> Path:
@@ -40,11 +40,11 @@ def _write_model(policy: Path, folder: Path) -> None:
     if shards is not None:
         merge_shards(shards, folder)
     elif (policy / ADAPTER_CONFIG).is_file():
-        from jobs.training.engines.embedded.model import (  # loads torch, which nothing else here does
+        from exgrpo.jobs.training.engines.embedded.model import (  # loads torch, which nothing else here does
             load_policy,
             resolve_device,
         )
-        from jobs.training.engines.embedded.state_files import save_model
+        from exgrpo.jobs.training.engines.embedded.state_files import save_model
 
         merged = load_policy(str(policy), resolve_device("cpu"))
         save_model(folder, merged.model)

@@ -12,18 +12,18 @@ from typing import Any
 
 import yaml
 
+from exgrpo.jobs.runs.directory import WORKBENCH_FOLDER
+from exgrpo.jobs.runs.journal import Journal, JournalKind
+from exgrpo.jobs.runs.launchers.ray_jobs_api import RayClusterState, read_cluster
+from exgrpo.jobs.runs.lookup import CommandError
+from exgrpo.jobs.runs.people import Role, needs
+from exgrpo.jobs.specs.mistakes import checked
+from exgrpo.jobs.specs.presets import read_mapping
+from exgrpo.jobs.specs.train import SpecError, TrainSpec, clean_name, merge_settings
+from exgrpo.jobs.specs.verl import RaySpec
 from exgrpo_core.bounded_json import read_json
 from exgrpo_core.durable_files import explain, write_whole
 from exgrpo_core.recording.attempt_gate import FileLock
-from jobs.runs.directory import WORKBENCH_FOLDER
-from jobs.runs.journal import Journal, JournalKind
-from jobs.runs.launchers.ray_jobs_api import RayClusterState, read_cluster
-from jobs.runs.lookup import CommandError
-from jobs.runs.people import Role, needs
-from jobs.specs.mistakes import checked
-from jobs.specs.presets import read_mapping
-from jobs.specs.train import SpecError, TrainSpec, clean_name, merge_settings
-from jobs.specs.verl import RaySpec
 
 MAX_ENTRIES = 100
 _LOCK_SECONDS = 10.0

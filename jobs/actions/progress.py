@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from jobs.evaluation.recorded_answers import FOLDER
-from jobs.runs.attempts import read_heartbeat, read_plan
-from jobs.runs.control import DEFAULT_GRACE_SECONDS, Phase, expected_stop_seconds, stop_grace
-from jobs.runs.directory import RunDirectory, RunDirectoryError
-from jobs.runs.people import Role, needs
-from jobs.runs.supervisor_file import read_supervisor
-from jobs.specs.judging import JudgeSpec
-from jobs.specs.train import SpecError, TrainSpec
+from exgrpo.jobs.evaluation.recorded_answers import FOLDER
+from exgrpo.jobs.runs.attempts import read_heartbeat, read_plan
+from exgrpo.jobs.runs.control import DEFAULT_GRACE_SECONDS, Phase, expected_stop_seconds, stop_grace
+from exgrpo.jobs.runs.directory import RunDirectory, RunDirectoryError
+from exgrpo.jobs.runs.people import Role, needs
+from exgrpo.jobs.runs.supervisor_file import read_supervisor
+from exgrpo.jobs.specs.judging import JudgeSpec
+from exgrpo.jobs.specs.train import SpecError, TrainSpec
 
 _PHASE_NAMES = {
     Phase.STEP: "the running step, then for a checkpoint",

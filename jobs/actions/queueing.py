@@ -5,21 +5,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from exgrpo.jobs.actions.evaluations import refuse_key, resolve_evaluation
+from exgrpo.jobs.actions.preflight.local_sources import with_model_source
+from exgrpo.jobs.actions.preflight.resolution import Checked, Preflight, complete, resolve
+from exgrpo.jobs.evaluation.model_folder import keep_model, link_model
+from exgrpo.jobs.runs.checkpoints import start_folder
+from exgrpo.jobs.runs.directory import RunDirectory, RunDirectoryError
+from exgrpo.jobs.runs.journal import Journal, JournalKind
+from exgrpo.jobs.runs.lookup import CommandError
+from exgrpo.jobs.runs.people import Role, needs
+from exgrpo.jobs.specs.any_job import JobSpec
+from exgrpo.jobs.specs.evaluation import EvalSpec
+from exgrpo.jobs.specs.judging import API_KEY_VARIABLE, JudgeSpec
+from exgrpo.jobs.specs.train import MAX_NAME_CHARACTERS, ORACLE_SOURCES, SpecError, TrainSpec, is_in_names
 from exgrpo_core.durable_files import explain
 from exgrpo_core.experience_management.storage.append_file import BufferCorruptionError
-from jobs.actions.evaluations import refuse_key, resolve_evaluation
-from jobs.actions.preflight.local_sources import with_model_source
-from jobs.actions.preflight.resolution import Checked, Preflight, complete, resolve
-from jobs.evaluation.model_folder import keep_model, link_model
-from jobs.runs.checkpoints import start_folder
-from jobs.runs.directory import RunDirectory, RunDirectoryError
-from jobs.runs.journal import Journal, JournalKind
-from jobs.runs.lookup import CommandError
-from jobs.runs.people import Role, needs
-from jobs.specs.any_job import JobSpec
-from jobs.specs.evaluation import EvalSpec
-from jobs.specs.judging import API_KEY_VARIABLE, JudgeSpec
-from jobs.specs.train import MAX_NAME_CHARACTERS, ORACLE_SOURCES, SpecError, TrainSpec, is_in_names
 
 _UNNAMED = {"evaluation", "judge"}
 

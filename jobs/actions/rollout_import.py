@@ -10,6 +10,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from zlib import crc32
 
+from exgrpo.jobs.actions.archive import staging_folder
+from exgrpo.jobs.runs.directory import WORKBENCH_FOLDER
+from exgrpo.jobs.runs.journal import Journal, JournalKind
+from exgrpo.jobs.runs.rollout_formats.formats import RolloutFormat, UnknownRolloutsError
+from exgrpo.jobs.runs.rollout_formats.source import WHOLE, BadRows, Part, RolloutSource, SourceChangedError, announce
 from exgrpo_core import recording
 from exgrpo_core.bounded_json import read_json
 from exgrpo_core.durable_files import write_whole
@@ -17,11 +22,6 @@ from exgrpo_core.errors import UserError, first_few
 from exgrpo_core.recording.record_file import FILE_PATTERN
 from exgrpo_core.recording.rows import RecordedStep
 from exgrpo_core.recording.run_attempt import MAX_NAME
-from jobs.actions.archive import staging_folder
-from jobs.runs.directory import WORKBENCH_FOLDER
-from jobs.runs.journal import Journal, JournalKind
-from jobs.runs.rollout_formats.formats import RolloutFormat, UnknownRolloutsError
-from jobs.runs.rollout_formats.source import WHOLE, BadRows, Part, RolloutSource, SourceChangedError, announce
 
 logger = logging.getLogger(__name__)
 

@@ -3,19 +3,19 @@
 import re
 from pathlib import Path
 
+from exgrpo.jobs.runs.attempts import read_outcome
+from exgrpo.jobs.runs.checkpoints import describe_resume
+from exgrpo.jobs.runs.control import RESUMABLE, RunStatus
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.journal import Journal, JournalKind, request_resume, waited_for
+from exgrpo.jobs.runs.lookup import CommandError, open_run, run_names
+from exgrpo.jobs.runs.people import Role, needs
+from exgrpo.jobs.runs.recording.event_reader import refusal_of_new_start
+from exgrpo.jobs.runs.state import RunState, is_recorded, read_state
+from exgrpo.jobs.specs.any_job import JobSpec
+from exgrpo.jobs.specs.judging import JudgeSpec
+from exgrpo.jobs.specs.train import SpecError, TrainSpec, clean_name
 from exgrpo_core.errors import Mistake
-from jobs.runs.attempts import read_outcome
-from jobs.runs.checkpoints import describe_resume
-from jobs.runs.control import RESUMABLE, RunStatus
-from jobs.runs.directory import RunDirectory
-from jobs.runs.journal import Journal, JournalKind, request_resume, waited_for
-from jobs.runs.lookup import CommandError, open_run, run_names
-from jobs.runs.people import Role, needs
-from jobs.runs.recording.event_reader import refusal_of_new_start
-from jobs.runs.state import RunState, is_recorded, read_state
-from jobs.specs.any_job import JobSpec
-from jobs.specs.judging import JudgeSpec
-from jobs.specs.train import SpecError, TrainSpec, clean_name
 
 MAX_NOTE_CHARACTERS = 20_000
 MAX_TAG_CHARACTERS = 40

@@ -3,20 +3,20 @@
 import shutil
 from pathlib import Path
 
-from exgrpo_core.durable_files import explain
-from exgrpo_core.recording.run_folder import RUN_ID
-from jobs.runs.control import RunStatus
-from jobs.runs.directory import (
+from exgrpo.jobs.runs.control import RunStatus
+from exgrpo.jobs.runs.directory import (
     WORKBENCH_FOLDER,
     RunDirectory,
     RunDirectoryError,
     check_run_id,
     list_run_directories,
 )
-from jobs.runs.journal import Journal, JournalKind, waited_for
-from jobs.runs.lookup import CommandError, names_of, open_run
-from jobs.runs.people import Role, needs
-from jobs.runs.state import read_state
+from exgrpo.jobs.runs.journal import Journal, JournalKind, waited_for
+from exgrpo.jobs.runs.lookup import CommandError, names_of, open_run
+from exgrpo.jobs.runs.people import Role, needs
+from exgrpo.jobs.runs.state import read_state
+from exgrpo_core.durable_files import explain
+from exgrpo_core.recording.run_folder import RUN_ID
 
 BIN_FOLDER = "bin"
 

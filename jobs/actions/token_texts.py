@@ -8,15 +8,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from exgrpo.jobs.actions.preflight.looks import read_tokenizer
+from exgrpo.jobs.runs.checkpoints import list_checkpoints
+from exgrpo.jobs.runs.directory import RunDirectory, RunDirectoryError, inside
+from exgrpo.jobs.runs.people import Role, needs
+from exgrpo.jobs.specs.train import SpecError
+from exgrpo.jobs.training.pretrained.model_shapes import TOKENIZER_FILE, model_file
+from exgrpo.jobs.training.pretrained.sources import ModelSourceError
 from exgrpo_core.bounded_json import UnreadableFileError
 from exgrpo_core.recording.lines import read_tokens
-from jobs.actions.preflight.looks import read_tokenizer
-from jobs.runs.checkpoints import list_checkpoints
-from jobs.runs.directory import RunDirectory, RunDirectoryError, inside
-from jobs.runs.people import Role, needs
-from jobs.specs.train import SpecError
-from jobs.training.pretrained.model_shapes import TOKENIZER_FILE, model_file
-from jobs.training.pretrained.sources import ModelSourceError
 
 
 def token_texts(run: RunDirectory, token_ids: Sequence[int]) -> list[str] | None:

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import numpy as np
 
+from exgrpo.jobs.evaluation.recorded_answers import find_answer_damage
+from exgrpo.jobs.runs.attempts import read_outcome
+from exgrpo.jobs.runs.checkpoints import Checkpoint, find_fault, list_checkpoints
+from exgrpo.jobs.runs.directory import RunDirectory, list_run_directories, list_unreadable, unreadable_below
+from exgrpo.jobs.runs.journal import Journal
+from exgrpo.jobs.runs.recording.event_reader import EventReader, find_missing_events
+from exgrpo.jobs.runs.state import describe_run
 from exgrpo_core.experience_management.replay_buffer import BufferCorruptionError, ReplayBuffer
 from exgrpo_core.faults import Fault, FaultKind
 from exgrpo_core.recording.run_folder import RUN_ID
 from exgrpo_core.state import BUFFER_FILE
-from jobs.evaluation.recorded_answers import find_answer_damage
-from jobs.runs.attempts import read_outcome
-from jobs.runs.checkpoints import Checkpoint, find_fault, list_checkpoints
-from jobs.runs.directory import RunDirectory, list_run_directories, list_unreadable, unreadable_below
-from jobs.runs.journal import Journal
-from jobs.runs.recording.event_reader import EventReader, find_missing_events
-from jobs.runs.state import describe_run
 
 BUFFER_FOLDER = "buffer"
 _ROWS_AT_ONCE = 1024

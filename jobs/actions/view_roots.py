@@ -9,10 +9,10 @@ from importlib.metadata import version
 from itertools import count
 from pathlib import Path
 
+from exgrpo.jobs.runs.directory import LINKS_FILE, WORKBENCH_FOLDER, list_run_directories
 from exgrpo_core.durable_files import explain
 from exgrpo_core.errors import UserError
 from exgrpo_core.recording.attempt_gate import is_locked
-from jobs.runs.directory import LINKS_FILE, WORKBENCH_FOLDER, list_run_directories
 
 MAX_CACHE_BYTES = 10 << 30
 """Views that are not open are removed, those opened longest ago first, until the others need less."""

@@ -1,6 +1,6 @@
-"""`python -m jobs.cli` is the `exgrpo` command."""
+"""`python -m exgrpo.jobs.cli` is the `exgrpo` command."""
 
-from jobs.cli.main import main
+from exgrpo.jobs.cli.main import main
 
 if __name__ == "__main__":
     main()

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from pydantic import Field
 
-from jobs.actions import queueing, run_actions
-from jobs.cli.options import DEFAULT_RUNS_ROOT, DatabaseUrl, RunsRoot, error_message
-from jobs.queries import calls
-from jobs.queries.table import QUERIES
-from jobs.runs.lookup import CommandError
-from jobs.runs.people import Person, Role, acting_as
-from jobs.specs.settings import apply_settings
-from jobs.specs.train import load_preset
+from exgrpo.jobs.actions import queueing, run_actions
+from exgrpo.jobs.cli.options import DEFAULT_RUNS_ROOT, DatabaseUrl, RunsRoot, error_message
+from exgrpo.jobs.queries import calls
+from exgrpo.jobs.queries.table import QUERIES
+from exgrpo.jobs.runs.lookup import CommandError
+from exgrpo.jobs.runs.people import Person, Role, acting_as
+from exgrpo.jobs.specs.settings import apply_settings
+from exgrpo.jobs.specs.train import load_preset
 
 if TYPE_CHECKING:
     from mcp.server import Server

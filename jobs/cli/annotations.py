@@ -5,13 +5,13 @@ from typing import Annotated
 
 import typer
 
-from db.queries.cases import find_cases, saved_cases
-from db.queries.judging import get_verdicts
-from db.queries.trajectories import get_trajectory, marks_of
-from db.rows.trajectories import MarkedTrajectory
-from jobs.actions import run_actions, run_bin
-from jobs.actions.annotations import mark_case, mark_trajectory, set_verdict
-from jobs.cli.options import (
+from exgrpo.db.queries.cases import find_cases, saved_cases
+from exgrpo.db.queries.judging import get_verdicts
+from exgrpo.db.queries.trajectories import get_trajectory, marks_of
+from exgrpo.db.rows.trajectories import MarkedTrajectory
+from exgrpo.jobs.actions import run_actions, run_bin
+from exgrpo.jobs.actions.annotations import mark_case, mark_trajectory, set_verdict
+from exgrpo.jobs.cli.options import (
     DEFAULT_RUNS_ROOT,
     AsJson,
     DatabaseUrl,
@@ -25,10 +25,10 @@ from jobs.cli.options import (
     print_result,
     print_status,
 )
-from jobs.evaluation.analysis.case_text import as_latex, as_markdown, cases_as_json, excerpts_of
-from jobs.evaluation.analysis.code_detection import read_texts, tabulate_rules
-from jobs.execution.supervisor.open_index import open_fresh_index
-from jobs.runs.lookup import CommandError, find_judge_id, find_run_id
+from exgrpo.jobs.evaluation.analysis.case_text import as_latex, as_markdown, cases_as_json, excerpts_of
+from exgrpo.jobs.evaluation.analysis.code_detection import read_texts, tabulate_rules
+from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
+from exgrpo.jobs.runs.lookup import CommandError, find_judge_id, find_run_id
 
 annotate_app = command_group("Name, tag and note runs. Also marks and judges trajectories.")
 bin_app = command_group("Delete and restore runs. Also removes deleted runs for good.")

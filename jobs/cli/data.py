@@ -9,14 +9,13 @@ from typing import Annotated
 
 import typer
 
-from db import DATABASE_URL_VARIABLE
-from exgrpo_core.faults import FaultKind, describe_fault
-from jobs.actions.archive import export_run, import_run
-from jobs.actions.backup import back_up, restore
-from jobs.actions.import_process import import_in_process
-from jobs.actions.model_export import export_model
-from jobs.actions.verification import Damage, verify_root, verify_run
-from jobs.cli.options import (
+from exgrpo.db import DATABASE_URL_VARIABLE
+from exgrpo.jobs.actions.archive import export_run, import_run
+from exgrpo.jobs.actions.backup import back_up, restore
+from exgrpo.jobs.actions.import_process import import_in_process
+from exgrpo.jobs.actions.model_export import export_model
+from exgrpo.jobs.actions.verification import Damage, verify_root, verify_run
+from exgrpo.jobs.cli.options import (
     DEFAULT_RUNS_ROOT,
     AsJson,
     DatabaseUrl,
@@ -28,9 +27,10 @@ from jobs.cli.options import (
     print_result,
     print_status,
 )
-from jobs.execution.supervisor.open_index import open_fresh_index, rebuild_index
-from jobs.runs.directory import RunDirectory
-from jobs.runs.lookup import CommandError, find_run_id, open_run
+from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index, rebuild_index
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.lookup import CommandError, find_run_id, open_run
+from exgrpo_core.faults import FaultKind, describe_fault
 
 database_app = command_group("Rebuild or inspect the database. It is an index of the run folders.")
 
@@ -113,7 +113,16 @@ def publish(
         raise CommandError(f"{folder}: exists already; name a new folder.")
     run_ids = [find_run_id(runs_root, name) for name in names]
     with open_fresh_index(runs_root, database_url) as database:
-        command = [sys.executable, "-P", "-m", "app.publishing", "--runs-root", str(runs_root), str(folder), *run_ids]
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "exgrpo.app.publishing",
+            "--runs-root",
+            str(runs_root),
+            str(folder),
+            *run_ids,
+        ]
         written = subprocess.run(command, env=os.environ | {DATABASE_URL_VARIABLE: database.url}, check=False)
     if written.returncode:
         raise typer.Exit(written.returncode)

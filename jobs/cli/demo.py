@@ -11,20 +11,20 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from jobs.actions.queueing import queue_job
-from jobs.actions.run_actions import DEMO_TAG, tag
-from jobs.cli.options import DEFAULT_RUNS_ROOT, EXIT_FAILURE, RunsRoot, print_result, print_status, table_console
-from jobs.cli.probe import describe
-from jobs.cli.workbench import Workbench
-from jobs.execution.supervisor.instance import supervisor_command
-from jobs.execution.supervisor.loop import LOOP_SECONDS, Supervisor, SupervisorSettings
-from jobs.execution.supervisor.open_index import open_fresh_index
-from jobs.runs.control import RunStatus
-from jobs.runs.lookup import open_run
-from jobs.runs.report import report_run
-from jobs.runs.state import RunState, read_state
-from jobs.specs.train import ModelSpec, load_preset
-from jobs.training.probe import probe
+from exgrpo.jobs.actions.queueing import queue_job
+from exgrpo.jobs.actions.run_actions import DEMO_TAG, tag
+from exgrpo.jobs.cli.options import DEFAULT_RUNS_ROOT, EXIT_FAILURE, RunsRoot, print_result, print_status, table_console
+from exgrpo.jobs.cli.probe import describe
+from exgrpo.jobs.cli.workbench import Workbench
+from exgrpo.jobs.execution.supervisor.instance import supervisor_command
+from exgrpo.jobs.execution.supervisor.loop import LOOP_SECONDS, Supervisor, SupervisorSettings
+from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
+from exgrpo.jobs.runs.control import RunStatus
+from exgrpo.jobs.runs.lookup import open_run
+from exgrpo.jobs.runs.report import report_run
+from exgrpo.jobs.runs.state import RunState, read_state
+from exgrpo.jobs.specs.train import ModelSpec, load_preset
+from exgrpo.jobs.training.probe import probe
 
 PRESETS = ("chains-exgrpo", "chains-on-policy")
 REAL_PRESETS = ("smollm2-word-problems", "smollm2-word-problems-on-policy")

@@ -15,10 +15,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from exgrpo_core.durable_files import cause_of, remedy_of
-from exgrpo_core.verl_plugin.attention_kernel import KERNEL
-from exgrpo_core.verl_plugin.settings import version_notice
-from jobs.cli.options import (
+from exgrpo.jobs.cli.options import (
     DEFAULT_PORT,
     DEFAULT_RUNS_ROOT,
     EXIT_FAILURE,
@@ -28,10 +25,10 @@ from jobs.cli.options import (
     print_json,
     print_result,
 )
-from jobs.cli.workbench import read_workbench
-from jobs.execution.alerts.destinations import AlertError, read_destinations
-from jobs.execution.supervisor.open_index import describe_database
-from jobs.machine.engine_environments import (
+from exgrpo.jobs.cli.workbench import read_workbench
+from exgrpo.jobs.execution.alerts.destinations import AlertError, read_destinations
+from exgrpo.jobs.execution.supervisor.open_index import describe_database
+from exgrpo.jobs.machine.engine_environments import (
     GPU_PINS,
     EngineEnvironmentError,
     Pins,
@@ -40,15 +37,18 @@ from jobs.machine.engine_environments import (
     installed_versions,
     verl_pins,
 )
-from jobs.machine.gpu_needs import needs_of
-from jobs.machine.hardware import GIB, MIN_FREE_GIB, list_gpus
-from jobs.machine.machine_report import Check, CheckResult
-from jobs.machine.memory_sharing import probe_sharing
-from jobs.runs.attempts import read_heartbeat
-from jobs.runs.directory import RunDirectory, list_unreadable
-from jobs.runs.lookup import find_run_id, open_run
-from jobs.runs.process_stacks import read_stacks
-from jobs.runs.supervisor_file import read_supervisor
+from exgrpo.jobs.machine.gpu_needs import needs_of
+from exgrpo.jobs.machine.hardware import GIB, MIN_FREE_GIB, list_gpus
+from exgrpo.jobs.machine.machine_report import Check, CheckResult
+from exgrpo.jobs.machine.memory_sharing import probe_sharing
+from exgrpo.jobs.runs.attempts import read_heartbeat
+from exgrpo.jobs.runs.directory import RunDirectory, list_unreadable
+from exgrpo.jobs.runs.lookup import find_run_id, open_run
+from exgrpo.jobs.runs.process_stacks import read_stacks
+from exgrpo.jobs.runs.supervisor_file import read_supervisor
+from exgrpo_core.durable_files import cause_of, remedy_of
+from exgrpo_core.verl_plugin.attention_kernel import KERNEL
+from exgrpo_core.verl_plugin.settings import version_notice
 
 MIN_USABLE_GIB = 0.2
 """With less, the disk is soon too full for the database and a run's first records."""

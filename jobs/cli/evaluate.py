@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from db.queries.benchmarks import list_scores
-from jobs.actions.evaluations import plan_evaluation, resolve_evaluation
-from jobs.actions.queueing import queue_checked, queue_job
-from jobs.cli.following import exit_as, follow_unless
-from jobs.cli.options import (
+from exgrpo.db.queries.benchmarks import list_scores
+from exgrpo.jobs.actions.evaluations import plan_evaluation, resolve_evaluation
+from exgrpo.jobs.actions.queueing import queue_checked, queue_job
+from exgrpo.jobs.cli.following import exit_as, follow_unless
+from exgrpo.jobs.cli.options import (
     DEFAULT_RUNS_ROOT,
     AsJson,
     DatabaseUrl,
@@ -21,16 +21,16 @@ from jobs.cli.options import (
     print_result,
     print_status,
 )
-from jobs.evaluation.analysis.report import summarize_judge
-from jobs.execution.supervisor.open_index import open_fresh_index
-from jobs.runs.lookup import find_run_id, open_run
-from jobs.runs.recording.event_reader import iterate_events
-from jobs.runs.report import interval_words
-from jobs.specs.judging import parse_judge_spec
-from jobs.specs.settings import apply_settings
+from exgrpo.jobs.evaluation.analysis.report import summarize_judge
+from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
+from exgrpo.jobs.runs.lookup import find_run_id, open_run
+from exgrpo.jobs.runs.recording.event_reader import iterate_events
+from exgrpo.jobs.runs.report import interval_words
+from exgrpo.jobs.specs.judging import parse_judge_spec
+from exgrpo.jobs.specs.settings import apply_settings
 
 if TYPE_CHECKING:
-    from jobs.specs.evaluation import EvalSpec
+    from exgrpo.jobs.specs.evaluation import EvalSpec
 
 
 def evaluate(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its signature

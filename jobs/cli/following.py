@@ -11,22 +11,22 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from sqlalchemy.exc import SQLAlchemyError
 
-from db.connections.opening import open_database
-from db.connections.session import Database, DatabaseError
-from db.queries.metrics import last_metrics
-from db.queries.runs import get_run
-from db.rows.display_names import BATCH_PASS_RATE
-from jobs.actions import run_actions
-from jobs.actions.progress import count_pieces
-from jobs.cli.options import EXIT_FAILURE, EXIT_STOPPED, print_json, print_result, print_status
-from jobs.execution.supervisor.indexing import Indexer
-from jobs.execution.supervisor.instance import start_supervisor
-from jobs.execution.supervisor.loop import Supervisor
-from jobs.runs import lookup
-from jobs.runs.control import INTERRUPTED, RunStatus
-from jobs.runs.lookup import open_run
-from jobs.runs.state import RunState, read_state
-from jobs.runs.supervisor_file import SupervisorRunningError, read_supervisor
+from exgrpo.db.connections.opening import open_database
+from exgrpo.db.connections.session import Database, DatabaseError
+from exgrpo.db.queries.metrics import last_metrics
+from exgrpo.db.queries.runs import get_run
+from exgrpo.db.rows.display_names import BATCH_PASS_RATE
+from exgrpo.jobs.actions import run_actions
+from exgrpo.jobs.actions.progress import count_pieces
+from exgrpo.jobs.cli.options import EXIT_FAILURE, EXIT_STOPPED, print_json, print_result, print_status
+from exgrpo.jobs.execution.supervisor.indexing import Indexer
+from exgrpo.jobs.execution.supervisor.instance import start_supervisor
+from exgrpo.jobs.execution.supervisor.loop import Supervisor
+from exgrpo.jobs.runs import lookup
+from exgrpo.jobs.runs.control import INTERRUPTED, RunStatus
+from exgrpo.jobs.runs.lookup import open_run
+from exgrpo.jobs.runs.state import RunState, read_state
+from exgrpo.jobs.runs.supervisor_file import SupervisorRunningError, read_supervisor
 
 POLL_SECONDS = 0.25
 SETTLE_SECONDS = 10.0

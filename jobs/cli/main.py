@@ -8,8 +8,8 @@ from typing import Any
 
 import typer
 
+from exgrpo.jobs.cli.options import FriendlyGroup, command_group
 from exgrpo_core.process_setup import keep_private, settle_user
-from jobs.cli.options import FriendlyGroup, command_group
 
 COMMANDS = {
     "run": {
@@ -69,7 +69,7 @@ class LazyGroup(FriendlyGroup):
         if cmd_name not in _TARGETS:
             return None
         module, attribute = _TARGETS[cmd_name].split(":")
-        loaded = getattr(import_module(f"jobs.cli.{module}"), attribute)
+        loaded = getattr(import_module(f"exgrpo.jobs.cli.{module}"), attribute)
         if not isinstance(loaded, typer.Typer):
             alone = command_group("")
             alone.command(cmd_name)(loaded)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from db import DATABASE_URL_VARIABLE
-from db.rows.display_names import escape_control_characters
+from exgrpo.db import DATABASE_URL_VARIABLE
+from exgrpo.db.rows.display_names import escape_control_characters
 from exgrpo_core.durable_files import explain
 from exgrpo_core.errors import EngineError, InputError, UserError
 
@@ -93,7 +93,7 @@ def error_message(error: Exception) -> tuple[str, int]:
     if isinstance(error, UserError | EngineError):
         return str(error), EXIT_BAD_INPUT if isinstance(error, InputError | EngineError) else EXIT_FAILURE
     if isinstance(error, ModuleNotFoundError) and error.name:
-        from jobs.machine.engine_environments import describe_missing_package
+        from exgrpo.jobs.machine.engine_environments import describe_missing_package
 
         return describe_missing_package(error.name), EXIT_FAILURE
     if isinstance(error, OSError):

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from exgrpo_core.config import MAX_SEED
-from exgrpo_core.errors import InputError
-from jobs.actions.preflight.resolution import resolve
-from jobs.cli.options import (
+from exgrpo.jobs.actions.preflight.resolution import resolve
+from exgrpo.jobs.cli.options import (
     DEFAULT_RUNS_ROOT,
     AsJson,
     RunsRoot,
@@ -21,11 +19,13 @@ from jobs.cli.options import (
     print_result,
     print_status,
 )
-from jobs.specs.settings import apply_settings
-from jobs.specs.train import SpecError, TrainSpec, load_preset, load_spec, merge_settings, parse_spec
+from exgrpo.jobs.specs.settings import apply_settings
+from exgrpo.jobs.specs.train import SpecError, TrainSpec, load_preset, load_spec, merge_settings, parse_spec
+from exgrpo_core.config import MAX_SEED
+from exgrpo_core.errors import InputError
 
 if TYPE_CHECKING:
-    from jobs.training.probe_report import ProbeReport
+    from exgrpo.jobs.training.probe_report import ProbeReport
 
 MAX_RESPONSE_TOKENS = 256
 """Longest response where neither preset nor file says."""
@@ -55,7 +55,7 @@ def probe(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its 
         chosen = apply_settings(_read_spec(preset, spec, model, data), settings or [])
         preflight = resolve(chosen, runs_root)
         preflight.raise_refusals()
-        from jobs.training.probe import probe as sample
+        from exgrpo.jobs.training.probe import probe as sample
 
         report = sample(preflight.spec, num_questions, num_samples)
     except Exception as error:
@@ -110,7 +110,7 @@ def chat(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its a
     as_json: AsJson = False,
 ) -> None:
     """Send a prompt to one or more models. Each gets the prompt template of its run."""
-    from jobs.actions.playground.answering import ChatRequest, answer, find_model
+    from exgrpo.jobs.actions.playground.answering import ChatRequest, answer, find_model
 
     prompt = _read_prompt() if prompt is None else prompt
     models = [find_model(runs_root, target) for target in targets]

@@ -11,9 +11,9 @@ from typing import Annotated, Any, get_args, get_origin
 import typer
 from pydantic.fields import FieldInfo
 
-from db.queries.runs import get_run
-from db.rows.trajectories import extra_names, spread_extra
-from jobs.cli.options import (
+from exgrpo.db.queries.runs import get_run
+from exgrpo.db.rows.trajectories import extra_names, spread_extra
+from exgrpo.jobs.cli.options import (
     DEFAULT_RUNS_ROOT,
     AsJson,
     DatabaseUrl,
@@ -25,9 +25,9 @@ from jobs.cli.options import (
     print_result,
     print_status,
 )
-from jobs.queries import calls
-from jobs.queries.table import QUERIES
-from jobs.runs.lookup import CommandError, find_run_id
+from exgrpo.jobs.queries import calls
+from exgrpo.jobs.queries.table import QUERIES
+from exgrpo.jobs.runs.lookup import CommandError, find_run_id
 
 _ANNOTATIONS = {
     "run_id": RunName,

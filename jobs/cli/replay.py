@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from db.connections.session import Database
-from db.queries.selections import steps_with_trajectories
-from jobs.actions.replay.facts import Outcome, ReplayRow
-from jobs.actions.replay.loss import replay_step
-from jobs.cli.options import (
+from exgrpo.db.connections.session import Database
+from exgrpo.db.queries.selections import steps_with_trajectories
+from exgrpo.jobs.actions.replay.facts import Outcome, ReplayRow
+from exgrpo.jobs.actions.replay.loss import replay_step
+from exgrpo.jobs.cli.options import (
     DEFAULT_RUNS_ROOT,
     EXIT_FAILURE,
     AsJson,
@@ -23,9 +23,9 @@ from jobs.cli.options import (
     print_status,
     table_console,
 )
-from jobs.execution.supervisor.open_index import open_fresh_index
-from jobs.runs.lookup import CommandError, find_run_id
-from jobs.training.threads import limit_threads
+from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
+from exgrpo.jobs.runs.lookup import CommandError, find_run_id
+from exgrpo.jobs.training.threads import limit_threads
 
 
 def replay(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its arguments
@@ -82,7 +82,7 @@ def _executed_updates(
     method: str | None,
 ) -> list[ReplayRow]:
     limit_threads()
-    from jobs.actions.replay.update import execute_updates
+    from exgrpo.jobs.actions.replay.update import execute_updates
 
     return execute_updates(database, runs_root, run_id, steps, settings, method)
 

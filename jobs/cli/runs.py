@@ -12,17 +12,16 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from db.queries.run_filter import RunFilter
-from db.queries.run_values import UNDERSTOOD
-from db.queries.runs import list_runs
-from db.rows.display_names import BATCH_PASS_RATE, escape_control_characters, held_out_score
-from exgrpo_core.bounded_json import open_plain
-from jobs.actions import branching, run_actions
-from jobs.actions.progress import describe_stop
-from jobs.actions.queueing import queue_job
-from jobs.actions.run_actions import read_job_spec
-from jobs.cli.following import exit_as, follow
-from jobs.cli.options import (
+from exgrpo.db.queries.run_filter import RunFilter
+from exgrpo.db.queries.run_values import UNDERSTOOD
+from exgrpo.db.queries.runs import list_runs
+from exgrpo.db.rows.display_names import BATCH_PASS_RATE, escape_control_characters, held_out_score
+from exgrpo.jobs.actions import branching, run_actions
+from exgrpo.jobs.actions.progress import describe_stop
+from exgrpo.jobs.actions.queueing import queue_job
+from exgrpo.jobs.actions.run_actions import read_job_spec
+from exgrpo.jobs.cli.following import exit_as, follow
+from exgrpo.jobs.cli.options import (
     DEFAULT_RUNS_ROOT,
     AsJson,
     DatabaseUrl,
@@ -34,19 +33,20 @@ from jobs.cli.options import (
     print_status,
     table_console,
 )
-from jobs.execution.supervisor.open_index import open_fresh_index
-from jobs.runs import lookup
-from jobs.runs.control import RESUMABLE, RunStatus
-from jobs.runs.lookup import CommandError, find_run_id, open_run
-from jobs.runs.report import interval_words, summarize_run
-from jobs.runs.state import read_state
-from jobs.runs.supervisor_file import read_supervisor
-from jobs.specs.any_job import JobSpec
-from jobs.specs.settings import apply_settings
-from jobs.specs.train import TrainSpec, dump_spec
+from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
+from exgrpo.jobs.runs import lookup
+from exgrpo.jobs.runs.control import RESUMABLE, RunStatus
+from exgrpo.jobs.runs.lookup import CommandError, find_run_id, open_run
+from exgrpo.jobs.runs.report import interval_words, summarize_run
+from exgrpo.jobs.runs.state import read_state
+from exgrpo.jobs.runs.supervisor_file import read_supervisor
+from exgrpo.jobs.specs.any_job import JobSpec
+from exgrpo.jobs.specs.settings import apply_settings
+from exgrpo.jobs.specs.train import TrainSpec, dump_spec
+from exgrpo_core.bounded_json import open_plain
 
 if TYPE_CHECKING:
-    from db.rows.runs import RunRow
+    from exgrpo.db.rows.runs import RunRow
 
 FOLLOW_SECONDS = 0.3
 _CURVE = "pass_at_1_curve"

@@ -7,12 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
-from db.statistics import MeanInterval
-from jobs.actions.studies.comparison import compare, reading
-from jobs.actions.studies.definition import Scale, Study
-from jobs.actions.studies.matrix import RunKey, wanted_keys
-from jobs.actions.studies.running import PendingRun, pending_runs, start
-from jobs.actions.studies.study_results import (
+from exgrpo.db.statistics import MeanInterval
+from exgrpo.jobs.actions.studies.comparison import compare, reading
+from exgrpo.jobs.actions.studies.definition import Scale, Study
+from exgrpo.jobs.actions.studies.matrix import RunKey, wanted_keys
+from exgrpo.jobs.actions.studies.running import PendingRun, pending_runs, start
+from exgrpo.jobs.actions.studies.study_results import (
     MOST_SEEDS,
     POWER,
     CellResult,
@@ -24,10 +24,10 @@ from jobs.actions.studies.study_results import (
     read_results,
     state_of_keys,
 )
-from jobs.actions.studies.sweeps import find_study
-from jobs.actions.studies.tables import mean_text
-from jobs.cli.following import follow, leave_to_supervisor
-from jobs.cli.options import (
+from exgrpo.jobs.actions.studies.sweeps import find_study
+from exgrpo.jobs.actions.studies.tables import mean_text
+from exgrpo.jobs.cli.following import follow, leave_to_supervisor
+from exgrpo.jobs.cli.options import (
     DEFAULT_RUNS_ROOT,
     EXIT_FAILURE,
     EXIT_STOPPED,
@@ -39,10 +39,10 @@ from jobs.cli.options import (
     print_result,
     print_status,
 )
-from jobs.execution.supervisor.open_index import open_fresh_index
-from jobs.runs.control import RunStatus
-from jobs.runs.lookup import CommandError
-from jobs.specs.train import SpecError
+from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
+from exgrpo.jobs.runs.control import RunStatus
+from exgrpo.jobs.runs.lookup import CommandError
+from exgrpo.jobs.specs.train import SpecError
 
 study_app = command_group("Run the paper's tables. Reports compare them with the paper's numbers.")
 
@@ -261,7 +261,7 @@ def report(
     database_url: DatabaseUrl = None,
 ) -> None:
     """Write a study's page: one HTML file with the paper's numbers next to those of the runs that are done."""
-    from jobs.actions.studies.study_report import render_report  # loads Plotly, which no other command needs
+    from exgrpo.jobs.actions.studies.study_report import render_report  # loads Plotly, which no other command needs
 
     study, study_scale = _study_at(runs_root, name, scale)
     keys = wanted_keys(study, study_scale, study.cells, num_seeds)

@@ -5,13 +5,13 @@ from typing import Annotated
 
 import typer
 
-from jobs.actions.studies import sweeps
-from jobs.actions.studies.definition import Scale
-from jobs.actions.studies.matrix import wanted_keys
-from jobs.actions.studies.study_results import find_runs, state_of_keys
-from jobs.cli.options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunsRoot, print_json, print_result
-from jobs.cli.study import run_missing
-from jobs.execution.supervisor.open_index import open_fresh_index
+from exgrpo.jobs.actions.studies import sweeps
+from exgrpo.jobs.actions.studies.definition import Scale
+from exgrpo.jobs.actions.studies.matrix import wanted_keys
+from exgrpo.jobs.actions.studies.study_results import find_runs, state_of_keys
+from exgrpo.jobs.cli.options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunsRoot, print_json, print_result
+from exgrpo.jobs.cli.study import run_missing
+from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
 
 
 def sweep(

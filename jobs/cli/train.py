@@ -5,13 +5,13 @@ from typing import Annotated
 
 import typer
 
-from jobs.actions.preflight.disk_estimate import estimate_resources
-from jobs.actions.preflight.dry_run import describe_plan, plan_record, plan_run
-from jobs.actions.preflight.launch_scripts import ScriptKind, write_script
-from jobs.actions.queueing import queue_job
-from jobs.actions.studies.running import estimate_step_seconds
-from jobs.cli.following import exit_as, follow_unless
-from jobs.cli.options import (
+from exgrpo.jobs.actions.preflight.disk_estimate import estimate_resources
+from exgrpo.jobs.actions.preflight.dry_run import describe_plan, plan_record, plan_run
+from exgrpo.jobs.actions.preflight.launch_scripts import ScriptKind, write_script
+from exgrpo.jobs.actions.queueing import queue_job
+from exgrpo.jobs.actions.studies.running import estimate_step_seconds
+from exgrpo.jobs.cli.following import exit_as, follow_unless
+from exgrpo.jobs.cli.options import (
     DEFAULT_RUNS_ROOT,
     AsJson,
     DatabaseUrl,
@@ -22,13 +22,13 @@ from jobs.cli.options import (
     print_result,
     print_status,
 )
-from jobs.execution.supervisor.open_index import open_fresh_index
-from jobs.machine.gpu_types import GpuType, find_gpu_type
-from jobs.machine.hardware import GIB
-from jobs.runs.report import describe_report, report_run
-from jobs.specs.settings import apply_settings
-from jobs.specs.train import SpecError, TrainSpec, load_preset, load_spec, parse_spec
-from jobs.training.pretrained.model_shapes import model_shape
+from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
+from exgrpo.jobs.machine.gpu_types import GpuType, find_gpu_type
+from exgrpo.jobs.machine.hardware import GIB
+from exgrpo.jobs.runs.report import describe_report, report_run
+from exgrpo.jobs.specs.settings import apply_settings
+from exgrpo.jobs.specs.train import SpecError, TrainSpec, load_preset, load_spec, parse_spec
+from exgrpo.jobs.training.pretrained.model_shapes import model_shape
 
 DEFAULT_PRESETS = {"embedded": "chains-exgrpo", "verl": "qwen-0.5b"}
 """For each engine, the preset to start from if none is named."""

@@ -8,12 +8,12 @@ from typing import Annotated
 
 import typer
 
+from exgrpo.jobs.actions.import_process import read_in_process, recognise
+from exgrpo.jobs.actions.view_roots import link_runs, open_view_root, runs_at
+from exgrpo.jobs.cli.options import FormatFile, print_status
+from exgrpo.jobs.cli.workbench import Workbench
+from exgrpo.jobs.runs.rollout_formats.formats import UnknownRolloutsError
 from exgrpo_core.recording.run_attempt import MAX_NAME
-from jobs.actions.import_process import read_in_process, recognise
-from jobs.actions.view_roots import link_runs, open_view_root, runs_at
-from jobs.cli.options import FormatFile, print_status
-from jobs.cli.workbench import Workbench
-from jobs.runs.rollout_formats.formats import UnknownRolloutsError
 
 _LAST_COMPONENTS = 2
 

@@ -22,21 +22,21 @@ from typing import Annotated
 
 import typer
 
-from db import DATABASE_URL_VARIABLE, SQLITE_FILE
-from db.rows.display_names import utc_time
+from exgrpo.db import DATABASE_URL_VARIABLE, SQLITE_FILE
+from exgrpo.db.rows.display_names import utc_time
+from exgrpo.jobs.cli.options import DEFAULT_PORT, DEFAULT_RUNS_ROOT, DatabaseUrl, RunsRoot, print_status
+from exgrpo.jobs.execution.supervisor.instance import LOG_FILE, supervisor_command
+from exgrpo.jobs.machine.engine_environments import PROJECT_ROOT
+from exgrpo.jobs.runs.control import DEFAULT_GRACE_SECONDS
+from exgrpo.jobs.runs.directory import WORKBENCH_FOLDER
+from exgrpo.jobs.runs.launchers.end_with_starter import STARTER_VARIABLE
+from exgrpo.jobs.runs.launchers.local import TOKEN_VARIABLE, start_detached
+from exgrpo.jobs.runs.processes import signal_name
+from exgrpo.jobs.runs.supervisor_file import read_supervisor
 from exgrpo_core.bounded_json import read_json
 from exgrpo_core.durable_files import explain, write_whole
 from exgrpo_core.errors import UserError
 from exgrpo_core.recording.attempt_gate import FileLock, is_locked
-from jobs.cli.options import DEFAULT_PORT, DEFAULT_RUNS_ROOT, DatabaseUrl, RunsRoot, print_status
-from jobs.execution.supervisor.instance import LOG_FILE, supervisor_command
-from jobs.machine.engine_environments import PROJECT_ROOT
-from jobs.runs.control import DEFAULT_GRACE_SECONDS
-from jobs.runs.directory import WORKBENCH_FOLDER
-from jobs.runs.launchers.end_with_starter import STARTER_VARIABLE
-from jobs.runs.launchers.local import TOKEN_VARIABLE, start_detached
-from jobs.runs.processes import signal_name
-from jobs.runs.supervisor_file import read_supervisor
 
 LOCK_FILE = "workbench.lock"
 RECORD_FILE = "workbench.json"
@@ -133,7 +133,7 @@ logger = logging.getLogger(__name__)
 _REFUSED = 2
 """Exit code of pages that said why they do not start."""
 _READ_ONLY = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
-_BOUND = [sys.executable, "-P", "-m", "jobs.runs.launchers.end_with_starter"]
+_BOUND = [sys.executable, "-P", "-m", "exgrpo.jobs.runs.launchers.end_with_starter"]
 
 
 class Workbench:
@@ -217,7 +217,7 @@ class Workbench:
         threading.Thread(target=_forward_output, args=(pages, opens_browser, instance), daemon=True).start()
         try:
             # Loaded while the pages start, which takes longer.
-            from jobs.execution.supervisor.indexing import Indexer
+            from exgrpo.jobs.execution.supervisor.indexing import Indexer
 
             index = Indexer(database_url, self._runs_root, list_seconds)
             with contextlib.closing(index):
@@ -287,7 +287,7 @@ class Workbench:
             return start_detached(command, log.fileno(), self._folder, self._environment)
 
     def _start_pages(self) -> "subprocess.Popen[bytes]":
-        command = [*_BOUND, sys.executable, "-P", "-m", "app.serving", "--runs-root", str(self._runs_root)]
+        command = [*_BOUND, sys.executable, "-P", "-m", "exgrpo.app.serving", "--runs-root", str(self._runs_root)]
         command += self._page_options
         environment = dict(os.environ) | self._environment | {"PYTHONPATH": str(PROJECT_ROOT)}
         return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, start_new_session=True)

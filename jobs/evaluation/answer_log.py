@@ -16,15 +16,15 @@ from typing import IO, Any
 
 import numpy as np
 
+from exgrpo.jobs.evaluation.benchmark_questions import BenchmarkQuestion, LoadedBenchmark
+from exgrpo.jobs.evaluation.generation import Sample
+from exgrpo.jobs.evaluation.recorded_answers import FOLDER, encode_line, find_damage, list_files, read_lines
+from exgrpo.jobs.specs.evaluation import EvalSpec
+from exgrpo.jobs.tasks.grading.answer_grader import Scheme, SideBySide, grader_version
+from exgrpo.jobs.tasks.grading.reward_function import Grade, Response, Verdict
+from exgrpo.jobs.training.reward_parts import RewardParts
 from exgrpo_core.faults import describe_fault
 from exgrpo_core.types import Question
-from jobs.evaluation.benchmark_questions import BenchmarkQuestion, LoadedBenchmark
-from jobs.evaluation.generation import Sample
-from jobs.evaluation.recorded_answers import FOLDER, encode_line, find_damage, list_files, read_lines
-from jobs.specs.evaluation import EvalSpec
-from jobs.tasks.grading.answer_grader import Scheme, SideBySide, grader_version
-from jobs.tasks.grading.reward_function import Grade, Response, Verdict
-from jobs.training.reward_parts import RewardParts
 
 logger = logging.getLogger(__name__)
 

@@ -11,17 +11,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from exgrpo_core.engine import describe_misfit
-from exgrpo_core.errors import first_line, shown
-from exgrpo_core.types import Question
-from jobs.evaluation.protocols import HubDataSet, Protocol, protocol_of
-from jobs.specs.base import AnswerKind
-from jobs.specs.evaluation import BenchmarkChoice, EvalSpec
-from jobs.specs.train import TrainSpec
-from jobs.tasks.grading.gold_answers import gold_notices
-from jobs.tasks.questions import build_question, hash_question
-from jobs.training import templates
-from jobs.training.data_rows import (
+from exgrpo.jobs.evaluation.protocols import HubDataSet, Protocol, protocol_of
+from exgrpo.jobs.specs.base import AnswerKind
+from exgrpo.jobs.specs.evaluation import BenchmarkChoice, EvalSpec
+from exgrpo.jobs.specs.train import TrainSpec
+from exgrpo.jobs.tasks.grading.gold_answers import gold_notices
+from exgrpo.jobs.tasks.questions import build_question, hash_question
+from exgrpo.jobs.training import templates
+from exgrpo.jobs.training.data_rows import (
     FILE_SUFFIXES,
     NO_NUMBERS,
     OPTION_LABEL,
@@ -32,9 +29,12 @@ from jobs.training.data_rows import (
     iterate_raw_rows,
     load_data_set,
 )
-from jobs.training.dataset import normalized
-from jobs.training.layouts import GoldReading, PlainRow, RawRow, decide_reading, gold_text, read_row
-from jobs.training.templates import ControlTokenError, Message, PromptTokenizer, TemplateName, encode_messages
+from exgrpo.jobs.training.dataset import normalized
+from exgrpo.jobs.training.layouts import GoldReading, PlainRow, RawRow, decide_reading, gold_text, read_row
+from exgrpo.jobs.training.templates import ControlTokenError, Message, PromptTokenizer, TemplateName, encode_messages
+from exgrpo_core.engine import describe_misfit
+from exgrpo_core.errors import first_line, shown
+from exgrpo_core.types import Question
 
 _HASH = re.compile(r"[0-9a-f]{16}")
 _MAX_ROWS = 5

@@ -7,28 +7,34 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from exgrpo_core.errors import EngineError, InputError
-from exgrpo_core.recording.recorder import RunRecorder
-from jobs.evaluation.answer_log import AnsweredQuestion, AnswerLog, benchmark_event, repetition_notices, reward_means
-from jobs.evaluation.benchmark_questions import (
+from exgrpo.jobs.evaluation.answer_log import (
+    AnsweredQuestion,
+    AnswerLog,
+    benchmark_event,
+    repetition_notices,
+    reward_means,
+)
+from exgrpo.jobs.evaluation.benchmark_questions import (
     BenchmarkQuestion,
     LoadedBenchmark,
     load_benchmark,
     refuse_control_tokens,
 )
-from jobs.evaluation.generation import AnswerGenerator, PromptedQuestion, SampledQuestion, derive_seed
-from jobs.evaluation.model_folder import model_source
-from jobs.evaluation.protocols import protocol_of
-from jobs.evaluation.recorded_answers import FOLDER
-from jobs.runs.attempts import write_plan
-from jobs.runs.checkpoints import ADAPTER_CONFIG
-from jobs.runs.control import Control, Phase, RunStatus, TrainingError
-from jobs.runs.directory import RunDirectory
-from jobs.specs.evaluation import EvalSpec
-from jobs.tasks.grading.answer_grader import AnswerGrader, GradeItem, grader_version
-from jobs.tasks.grading.rewards import MathReward
-from jobs.training.reward_parts import RewardParts, open_reward_parts
-from jobs.training.templates import TemplateName, render_prompt
+from exgrpo.jobs.evaluation.generation import AnswerGenerator, PromptedQuestion, SampledQuestion, derive_seed
+from exgrpo.jobs.evaluation.model_folder import model_source
+from exgrpo.jobs.evaluation.protocols import protocol_of
+from exgrpo.jobs.evaluation.recorded_answers import FOLDER
+from exgrpo.jobs.runs.attempts import write_plan
+from exgrpo.jobs.runs.checkpoints import ADAPTER_CONFIG
+from exgrpo.jobs.runs.control import Control, Phase, RunStatus, TrainingError
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.specs.evaluation import EvalSpec
+from exgrpo.jobs.tasks.grading.answer_grader import AnswerGrader, GradeItem, grader_version
+from exgrpo.jobs.tasks.grading.rewards import MathReward
+from exgrpo.jobs.training.reward_parts import RewardParts, open_reward_parts
+from exgrpo.jobs.training.templates import TemplateName, render_prompt
+from exgrpo_core.errors import EngineError, InputError
+from exgrpo_core.recording.recorder import RunRecorder
 
 logger = logging.getLogger(__name__)
 
@@ -185,10 +191,10 @@ class EvaluationLoop:
 
 def _make_generator(spec: EvalSpec, run: RunDirectory, benchmarks: Sequence[LoadedBenchmark]) -> AnswerGenerator:
     if spec.server is not None:
-        from jobs.evaluation.server_generator import ServerGenerator
+        from exgrpo.jobs.evaluation.server_generator import ServerGenerator
 
         return ServerGenerator(spec.server, spec, max(benchmark.samples_per_question for benchmark in benchmarks))
-    from jobs.training.pretrained.conversion import prepare_model
+    from exgrpo.jobs.training.pretrained.conversion import prepare_model
 
     source = prepare_model(model_source(spec, run))
     if spec.generator == "vllm":
@@ -197,13 +203,13 @@ def _make_generator(spec: EvalSpec, run: RunDirectory, benchmarks: Sequence[Load
                 "generator: the checkpoint holds low-rank adapters, which vLLM is not given; write the model with "
                 "`exgrpo export RUN@STEP FOLDER` and score FOLDER, or choose embedded."
             )
-        from jobs.evaluation.local_generators import VllmGenerator
-        from jobs.training.engines.tokenizer import load_tokenizer
+        from exgrpo.jobs.evaluation.local_generators import VllmGenerator
+        from exgrpo.jobs.training.engines.tokenizer import load_tokenizer
 
         refuse_control_tokens(benchmarks, load_tokenizer(source, spec.model.revision))
         return VllmGenerator(source, spec)
-    from jobs.evaluation.local_generators import EmbeddedGenerator
-    from jobs.training.engines.embedded.first_look import open_model
+    from exgrpo.jobs.evaluation.local_generators import EmbeddedGenerator
+    from exgrpo.jobs.training.engines.embedded.first_look import open_model
 
     policy = open_model(source, spec.model.device, spec.model.revision)
     refuse_control_tokens(benchmarks, policy.tokenizer)

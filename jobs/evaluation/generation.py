@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from jobs.training.templates import Message
+from exgrpo.jobs.training.templates import Message
 
 
 @dataclass(frozen=True, slots=True)

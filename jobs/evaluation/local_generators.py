@@ -7,9 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from exgrpo_core.types import Int32Array
-from exgrpo_core.verl_plugin.settings import NO_STATISTICS
-from jobs.evaluation.generation import (
+from exgrpo.jobs.evaluation.generation import (
     PromptedQuestion,
     Sample,
     SampledQuestion,
@@ -17,15 +15,17 @@ from jobs.evaluation.generation import (
     num_asked,
     repeat_greedy,
 )
-from jobs.machine.engine_environments import VLLM_VARIABLES
-from jobs.machine.hardware import list_gpus
-from jobs.runs.control import TrainingError
-from jobs.specs.base import numpy_seed
-from jobs.specs.evaluation import EvalSpec
-from jobs.tasks.questions import encode_prompt
-from jobs.training.engines.embedded.model import PolicyModel, decode_texts, generate
-from jobs.training.engines.embedded.sampling import Sampler
-from jobs.training.templates import PromptTokenizer, render_chat_prompt
+from exgrpo.jobs.machine.engine_environments import VLLM_VARIABLES
+from exgrpo.jobs.machine.hardware import list_gpus
+from exgrpo.jobs.runs.control import TrainingError
+from exgrpo.jobs.specs.base import numpy_seed
+from exgrpo.jobs.specs.evaluation import EvalSpec
+from exgrpo.jobs.tasks.questions import encode_prompt
+from exgrpo.jobs.training.engines.embedded.model import PolicyModel, decode_texts, generate
+from exgrpo.jobs.training.engines.embedded.sampling import Sampler
+from exgrpo.jobs.training.templates import PromptTokenizer, render_chat_prompt
+from exgrpo_core.types import Int32Array
+from exgrpo_core.verl_plugin.settings import NO_STATISTICS
 
 
 class EmbeddedGenerator:

@@ -9,19 +9,19 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+from exgrpo.jobs.machine.engine_environments import EngineEnvironmentError, engine_python
+from exgrpo.jobs.runs.checkpoints import ADAPTER_CONFIG, BASE_FIELD, TOKENIZER_FILES
+from exgrpo.jobs.runs.control import TrainingError
+from exgrpo.jobs.runs.directory import RunDirectory, inside
+from exgrpo.jobs.specs.evaluation import EvalSpec
 from exgrpo_core.durable_files import link_or_copy
-from jobs.machine.engine_environments import EngineEnvironmentError, engine_python
-from jobs.runs.checkpoints import ADAPTER_CONFIG, BASE_FIELD, TOKENIZER_FILES
-from jobs.runs.control import TrainingError
-from jobs.runs.directory import RunDirectory, inside
-from jobs.specs.evaluation import EvalSpec
 
 logger = logging.getLogger(__name__)
 
 _BASE_FOLDER = "base"
 SHARD_PATTERN = "model_world_size_*_rank_*.pt"
 _NOT_THE_MODEL = frozenset({"optimizer.safetensors", "sampler.safetensors", "engine.json"})
-_MERGER = "jobs.training.engines.verl_ray.shard_merger"
+_MERGER = "exgrpo.jobs.training.engines.verl_ray.shard_merger"
 _LOG_CHARS = 300
 
 

@@ -19,13 +19,13 @@ from typing import Any
 
 import yaml
 
-from jobs.runs.directory import WORKBENCH_FOLDER
-from jobs.specs.base import DeclaredKind, ValidationBenchmark
-from jobs.specs.evaluation import BENCHMARK_NAME, BenchmarkChoice
-from jobs.specs.mistakes import SpecError, checked
-from jobs.specs.presets import read_mapping
-from jobs.specs.train import TrainSpec
-from jobs.training.data_rows import FILE_SUFFIXES
+from exgrpo.jobs.runs.directory import WORKBENCH_FOLDER
+from exgrpo.jobs.specs.base import DeclaredKind, ValidationBenchmark
+from exgrpo.jobs.specs.evaluation import BENCHMARK_NAME, BenchmarkChoice
+from exgrpo.jobs.specs.mistakes import SpecError, checked
+from exgrpo.jobs.specs.presets import read_mapping
+from exgrpo.jobs.specs.train import TrainSpec
+from exgrpo.jobs.training.data_rows import FILE_SUFFIXES
 
 PROTOCOLS_FILE = Path(__file__).parent / "benchmarks.yaml"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx2
 
-from jobs.evaluation.generation import (
+from exgrpo.jobs.evaluation.generation import (
     PromptedQuestion,
     Sample,
     SampledQuestion,
@@ -16,9 +16,15 @@ from jobs.evaluation.generation import (
     num_asked,
     repeat_greedy,
 )
-from jobs.machine.model_server import RETRIABLE_STATUSES, AddressRefusedError, check_address, key_for, without_key
-from jobs.runs.control import TrainingError
-from jobs.specs.evaluation import API_KEY_VARIABLE, EvalSpec, ServerSpec
+from exgrpo.jobs.machine.model_server import (
+    RETRIABLE_STATUSES,
+    AddressRefusedError,
+    check_address,
+    key_for,
+    without_key,
+)
+from exgrpo.jobs.runs.control import TrainingError
+from exgrpo.jobs.specs.evaluation import API_KEY_VARIABLE, EvalSpec, ServerSpec
 
 FIRST_WAIT_SECONDS = 0.5
 """Wait before the second try; each further one is twice as long."""

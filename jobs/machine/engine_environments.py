@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+import exgrpo
 from exgrpo_core.errors import UserError
 from exgrpo_core.verl_plugin.settings import NO_STATISTICS
 
-PROJECT_ROOT = Path(__file__).resolve().parents[2]
+PROJECT_ROOT = Path(exgrpo.__file__).resolve().parents[1]
 VERL_PYTHON_VARIABLE = "EXGRPO_VERL_PYTHON"
 VERL_ENVIRONMENT = ".venv-verl"
 VLLM_ENVIRONMENT = ".venv-verl-vllm"
@@ -27,7 +28,7 @@ VLLM_LOOP = "eval vllm"
 JUDGE_LOOP = "judge"
 """The loop that needs none of the packages of training."""
 VERL_LOOPS = frozenset({"verl", "verl sft"})
-"""Loops that only verl's environment can run, as `jobs.specs.any_job.loop_name` names them."""
+"""Loops that only verl's environment can run, as `exgrpo.jobs.specs.any_job.loop_name` names them."""
 VERL_PACKAGES = ("torch", "verl", "ray", "vllm", "transformers", "kernels")
 """Packages whose versions decide whether the verl engine runs; vllm and kernels are for GPUs only."""
 GPU_PINS = "constraints-verl-gpu.txt"

@@ -1,7 +1,7 @@
 """What training on GPUs needs of a machine besides Python packages: driver, compiler, Python's headers, a kernel.
 
-`python -m jobs.machine.gpu_needs`, in verl's environment, prints what is there as JSON; with `fetch` it downloads the
-kernel into the cache of the Hugging Face hub and loads it.
+`python -m exgrpo.jobs.machine.gpu_needs`, in verl's environment, prints what is there as JSON; with `fetch` it
+downloads the kernel into the cache of the Hugging Face hub and loads it.
 """
 
 import importlib.util
@@ -15,11 +15,11 @@ import sysconfig
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from exgrpo.jobs.machine.engine_environments import PROJECT_ROOT, EngineEnvironmentError
+from exgrpo.jobs.machine.hardware import driver_cuda
 from exgrpo_core.verl_plugin.attention_kernel import KERNEL, REVISION, cached_kernel
-from jobs.machine.engine_environments import PROJECT_ROOT, EngineEnvironmentError
-from jobs.machine.hardware import driver_cuda
 
-FETCH_COMMAND = ".venv-verl/bin/python -m jobs.machine.gpu_needs fetch"
+FETCH_COMMAND = ".venv-verl/bin/python -m exgrpo.jobs.machine.gpu_needs fetch"
 COMPILERS = ("cc", "gcc", "clang")
 _TIMEOUT_SECONDS = 60.0
 
@@ -88,7 +88,7 @@ def needs_of(python: str) -> GpuNeeds:
         EngineEnvironmentError: It does not run.
     """
     environment = dict(os.environ) | {"PYTHONPATH": str(PROJECT_ROOT)}
-    command = [python, "-P", "-m", "jobs.machine.gpu_needs"]
+    command = [python, "-P", "-m", "exgrpo.jobs.machine.gpu_needs"]
     try:
         program = subprocess.run(command, capture_output=True, timeout=_TIMEOUT_SECONDS, env=environment, check=True)
         needs = json.loads(program.stdout)

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import psutil
 
-from db import DATABASE_URL_VARIABLE
-from jobs.machine.engine_environments import PROJECT_ROOT
-from jobs.machine.hardware import Gpu, list_gpus
+from exgrpo.db import DATABASE_URL_VARIABLE
+from exgrpo.jobs.machine.engine_environments import PROJECT_ROOT
+from exgrpo.jobs.machine.hardware import Gpu, list_gpus
 
 PACKAGES = (
     "exgrpo-workbench", "streamlit", "plotly", "pandas", "numpy", "torch", "transformers", "tokenizers", "datasets",
@@ -59,7 +59,7 @@ def examine_machine(runs_root: Path, database_url: str | None) -> list[Check]:
     environment = dict(os.environ) | {"PYTHONPATH": str(PROJECT_ROOT)}
     if database_url is not None:
         environment[DATABASE_URL_VARIABLE] = database_url
-    command = [sys.executable, "-P", "-m", "jobs.cli", "doctor", "--json"]
+    command = [sys.executable, "-P", "-m", "exgrpo.jobs.cli", "doctor", "--json"]
     try:
         program = subprocess.run(
             [*command, "--runs-root", str(runs_root)],

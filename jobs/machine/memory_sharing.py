@@ -1,7 +1,8 @@
 """Whether two processes can share a GPU's memory (CUDA IPC), through which verl gives trained weights to vLLM.
 
-`python -m jobs.machine.memory_sharing [cuda|cpu]` tries it: one process sends a tensor as verl does, another writes to
-it, and the first reads what was written. Each prints the stages that it enters; the last line is `works` if it works.
+`python -m exgrpo.jobs.machine.memory_sharing [cuda|cpu]` tries it: one process sends a tensor as verl does, another
+writes to it, and the first reads what was written. Each prints the stages that it enters; the last line is `works` if
+it works.
 """
 
 import multiprocessing
@@ -15,8 +16,8 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
+from exgrpo.jobs.machine.engine_environments import PROJECT_ROOT
 from exgrpo_core.errors import first_line
-from jobs.machine.engine_environments import PROJECT_ROOT
 
 PROBE_SECONDS = 30.0
 """Most time of a probe; one that works takes about ten seconds, most of it for importing PyTorch twice."""
@@ -38,7 +39,7 @@ class MemorySharing:
 
 def probe_sharing(python: str, device: str = "cuda", seconds: float = PROBE_SECONDS) -> MemorySharing:
     """Return whether two processes of an interpreter can share memory of the first GPU that this one may use."""
-    command = [python, "-P", "-m", "jobs.machine.memory_sharing", device]
+    command = [python, "-P", "-m", "exgrpo.jobs.machine.memory_sharing", device]
     environment = dict(os.environ) | {"PYTHONPATH": str(PROJECT_ROOT)}
     try:
         process = subprocess.Popen(

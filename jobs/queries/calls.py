@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from db.connections.session import Database
-from jobs.execution.supervisor.open_index import open_fresh_index
-from jobs.runs.lookup import NotFoundError, find_judge_id, find_run_id
-from jobs.specs.mistakes import checked
+from exgrpo.db.connections.session import Database
+from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
+from exgrpo.jobs.runs.lookup import NotFoundError, find_judge_id, find_run_id
+from exgrpo.jobs.specs.mistakes import checked
 
 GIVEN = ("database", "runs_root")
 """Parameters that no caller names."""

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pandas as pd
 
-from db.queries.whole_tables import whole_table
-from db.rows.trajectories import extra_names, spread_extra
-from jobs.actions.replay.loss import replay_step
-from jobs.execution.supervisor.open_index import open_fresh_index
-from jobs.runs.directory import RunDirectory
+from exgrpo.db.queries.whole_tables import whole_table
+from exgrpo.db.rows.trajectories import extra_names, spread_extra
+from exgrpo.jobs.actions.replay.loss import replay_step
+from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
+from exgrpo.jobs.runs.directory import RunDirectory
 
 
 @dataclass(frozen=True)

@@ -9,35 +9,35 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from db.connections.session import Database
-from db.queries import buffer, cases, judging, metrics, runs, selections
-from db.queries.benchmarks import compare_scores, list_scores
-from db.queries.code_analysis import rule_counts
-from db.queries.lineage import get_question, lineage, most_replayed
-from db.queries.replay_concentration import replay_concentration
-from db.queries.retirement import retired_questions
-from db.queries.run_filter import RunFilter
-from db.queries.run_values import UNDERSTOOD
-from db.queries.trajectories import get_trajectory, list_marks, marked_trajectories, messages_of
-from db.queries.trajectory_list import list_snippets
-from db.rows.judging import JudgedRow, VerdictFilter
-from db.rows.runs import MetricPoint, RunRow
-from db.rows.scores import ComparisonRow, ScoredRuns
-from db.rows.trajectories import TrajectoryFacets, TrajectoryRow
-from jobs.actions.replay.facts import ReplayRow
-from jobs.actions.replay.loss import replay_step
-from jobs.actions.studies.definition import load_study, study_names
-from jobs.actions.studies.measures import AVERAGES
-from jobs.actions.studies.numbers import number_rows
-from jobs.evaluation.analysis.code_detection import RuleTable, tabulate_counts
-from jobs.evaluation.analysis.report import analyse_run, find_calibration
-from jobs.evaluation.analysis.score_curves import read_score_curves
-from jobs.evaluation.protocols import load_protocols, load_user_benchmarks, protocol_of
-from jobs.queries.calls import Limit, Number
-from jobs.runs.journal import Journal
-from jobs.runs.lookup import CommandError, NotFoundError, find_run_id
-from jobs.specs.train import load_preset, preset_description, preset_group, preset_names
-from jobs.tasks.grading.answer_grader import Scheme
+from exgrpo.db.connections.session import Database
+from exgrpo.db.queries import buffer, cases, judging, metrics, runs, selections
+from exgrpo.db.queries.benchmarks import compare_scores, list_scores
+from exgrpo.db.queries.code_analysis import rule_counts
+from exgrpo.db.queries.lineage import get_question, lineage, most_replayed
+from exgrpo.db.queries.replay_concentration import replay_concentration
+from exgrpo.db.queries.retirement import retired_questions
+from exgrpo.db.queries.run_filter import RunFilter
+from exgrpo.db.queries.run_values import UNDERSTOOD
+from exgrpo.db.queries.trajectories import get_trajectory, list_marks, marked_trajectories, messages_of
+from exgrpo.db.queries.trajectory_list import list_snippets
+from exgrpo.db.rows.judging import JudgedRow, VerdictFilter
+from exgrpo.db.rows.runs import MetricPoint, RunRow
+from exgrpo.db.rows.scores import ComparisonRow, ScoredRuns
+from exgrpo.db.rows.trajectories import TrajectoryFacets, TrajectoryRow
+from exgrpo.jobs.actions.replay.facts import ReplayRow
+from exgrpo.jobs.actions.replay.loss import replay_step
+from exgrpo.jobs.actions.studies.definition import load_study, study_names
+from exgrpo.jobs.actions.studies.measures import AVERAGES
+from exgrpo.jobs.actions.studies.numbers import number_rows
+from exgrpo.jobs.evaluation.analysis.code_detection import RuleTable, tabulate_counts
+from exgrpo.jobs.evaluation.analysis.report import analyse_run, find_calibration
+from exgrpo.jobs.evaluation.analysis.score_curves import read_score_curves
+from exgrpo.jobs.evaluation.protocols import load_protocols, load_user_benchmarks, protocol_of
+from exgrpo.jobs.queries.calls import Limit, Number
+from exgrpo.jobs.runs.journal import Journal
+from exgrpo.jobs.runs.lookup import CommandError, NotFoundError, find_run_id
+from exgrpo.jobs.specs.train import load_preset, preset_description, preset_group, preset_names
+from exgrpo.jobs.tasks.grading.answer_grader import Scheme
 
 logger = logging.getLogger(__name__)
 

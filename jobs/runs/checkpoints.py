@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 from zlib import crc32
 
+from exgrpo.jobs.runs.directory import RunDirectory, RunDirectoryError, inside
 from exgrpo_core.bounded_json import file_crc, read_json
 from exgrpo_core.durable_files import sync
 from exgrpo_core.faults import Fault, FaultKind, describe_fault
 from exgrpo_core.recording.attempt_gate import exit_if_fenced
 from exgrpo_core.recording.run_folder import RUN_ID
-from jobs.runs.directory import RunDirectory, RunDirectoryError, inside
 
 logger = logging.getLogger(__name__)
 

@@ -8,12 +8,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from exgrpo.jobs.specs.any_job import JobSpec, load_any_spec
+from exgrpo.jobs.specs.train import SpecError, TrainSpec, dump_spec
 from exgrpo_core.bounded_json import UnreadableFileError, read_plain, unseal
 from exgrpo_core.durable_files import write_whole
 from exgrpo_core.errors import InputError
 from exgrpo_core.recording.run_folder import RUN_ID, RunFolder, create_run_folder, make_run_id, read_attempt_number
-from jobs.specs.any_job import JobSpec, load_any_spec
-from jobs.specs.train import SpecError, TrainSpec, dump_spec
 
 logger = logging.getLogger(__name__)
 

@@ -10,14 +10,14 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+from exgrpo.jobs.runs.directory import WORKBENCH_FOLDER, RunDirectory, warn_once
+from exgrpo.jobs.runs.people import acting_person
+from exgrpo.jobs.specs.evaluation import EvalSpec
+from exgrpo.jobs.specs.mistakes import SpecError
+from exgrpo.jobs.specs.train import TrainSpec
 from exgrpo_core.bounded_json import UnreadableFileError, open_plain, seal, unseal
 from exgrpo_core.durable_files import appending
 from exgrpo_core.faults import Fault, FaultKind
-from jobs.runs.directory import WORKBENCH_FOLDER, RunDirectory, warn_once
-from jobs.runs.people import acting_person
-from jobs.specs.evaluation import EvalSpec
-from jobs.specs.mistakes import SpecError
-from jobs.specs.train import TrainSpec
 
 logger = logging.getLogger(__name__)
 

@@ -9,12 +9,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from db.rows.display_names import id_end
+from exgrpo.db.rows.display_names import id_end
+from exgrpo.jobs.runs.checkpoints import NEWEST, checkpoint_path, find_fault, kept_start, list_steps, step_of
+from exgrpo.jobs.runs.directory import RunDirectory, RunDirectoryError, list_run_directories
+from exgrpo.jobs.runs.journal import Journal, JournalKind
 from exgrpo_core.errors import InputError
 from exgrpo_core.faults import describe_fault
-from jobs.runs.checkpoints import NEWEST, checkpoint_path, find_fault, kept_start, list_steps, step_of
-from jobs.runs.directory import RunDirectory, RunDirectoryError, list_run_directories
-from jobs.runs.journal import Journal, JournalKind
 
 
 class CommandError(InputError, ValueError):

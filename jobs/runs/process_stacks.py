@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from jobs.runs.processes import was_started_for
+from exgrpo.jobs.runs.processes import was_started_for
 
 _SPY_SECONDS = 20.0
 _MOST_COMMAND = 120

@@ -5,11 +5,11 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from db.connections.session import Database
-from db.queries import benchmarks, buffer, metrics, runs
-from db.rows.display_names import escape_control_characters
-from db.rows.runs import Badge, EvaluationRow, RunRow, UnknownRunError
-from db.statistics import interval_text
+from exgrpo.db.connections.session import Database
+from exgrpo.db.queries import benchmarks, buffer, metrics, runs
+from exgrpo.db.rows.display_names import escape_control_characters
+from exgrpo.db.rows.runs import Badge, EvaluationRow, RunRow, UnknownRunError
+from exgrpo.db.statistics import interval_text
 from exgrpo_core.step_report import NUM_RECENT_STEPS
 
 HEALTH_SENTENCES: dict[Badge, str] = {

@@ -10,7 +10,12 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from db.rows.spec_fields import RECORDED_KIND, UNREADABLE_SPEC
+from exgrpo.db.rows.spec_fields import RECORDED_KIND, UNREADABLE_SPEC
+from exgrpo.jobs.runs.attempts import Heartbeat, read_heartbeat, read_outcome
+from exgrpo.jobs.runs.control import ENDED, RunStatus
+from exgrpo.jobs.runs.directory import RunDirectory, RunDirectoryError
+from exgrpo.jobs.runs.processes import ProcessIdentity, boot_id, is_alive, signal_name, works_on
+from exgrpo.jobs.specs.any_job import from_folder, shape_mistakes
 from exgrpo_core.bounded_json import UnreadableFileError, parse_json, read_json, read_plain
 from exgrpo_core.durable_files import write_whole
 from exgrpo_core.errors import InputError
@@ -18,11 +23,6 @@ from exgrpo_core.faults import Fault, FaultKind
 from exgrpo_core.recording.attempt_gate import LOCK_FILE, is_locked, this_boot
 from exgrpo_core.recording.record_file import FILE_PATTERN
 from exgrpo_core.recording.run import NOT_FINISHED
-from jobs.runs.attempts import Heartbeat, read_heartbeat, read_outcome
-from jobs.runs.control import ENDED, RunStatus
-from jobs.runs.directory import RunDirectory, RunDirectoryError
-from jobs.runs.processes import ProcessIdentity, boot_id, is_alive, signal_name, works_on
-from jobs.specs.any_job import from_folder, shape_mistakes
 
 CONTACT_FILE = "ray.json"
 CONTACT_TIMEOUT_SECONDS = 30.0

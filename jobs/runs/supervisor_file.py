@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from exgrpo.jobs.runs.control import DEFAULT_GRACE_SECONDS
+from exgrpo.jobs.runs.directory import SUPERVISOR_FILE, SUPERVISOR_LOCK, WORKBENCH_FOLDER
 from exgrpo_core.bounded_json import read_json
 from exgrpo_core.durable_files import write_whole
 from exgrpo_core.errors import UserError
 from exgrpo_core.recording.attempt_gate import FileLock, is_locked
-from jobs.runs.control import DEFAULT_GRACE_SECONDS
-from jobs.runs.directory import SUPERVISOR_FILE, SUPERVISOR_LOCK, WORKBENCH_FOLDER
 
 _TIMEOUT_SECONDS = 0.2
 

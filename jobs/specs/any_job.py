@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any, Literal
 from zlib import crc32
 
+from exgrpo.jobs.specs.base import Spec, map_files
+from exgrpo.jobs.specs.evaluation import EvalSpec
+from exgrpo.jobs.specs.judging import JudgeSpec
+from exgrpo.jobs.specs.mistakes import checked, wrong_types
+from exgrpo.jobs.specs.train import SpecError, TrainSpec
 from exgrpo_core.bounded_json import UnreadableFileError, parse_json, read_plain
 from exgrpo_core.config import MAX_ROLLOUTS
 from exgrpo_core.errors import Mistake, shown
-from jobs.specs.base import Spec, map_files
-from jobs.specs.evaluation import EvalSpec
-from jobs.specs.judging import JudgeSpec
-from jobs.specs.mistakes import checked, wrong_types
-from jobs.specs.train import SpecError, TrainSpec
 
 
 class RecordedSpec(Spec):

@@ -43,7 +43,7 @@ def _check_server_address(address: str) -> str:
 
 
 ServerAddress = Annotated[str, AfterValidator(_check_server_address)]
-"""Address of a model's server; `jobs.machine.model_server` checks where it is when it is used."""
+"""Address of a model's server; `exgrpo.jobs.machine.model_server` checks where it is when it is used."""
 
 
 class Spec(BaseModel):

@@ -5,9 +5,9 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from jobs.specs.base import BenchmarkFields, Positive, Seed, ServerAddress, Spec, TemplateChoice
-from jobs.specs.mistakes import SpecError, checked
-from jobs.specs.train import RunName
+from exgrpo.jobs.specs.base import BenchmarkFields, Positive, Seed, ServerAddress, Spec, TemplateChoice
+from exgrpo.jobs.specs.mistakes import SpecError, checked
+from exgrpo.jobs.specs.train import RunName
 
 API_KEY_VARIABLE = "EXGRPO_API_KEY"
 """Environment variable with the key of a model server; it is never part of a specification."""

@@ -5,9 +5,9 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from jobs.specs.base import Positive, Seed, ServerAddress, Spec
-from jobs.specs.mistakes import SpecError, checked
-from jobs.specs.train import RunName
+from exgrpo.jobs.specs.base import Positive, Seed, ServerAddress, Spec
+from exgrpo.jobs.specs.mistakes import SpecError, checked
+from exgrpo.jobs.specs.train import RunName
 
 API_KEY_VARIABLE = "EXGRPO_JUDGE_API_KEY"
 """Environment variable with the key of the judge's server; it is never part of a specification."""

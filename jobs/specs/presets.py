@@ -10,9 +10,9 @@ from typing import Any, TypeGuard
 import yaml
 from yaml.reader import ReaderError
 
+from exgrpo.jobs.specs.mistakes import SpecError
 from exgrpo_core.bounded_json import UnreadableFileError, read_plain
 from exgrpo_core.errors import shown
-from jobs.specs.mistakes import SpecError
 
 MAX_YAML_BYTES = 1 << 16
 """More than the size of any specification; YAML is read at some hundred kilobytes a second."""

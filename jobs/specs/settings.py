@@ -4,9 +4,9 @@ import difflib
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
-from jobs.specs.any_job import JobSpec, parse_any_spec
-from jobs.specs.presets import load_plain_yaml
-from jobs.specs.train import SpecError
+from exgrpo.jobs.specs.any_job import JobSpec, parse_any_spec
+from exgrpo.jobs.specs.presets import load_plain_yaml
+from exgrpo.jobs.specs.train import SpecError
 
 _SYMBOLS = {
     "K": "algorithm.rollouts_per_question", "B": "algorithm.batch_size", "rho": "algorithm.experience_ratio",

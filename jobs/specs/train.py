@@ -10,10 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from exgrpo_core.config import ExGRPOConfig, RewardKind
-from exgrpo_core.errors import Mistake
-from exgrpo_core.methods.loading import find_mistakes
-from jobs.specs.base import (
+from exgrpo.jobs.specs.base import (
     ANSWER_ALONE,
     DeclaredKind,
     LoraSpec,
@@ -26,15 +23,18 @@ from jobs.specs.base import (
     find_reward_mistakes,
     map_files,
 )
-from jobs.specs.mistakes import SpecError as SpecError
-from jobs.specs.mistakes import checked
-from jobs.specs.presets import merge_settings as merge_settings
-from jobs.specs.presets import preset_content, read_mapping
-from jobs.specs.presets import preset_description as preset_description
-from jobs.specs.presets import preset_exists as preset_exists
-from jobs.specs.presets import preset_group as preset_group
-from jobs.specs.presets import preset_names as preset_names
-from jobs.specs.verl import RewardModelSpec, VerlSpec
+from exgrpo.jobs.specs.mistakes import SpecError as SpecError
+from exgrpo.jobs.specs.mistakes import checked
+from exgrpo.jobs.specs.presets import merge_settings as merge_settings
+from exgrpo.jobs.specs.presets import preset_content, read_mapping
+from exgrpo.jobs.specs.presets import preset_description as preset_description
+from exgrpo.jobs.specs.presets import preset_exists as preset_exists
+from exgrpo.jobs.specs.presets import preset_group as preset_group
+from exgrpo.jobs.specs.presets import preset_names as preset_names
+from exgrpo.jobs.specs.verl import RewardModelSpec, VerlSpec
+from exgrpo_core.config import ExGRPOConfig, RewardKind
+from exgrpo_core.errors import Mistake
+from exgrpo_core.methods.loading import find_mistakes
 
 CHAINS_SOURCE = "chains"
 WORD_PROBLEMS_SOURCE = "word_problems"

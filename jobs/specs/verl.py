@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, model_validator
 
+from exgrpo.jobs.specs.base import Positive, Spec
+from exgrpo.jobs.specs.mistakes import SpecError
 from exgrpo_core.verl_plugin.settings import CLUSTER_VARIABLE
-from jobs.specs.base import Positive, Spec
-from jobs.specs.mistakes import SpecError
 
 RAY_TOKEN_VARIABLE = "EXGRPO_RAY_TOKEN"
 """Environment variable with the token of a Ray cluster; it is never part of a specification."""

@@ -12,30 +12,30 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from exgrpo.jobs.runs.checkpoints import Checkpoint, DamagedCheckpointError, open_newest
+from exgrpo.jobs.runs.control import Control, RunStatus, TrainingError
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.specs.base import ANSWER_ALONE, OptimSpec
+from exgrpo.jobs.specs.train import TrainSpec
+from exgrpo.jobs.tasks.grading.reward_function import RewardFunction
+from exgrpo.jobs.tasks.grading.rewards import open_reward
+from exgrpo.jobs.training.data_rows import DataError
+from exgrpo.jobs.training.demonstrations import read_demonstrations, read_external
+from exgrpo.jobs.training.engines.embedded.engine import EmbeddedEngine
+from exgrpo.jobs.training.engines.embedded.first_look import MAX_GAP, open_model
+from exgrpo.jobs.training.engines.embedded.lora import LoraSettings
+from exgrpo.jobs.training.engines.embedded.model import PolicyModel, train_adapters
+from exgrpo.jobs.training.engines.embedded.packing import TokenSequence
+from exgrpo.jobs.training.engines.embedded.update import OptimSettings
+from exgrpo.jobs.training.engines.tokenizer import unknown_token
+from exgrpo.jobs.training.reward_parts import RewardParts, open_reward_parts
+from exgrpo.jobs.training.run_components import BenchmarkReader, RunComponents, no_benchmarks
+from exgrpo.jobs.training.run_data import log_first_prompt, log_leaks, open_data
+from exgrpo.jobs.training.training_loop import AttemptLoop, TrainingLoop
 from exgrpo_core.errors import EngineError
 from exgrpo_core.recording.recorder import RunRecorder
 from exgrpo_core.step_report import StepReport
 from exgrpo_core.types import Question
-from jobs.runs.checkpoints import Checkpoint, DamagedCheckpointError, open_newest
-from jobs.runs.control import Control, RunStatus, TrainingError
-from jobs.runs.directory import RunDirectory
-from jobs.specs.base import ANSWER_ALONE, OptimSpec
-from jobs.specs.train import TrainSpec
-from jobs.tasks.grading.reward_function import RewardFunction
-from jobs.tasks.grading.rewards import open_reward
-from jobs.training.data_rows import DataError
-from jobs.training.demonstrations import read_demonstrations, read_external
-from jobs.training.engines.embedded.engine import EmbeddedEngine
-from jobs.training.engines.embedded.first_look import MAX_GAP, open_model
-from jobs.training.engines.embedded.lora import LoraSettings
-from jobs.training.engines.embedded.model import PolicyModel, train_adapters
-from jobs.training.engines.embedded.packing import TokenSequence
-from jobs.training.engines.embedded.update import OptimSettings
-from jobs.training.engines.tokenizer import unknown_token
-from jobs.training.reward_parts import RewardParts, open_reward_parts
-from jobs.training.run_components import BenchmarkReader, RunComponents, no_benchmarks
-from jobs.training.run_data import log_first_prompt, log_leaks, open_data
-from jobs.training.training_loop import AttemptLoop, TrainingLoop
 
 logger = logging.getLogger(__name__)
 

@@ -14,11 +14,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from exgrpo.jobs.specs.base import AnswerKind, DeclaredKind
+from exgrpo.jobs.tasks.questions import hash_question
+from exgrpo.jobs.training.templates import Message
 from exgrpo_core.bounded_json import UnreadableFileError, parse_json
 from exgrpo_core.errors import FieldsNamedError, InputError, first_line, shown
-from jobs.specs.base import AnswerKind, DeclaredKind
-from jobs.tasks.questions import hash_question
-from jobs.training.templates import Message
 
 _ALLOWED_PROTOCOLS = frozenset({"file", "hf", "local", "zip"})
 

@@ -7,16 +7,22 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
+from exgrpo.jobs.specs.base import DeclaredKind
+from exgrpo.jobs.tasks.grading.gold_answers import gold_notices
+from exgrpo.jobs.tasks.questions import build_question
+from exgrpo.jobs.training.data_rows import COLUMNS, DataError, DataRow, RawRow, iterate_raw_rows, no_rows
+from exgrpo.jobs.training.demonstration_turns import one_text, read_turns
+from exgrpo.jobs.training.layouts import training_row
+from exgrpo.jobs.training.templates import (
+    ControlTokenError,
+    PromptTokenizer,
+    TemplateName,
+    encode_messages,
+    render_prompt,
+)
 from exgrpo_core.engine import describe_misfit
 from exgrpo_core.errors import NUM_TOLD, first_few
 from exgrpo_core.types import Question
-from jobs.specs.base import DeclaredKind
-from jobs.tasks.grading.gold_answers import gold_notices
-from jobs.tasks.questions import build_question
-from jobs.training.data_rows import COLUMNS, DataError, DataRow, RawRow, iterate_raw_rows, no_rows
-from jobs.training.demonstration_turns import one_text, read_turns
-from jobs.training.layouts import training_row
-from jobs.training.templates import ControlTokenError, PromptTokenizer, TemplateName, encode_messages, render_prompt
 
 _RAISED = re.compile(r"([\u00b2\u00b3\u00b9\u00bc-\u00be\u2070-\u209c\u2150-\u215e\u2189]+)")
 """Superscripts, subscripts and fractions."""

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from exgrpo.jobs.training.data_rows import DataError, check_text
+from exgrpo.jobs.training.pretrained.chat_templates import render_conversation
+from exgrpo.jobs.training.templates import ControlTokenError, refuse_control_tokens
 from exgrpo_core.errors import shown
 from exgrpo_core.types import Int32Array, Question
-from jobs.training.data_rows import DataError, check_text
-from jobs.training.pretrained.chat_templates import render_conversation
-from jobs.training.templates import ControlTokenError, refuse_control_tokens
 
 Turn = dict[str, Any]
 _FIELDS = {

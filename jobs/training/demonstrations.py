@@ -13,20 +13,20 @@ from typing import Any
 
 import numpy as np
 
+from exgrpo.jobs.runs.control import TrainingError
+from exgrpo.jobs.specs.base import SftSpec
+from exgrpo.jobs.specs.train import CHAINS_SOURCE, WORD_PROBLEMS_SOURCE, TrainSpec
+from exgrpo.jobs.tasks.chains.demonstrators import Demonstrators, write_demonstration
+from exgrpo.jobs.tasks.chains.oracle import judge_response
+from exgrpo.jobs.tasks.chains.question_set import read_problem
+from exgrpo.jobs.tasks.word_problems import demonstrators as word_problems
+from exgrpo.jobs.tasks.word_problems.demonstrators import make_facts
+from exgrpo.jobs.tasks.word_problems.story import Story
+from exgrpo.jobs.training.data_rows import DataError, check_text, iterate_raw_rows
+from exgrpo.jobs.training.demonstration_turns import encode_turns, is_one_text, one_text, read_turns
+from exgrpo.jobs.training.engines.embedded.packing import TokenSequence
+from exgrpo.jobs.training.templates import TemplateName, encode_messages
 from exgrpo_core.types import Experience, Int32Array, Question
-from jobs.runs.control import TrainingError
-from jobs.specs.base import SftSpec
-from jobs.specs.train import CHAINS_SOURCE, WORD_PROBLEMS_SOURCE, TrainSpec
-from jobs.tasks.chains.demonstrators import Demonstrators, write_demonstration
-from jobs.tasks.chains.oracle import judge_response
-from jobs.tasks.chains.question_set import read_problem
-from jobs.tasks.word_problems import demonstrators as word_problems
-from jobs.tasks.word_problems.demonstrators import make_facts
-from jobs.tasks.word_problems.story import Story
-from jobs.training.data_rows import DataError, check_text, iterate_raw_rows
-from jobs.training.demonstration_turns import encode_turns, is_one_text, one_text, read_turns
-from jobs.training.engines.embedded.packing import TokenSequence
-from jobs.training.templates import TemplateName, encode_messages
 
 logger = logging.getLogger(__name__)
 

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
-from jobs.training.engines.embedded.model import PolicyModel, wrap_model
-from jobs.training.engines.embedded.packing import TokenSequence
-from jobs.training.engines.embedded.sampling import Scoring
+from exgrpo.jobs.training.engines.embedded.model import PolicyModel, wrap_model
+from exgrpo.jobs.training.engines.embedded.packing import TokenSequence
+from exgrpo.jobs.training.engines.embedded.sampling import Scoring
 
 ROPE_THETA = 10000.0
 INITIALIZER_RANGE = 0.04

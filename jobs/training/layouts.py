@@ -13,10 +13,10 @@ from enum import StrEnum
 from string import ascii_lowercase
 from typing import Any
 
+from exgrpo.jobs.specs.base import DeclaredKind
+from exgrpo.jobs.tasks.grading.boxed_answers import last_boxed
+from exgrpo.jobs.training.data_rows import DataError, DataRow, check_row, check_text, is_of_verl, refuse_images
 from exgrpo_core.errors import shown
-from jobs.specs.base import DeclaredKind
-from jobs.tasks.grading.boxed_answers import last_boxed
-from jobs.training.data_rows import DataError, DataRow, check_row, check_text, is_of_verl, refuse_images
 
 RawRow = Mapping[str, Any]
 LETTERS = "ABCDEFGHIJ"

@@ -5,14 +5,14 @@ import time
 import numpy as np
 import torch
 
-from jobs.specs.train import TrainSpec
-from jobs.tasks.grading.reward_function import Grade, Response
-from jobs.tasks.grading.rewards import open_reward
-from jobs.training.engines.embedded.first_look import open_model
-from jobs.training.engines.embedded.model import decode_texts, generate
-from jobs.training.engines.embedded.sampling import Sampler
-from jobs.training.probe_report import ProbedAnswer, ProbeReport
-from jobs.training.run_data import open_data
+from exgrpo.jobs.specs.train import TrainSpec
+from exgrpo.jobs.tasks.grading.reward_function import Grade, Response
+from exgrpo.jobs.tasks.grading.rewards import open_reward
+from exgrpo.jobs.training.engines.embedded.first_look import open_model
+from exgrpo.jobs.training.engines.embedded.model import decode_texts, generate
+from exgrpo.jobs.training.engines.embedded.sampling import Sampler
+from exgrpo.jobs.training.probe_report import ProbedAnswer, ProbeReport
+from exgrpo.jobs.training.run_data import open_data
 
 NUM_QUESTIONS = 4
 NUM_SAMPLES = 4

@@ -21,13 +21,13 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
+from exgrpo.jobs.runs.control import TrainingError
+from exgrpo.jobs.specs.base import ANSWER, FORMAT, RANDOM, code_parts
+from exgrpo.jobs.tasks.grading.reward_function import Grade, Response, RewardFunction, Verdict
 from exgrpo_core.errors import InputError, first_line, shown
 from exgrpo_core.methods.loading import load_code
 from exgrpo_core.step_report import StepReport
 from exgrpo_core.types import Question
-from jobs.runs.control import TrainingError
-from jobs.specs.base import ANSWER, FORMAT, RANDOM, code_parts
-from jobs.tasks.grading.reward_function import Grade, Response, RewardFunction, Verdict
 
 logger = logging.getLogger(__name__)
 START_SECONDS = 120.0

@@ -10,16 +10,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from exgrpo.jobs.runs.control import Control, Phase
+from exgrpo.jobs.specs.base import ValidationBenchmark
+from exgrpo.jobs.specs.train import TrainSpec
+from exgrpo.jobs.tasks.grading.reward_function import Grade, Response, RewardFunction
+from exgrpo.jobs.training.reward_parts import RewardParts
+from exgrpo.jobs.training.run_health import VERL_MAX_GAP
+from exgrpo.jobs.training.templates import PromptTokenizer
 from exgrpo_core.engine import PolicyEngine
 from exgrpo_core.recording.recorder import EvaluationRecord, RunRecorder
 from exgrpo_core.types import Experience, Question
-from jobs.runs.control import Control, Phase
-from jobs.specs.base import ValidationBenchmark
-from jobs.specs.train import TrainSpec
-from jobs.tasks.grading.reward_function import Grade, Response, RewardFunction
-from jobs.training.reward_parts import RewardParts
-from jobs.training.run_health import VERL_MAX_GAP
-from jobs.training.templates import PromptTokenizer
 
 
 class TrainingEngine(PolicyEngine, Protocol):

@@ -6,22 +6,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from exgrpo_core.types import Question
-from jobs.runs.control import StoppedBeforeStartError
-from jobs.specs.train import (
+from exgrpo.jobs.runs.control import StoppedBeforeStartError
+from exgrpo.jobs.specs.train import (
     CHAINS_SOURCE,
     CHAINS_WARM_MODEL,
     DEFAULT_NUM_MADE,
     DataSpec,
     TrainSpec,
 )
-from jobs.tasks.grading.rewards import TASKS, BuiltInTask
-from jobs.training.data_rows import DataError
-from jobs.training.dataset import DataSource, Rows, encode_made, encode_rows, leak_notices, read_rows
-from jobs.training.pretrained.conversion import prepare_model
-from jobs.training.pretrained.sources import cache_directory
-from jobs.training.templates import PromptTokenizer, TemplateName
-from jobs.training.warm_start import WarmStartSettings, warm_model
+from exgrpo.jobs.tasks.grading.rewards import TASKS, BuiltInTask
+from exgrpo.jobs.training.data_rows import DataError
+from exgrpo.jobs.training.dataset import DataSource, Rows, encode_made, encode_rows, leak_notices, read_rows
+from exgrpo.jobs.training.pretrained.conversion import prepare_model
+from exgrpo.jobs.training.pretrained.sources import cache_directory
+from exgrpo.jobs.training.templates import PromptTokenizer, TemplateName
+from exgrpo.jobs.training.warm_start import WarmStartSettings, warm_model
+from exgrpo_core.types import Question
 
 logger = logging.getLogger(__name__)
 

@@ -6,11 +6,11 @@ from enum import StrEnum
 
 import numpy as np
 
+from exgrpo.jobs.runs.control import TrainingError
+from exgrpo.jobs.tasks.grading.boxed_answers import closes_thought
+from exgrpo.jobs.tasks.grading.reward_function import Grade
 from exgrpo_core.step_report import NUM_RECENT_STEPS, StepReport
 from exgrpo_core.types import Question, Trajectory
-from jobs.runs.control import TrainingError
-from jobs.tasks.grading.boxed_answers import closes_thought
-from jobs.tasks.grading.reward_function import Grade
 
 VERL_MAX_GAP = 0.05
 """Mean nats between a token's log-probs where it is sampled and where it is trained on; bfloat16 differs by less."""

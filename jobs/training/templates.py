@@ -8,9 +8,9 @@ from typing import Protocol
 
 import yaml
 
+from exgrpo.jobs.tasks.questions import TextEncoder, encode_prompt
+from exgrpo.jobs.training.pretrained.chat_templates import ChatTokenizer, render_conversation
 from exgrpo_core.errors import FieldError, InputError
-from jobs.tasks.questions import TextEncoder, encode_prompt
-from jobs.training.pretrained.chat_templates import ChatTokenizer, render_conversation
 
 TEMPLATES_FILE = Path(__file__).parent / "prompt_templates.yaml"
 QUESTION_MARK = "{Question}"

@@ -2,7 +2,7 @@
 
 import os
 
-from jobs.specs.train import SpecError
+from exgrpo.jobs.specs.train import SpecError
 
 THREADS_VARIABLE = "EXGRPO_NUM_THREADS"
 

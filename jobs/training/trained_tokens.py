@@ -3,11 +3,11 @@
 import json
 import sys
 
+from exgrpo.jobs.specs.train import TrainSpec
+from exgrpo.jobs.training.demonstrations import encode_demonstrations
+from exgrpo.jobs.training.engines.tokenizer import load_tokenizer
+from exgrpo.jobs.training.run_data import open_data
 from exgrpo_core.errors import UserError, first_line
-from jobs.specs.train import TrainSpec
-from jobs.training.demonstrations import encode_demonstrations
-from jobs.training.engines.tokenizer import load_tokenizer
-from jobs.training.run_data import open_data
 
 
 def count_trained_tokens(spec: TrainSpec) -> dict[str, int]:

@@ -7,14 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from exgrpo_core.algorithm import exgrpo_step
-from exgrpo_core.config import SamplerCorrection
-from exgrpo_core.errors import DamagedStateError
-from exgrpo_core.experience_management.storage.append_file import BufferCorruptionError
-from exgrpo_core.recording.recorder import RunRecorder
-from exgrpo_core.state import ExGRPOState
-from exgrpo_core.step_report import StepReport
-from jobs.runs.checkpoints import (
+from exgrpo.jobs.runs.checkpoints import (
     Checkpoint,
     DamagedCheckpointError,
     list_steps,
@@ -22,12 +15,19 @@ from jobs.runs.checkpoints import (
     prune_checkpoints,
     save_checkpoint,
 )
-from jobs.runs.control import Control, Phase, RunStatus, TrainingError
-from jobs.runs.directory import RunDirectory
-from jobs.runs.recording.event_reader import best_checkpoint
-from jobs.specs.train import TrainSpec
-from jobs.training.run_components import RunComponents, Validator
-from jobs.training.run_health import RunHealth
+from exgrpo.jobs.runs.control import Control, Phase, RunStatus, TrainingError
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.recording.event_reader import best_checkpoint
+from exgrpo.jobs.specs.train import TrainSpec
+from exgrpo.jobs.training.run_components import RunComponents, Validator
+from exgrpo.jobs.training.run_health import RunHealth
+from exgrpo_core.algorithm import exgrpo_step
+from exgrpo_core.config import SamplerCorrection
+from exgrpo_core.errors import DamagedStateError
+from exgrpo_core.experience_management.storage.append_file import BufferCorruptionError
+from exgrpo_core.recording.recorder import RunRecorder
+from exgrpo_core.state import ExGRPOState
+from exgrpo_core.step_report import StepReport
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")

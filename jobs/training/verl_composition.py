@@ -8,6 +8,25 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from exgrpo.jobs.machine.hardware import GIB, list_gpus
+from exgrpo.jobs.machine.memory_sharing import probe_sharing
+from exgrpo.jobs.runs.control import Control, RunStatus, TrainingError
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.recording.loggers import FanOutRecorder
+from exgrpo.jobs.specs.base import ANSWER_ALONE
+from exgrpo.jobs.specs.train import TrainSpec
+from exgrpo.jobs.tasks.grading.rewards import open_reward
+from exgrpo.jobs.training.data_rows import DataError
+from exgrpo.jobs.training.demonstrations import read_external
+from exgrpo.jobs.training.engines.embedded.model import refuse_odd_files
+from exgrpo.jobs.training.engines.tokenizer import load_tokenizer, unknown_token
+from exgrpo.jobs.training.pretrained.model_shapes import model_shape
+from exgrpo.jobs.training.pretrained.sources import cache_directory
+from exgrpo.jobs.training.reward_parts import open_reward_parts
+from exgrpo.jobs.training.run_components import BenchmarkReader, RunComponents, no_benchmarks
+from exgrpo.jobs.training.run_data import RunData, log_first_prompt, log_leaks, open_data
+from exgrpo.jobs.training.run_health import VERL_MAX_GAP
+from exgrpo.jobs.training.training_loop import TrainingLoop
 from exgrpo_core.config import SamplerCorrection
 from exgrpo_core.errors import EngineError, StoppedError
 from exgrpo_core.recording.recorder import RunRecorder
@@ -17,25 +36,6 @@ from exgrpo_core.verl_plugin.settings import (
     UNSHARED_PLATFORM,
     UNSHARED_VARIABLES,
 )
-from jobs.machine.hardware import GIB, list_gpus
-from jobs.machine.memory_sharing import probe_sharing
-from jobs.runs.control import Control, RunStatus, TrainingError
-from jobs.runs.directory import RunDirectory
-from jobs.runs.recording.loggers import FanOutRecorder
-from jobs.specs.base import ANSWER_ALONE
-from jobs.specs.train import TrainSpec
-from jobs.tasks.grading.rewards import open_reward
-from jobs.training.data_rows import DataError
-from jobs.training.demonstrations import read_external
-from jobs.training.engines.embedded.model import refuse_odd_files
-from jobs.training.engines.tokenizer import load_tokenizer, unknown_token
-from jobs.training.pretrained.model_shapes import model_shape
-from jobs.training.pretrained.sources import cache_directory
-from jobs.training.reward_parts import open_reward_parts
-from jobs.training.run_components import BenchmarkReader, RunComponents, no_benchmarks
-from jobs.training.run_data import RunData, log_first_prompt, log_leaks, open_data
-from jobs.training.run_health import VERL_MAX_GAP
-from jobs.training.training_loop import TrainingLoop
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -44,8 +44,8 @@ from pathlib import Path
 import psutil
 from huggingface_hub import snapshot_download
 
+from exgrpo.jobs.specs.model_code import CONFIG_FILES, named_code
 from exgrpo_core.bounded_json import UnreadableFileError, read_json
-from jobs.specs.model_code import CONFIG_FILES, named_code
 
 logger = logging.getLogger(__name__)
 
@@ -134,8 +134,8 @@ def open_components(spec: TrainSpec, run: RunDirectory) -> Iterator[RunComponent
 
 def _compose(spec: TrainSpec, run: RunDirectory, data: RunData) -> "DictConfig":
     # verl reads its platform from the environment when it is imported.
+    from exgrpo.jobs.training.engines.verl_ray.overrides_from_spec import ENGINE_OVERRIDES, verl_overrides
     from exgrpo_core.verl_plugin.session import compose_config
-    from jobs.training.engines.verl_ray.overrides_from_spec import ENGINE_OVERRIDES, verl_overrides
 
     checked = with_checked_reward_model(spec)
     return compose_config([*ENGINE_OVERRIDES, *verl_overrides(checked, run.path, data.model_source)])
@@ -149,9 +149,9 @@ def _open(
     read_benchmarks: BenchmarkReader,
     stop_requested: Callable[[], bool] = lambda: False,
 ) -> Iterator[RunComponents]:
+    from exgrpo.jobs.training.engines.verl_ray.engine import WorkbenchVerlEngine
     from exgrpo_core.verl_plugin.questions import find_end_tokens
     from exgrpo_core.verl_plugin.session import open_trainer
-    from jobs.training.engines.verl_ray.engine import WorkbenchVerlEngine
 
     refuse_odd_files(data.model_source)
     # verl's loader applies rules of the model's family to a plain tokenizer, which drop characters.

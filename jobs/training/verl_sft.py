@@ -18,31 +18,31 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from exgrpo_core.durable_files import link_or_copy
-from exgrpo_core.errors import EngineError
-from exgrpo_core.recording.recorder import RunRecorder
-from exgrpo_core.step_report import StepReport
-from jobs.machine.engine_environments import PROJECT_ROOT
-from jobs.runs.checkpoints import TOKENIZER_FILES, Checkpoint, DamagedCheckpointError, open_newest
-from jobs.runs.control import Control, RunStatus, TrainingError
-from jobs.runs.directory import RunDirectory
-from jobs.runs.launchers.end_with_starter import STARTER_VARIABLE
-from jobs.specs.train import TrainSpec
-from jobs.training.data_rows import DataError
-from jobs.training.demonstrations import read_demonstrations
-from jobs.training.engines.embedded.model import refuse_odd_files
-from jobs.training.engines.embedded.packing import TokenSequence
-from jobs.training.engines.tokenizer import load_tokenizer, unknown_token
-from jobs.training.engines.verl_ray.overrides_from_spec import VERL_FOLDER
-from jobs.training.engines.verl_ray.sft_overrides import (
+from exgrpo.jobs.machine.engine_environments import PROJECT_ROOT
+from exgrpo.jobs.runs.checkpoints import TOKENIZER_FILES, Checkpoint, DamagedCheckpointError, open_newest
+from exgrpo.jobs.runs.control import Control, RunStatus, TrainingError
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.launchers.end_with_starter import STARTER_VARIABLE
+from exgrpo.jobs.specs.train import TrainSpec
+from exgrpo.jobs.training.data_rows import DataError
+from exgrpo.jobs.training.demonstrations import read_demonstrations
+from exgrpo.jobs.training.engines.embedded.model import refuse_odd_files
+from exgrpo.jobs.training.engines.embedded.packing import TokenSequence
+from exgrpo.jobs.training.engines.tokenizer import load_tokenizer, unknown_token
+from exgrpo.jobs.training.engines.verl_ray.overrides_from_spec import VERL_FOLDER
+from exgrpo.jobs.training.engines.verl_ray.sft_overrides import (
     CHECKPOINTS_FOLDER,
     DEMONSTRATIONS_FILE,
     ENTRY_MODULE,
     sft_run_overrides,
 )
-from jobs.training.run_data import log_first_prompt, open_data
-from jobs.training.run_health import unknown_token_notices
-from jobs.training.training_loop import keep_checkpoint
+from exgrpo.jobs.training.run_data import log_first_prompt, open_data
+from exgrpo.jobs.training.run_health import unknown_token_notices
+from exgrpo.jobs.training.training_loop import keep_checkpoint
+from exgrpo_core.durable_files import link_or_copy
+from exgrpo_core.errors import EngineError
+from exgrpo_core.recording.recorder import RunRecorder
+from exgrpo_core.step_report import StepReport
 
 logger = logging.getLogger(__name__)
 
@@ -139,7 +139,7 @@ class SftFollower:
         return RunStatus.FINISHED
 
     def _start(self, overrides: Sequence[str]) -> "subprocess.Popen[bytes]":
-        command = [sys.executable, "-P", "-m", "jobs.runs.launchers.end_with_starter"]
+        command = [sys.executable, "-P", "-m", "exgrpo.jobs.runs.launchers.end_with_starter"]
         command += [sys.executable, "-P", "-m", "torch.distributed.run", "--standalone"]
         command += [f"--nproc_per_node={self._spec.verl.gpus_per_node}", "-m", ENTRY_MODULE, *overrides]
         environment = os.environ | {"PYTHONPATH": str(PROJECT_ROOT), "VERL_FILE_LOGGER_PATH": str(self._metrics_path)}

@@ -2,7 +2,7 @@
 
 The weights for the default chains are shipped so that runs on all machines begin alike: 1,200 steps at a high rate
 amplify the last digit of a sum, which depends on the processor's instructions.
-`ATEN_CPU_CAPABILITY=avx2 python -m jobs.training.warm_start` made them, in two minutes.
+`ATEN_CPU_CAPABILITY=avx2 python -m exgrpo.jobs.training.warm_start` made them, in two minutes.
 
 Models are cached in folders named by a hash of their settings and of `RECIPE`, so a change of either makes a new one.
 """
@@ -20,13 +20,13 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 from transformers.utils import logging as transformers_logging
 
-from jobs.tasks.chains.demonstrators import Demonstrators, make_tokenizer, write_demonstration
-from jobs.tasks.chains.question_set import draw_problem
-from jobs.training.data_rows import DataError
-from jobs.training.engines.embedded.model import PolicyModel, load_policy
-from jobs.training.engines.embedded.packing import TokenSequence
-from jobs.training.imitation import ImitationSettings, make_demonstration, make_small_policy, train_by_imitation
-from jobs.training.pretrained.sources import make_once
+from exgrpo.jobs.tasks.chains.demonstrators import Demonstrators, make_tokenizer, write_demonstration
+from exgrpo.jobs.tasks.chains.question_set import draw_problem
+from exgrpo.jobs.training.data_rows import DataError
+from exgrpo.jobs.training.engines.embedded.model import PolicyModel, load_policy
+from exgrpo.jobs.training.engines.embedded.packing import TokenSequence
+from exgrpo.jobs.training.imitation import ImitationSettings, make_demonstration, make_small_policy, train_by_imitation
+from exgrpo.jobs.training.pretrained.sources import make_once
 
 Progress = Callable[[int, int], None]
 

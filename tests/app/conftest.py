@@ -9,8 +9,8 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from app import settings
-from app.components.widgets import data_table
+from exgrpo.app import settings
+from exgrpo.app.components.widgets import data_table
 from tests.app import judged, played, recorded, scored
 
 MAIN_SCRIPT = Path(settings.__file__).parent / "main.py"

@@ -4,16 +4,16 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
-from db.connections.opening import open_database
-from db.connections.session import Database
-from db.ingest import events
-from db.queries.runs import get_run
+from exgrpo.db.connections.opening import open_database
+from exgrpo.db.connections.session import Database
+from exgrpo.db.ingest import events
+from exgrpo.db.queries.runs import get_run
+from exgrpo.jobs.runs.attempts import write_outcome
+from exgrpo.jobs.runs.control import RunStatus
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.recording.event_reader import EventReader
+from exgrpo.jobs.specs.train import load_preset
 from exgrpo_core.bounded_json import seal
-from jobs.runs.attempts import write_outcome
-from jobs.runs.control import RunStatus
-from jobs.runs.directory import RunDirectory
-from jobs.runs.recording.event_reader import EventReader
-from jobs.specs.train import load_preset
 from tests.app import recorded
 from tests.db.queries.test_judging import ingest_job, job_of_votes
 from tests.db.recorded_chains import Response, Step, record_steps

@@ -7,22 +7,22 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from db.connections.opening import open_database
-from db.connections.session import Database
-from db.ingest import events
-from db.queries.runs import get_run
+from exgrpo.db.connections.opening import open_database
+from exgrpo.db.connections.session import Database
+from exgrpo.db.ingest import events
+from exgrpo.db.queries.runs import get_run
+from exgrpo.jobs.execution.supervisor.open_index import rebuild_index
+from exgrpo.jobs.runs.attempts import write_outcome
+from exgrpo.jobs.runs.checkpoints import Checkpoint, save_checkpoint
+from exgrpo.jobs.runs.control import RunStatus
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.journal import Journal, JournalKind
+from exgrpo.jobs.runs.recording.event_reader import EventReader
+from exgrpo.jobs.specs.train import TrainSpec, load_preset
 from exgrpo_core.bounded_json import seal
 from exgrpo_core.recording.file_recorder import FileRecorder
 from exgrpo_core.recording.recorder import EvaluationRecord
 from exgrpo_core.step_report import BucketCount, StepReport
-from jobs.execution.supervisor.open_index import rebuild_index
-from jobs.runs.attempts import write_outcome
-from jobs.runs.checkpoints import Checkpoint, save_checkpoint
-from jobs.runs.control import RunStatus
-from jobs.runs.directory import RunDirectory
-from jobs.runs.journal import Journal, JournalKind
-from jobs.runs.recording.event_reader import EventReader
-from jobs.specs.train import TrainSpec, load_preset
 from tests.step_reports import make_questions, make_report
 
 HOSTILE = "<img src=x onerror=alert(1)> **b** :red[r] $x$ [l](http://evil.example) \x1b[31m\u202e"

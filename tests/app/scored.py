@@ -4,13 +4,13 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
-from db.connections.opening import open_database
-from db.ingest import events
-from jobs.evaluation.protocols import load_protocols
-from jobs.evaluation.recorded_answers import encode_line
-from jobs.runs.attempts import write_outcome, write_plan
-from jobs.runs.control import RunStatus
-from jobs.runs.directory import RunDirectory
+from exgrpo.db.connections.opening import open_database
+from exgrpo.db.ingest import events
+from exgrpo.jobs.evaluation.protocols import load_protocols
+from exgrpo.jobs.evaluation.recorded_answers import encode_line
+from exgrpo.jobs.runs.attempts import write_outcome, write_plan
+from exgrpo.jobs.runs.control import RunStatus
+from exgrpo.jobs.runs.directory import RunDirectory
 from tests.app import recorded
 from tests.app.recorded import HOSTILE
 from tests.db.recorded_scores import event, record_scores

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app import address
+from exgrpo.app import address
 
 pytestmark = pytest.mark.slow
 
@@ -23,7 +23,7 @@ def main_module(monkeypatch):
 def whole_page():
     import streamlit as st
 
-    from app import address
+    from exgrpo.app import address
 
     address.keep()
     st.selectbox(
@@ -32,7 +32,7 @@ def whole_page():
 
 
 def fragment():
-    from app import address
+    from exgrpo.app import address
 
     address.restore()
 

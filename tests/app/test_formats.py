@@ -4,11 +4,9 @@ from pathlib import Path
 
 import pytest
 
-import app
-import db
-import jobs
-from app import formats
-from app.formats import NONE_SHOWN
+from exgrpo import app, db, jobs
+from exgrpo.app import formats
+from exgrpo.app.formats import NONE_SHOWN
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from app.page_list import PATHS, TABS, moved
-from app.serving import shell
+from exgrpo.app.page_list import PATHS, TABS, moved
+from exgrpo.app.serving import shell
 
 FORMER = {
     "/run?view=Replay+buffer": "run?view=Buffer&part=Over+time",

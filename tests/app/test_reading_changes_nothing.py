@@ -19,24 +19,24 @@ from mcp import Client
 from streamlit.testing.v1 import AppTest
 from typer.testing import CliRunner
 
-from app import settings
-from app.page_list import PLACES
-from db import DATABASE_URL_VARIABLE, SQLITE_FILE
+from exgrpo.app import settings
+from exgrpo.app.page_list import PLACES
+from exgrpo.db import DATABASE_URL_VARIABLE, SQLITE_FILE
+from exgrpo.jobs.actions import run_actions
+from exgrpo.jobs.actions.queueing import queue_job
+from exgrpo.jobs.cli.agents import make_server
+from exgrpo.jobs.cli.main import app
+from exgrpo.jobs.execution.supervisor.indexing import Indexer
+from exgrpo.jobs.queries import frames
+from exgrpo.jobs.queries.table import QUERIES
+from exgrpo.jobs.runs.attempts import Heartbeat, read_outcome, write_heartbeat, write_outcome
+from exgrpo.jobs.runs.control import RunStatus
+from exgrpo.jobs.runs.directory import RunDirectory, list_run_directories
+from exgrpo.jobs.runs.launchers.local import LocalLauncher
+from exgrpo.jobs.runs.processes import ProcessIdentity, boot_id, group_members, signal_group
+from exgrpo.jobs.runs.state import RayContact, read_state, write_contact
 from exgrpo_core import recording
 from exgrpo_core.process_setup import keep_private
-from jobs.actions import run_actions
-from jobs.actions.queueing import queue_job
-from jobs.cli.agents import make_server
-from jobs.cli.main import app
-from jobs.execution.supervisor.indexing import Indexer
-from jobs.queries import frames
-from jobs.queries.table import QUERIES
-from jobs.runs.attempts import Heartbeat, read_outcome, write_heartbeat, write_outcome
-from jobs.runs.control import RunStatus
-from jobs.runs.directory import RunDirectory, list_run_directories
-from jobs.runs.launchers.local import LocalLauncher
-from jobs.runs.processes import ProcessIdentity, boot_id, group_members, signal_group
-from jobs.runs.state import RayContact, read_state, write_contact
 from tests.app.conftest import MAIN_SCRIPT
 from tests.db.recorded_runs import new_run, record_attempt
 from tests.jobs.cli.invoked import WIDE

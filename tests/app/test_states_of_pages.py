@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from app import app_pages
-from app.page_list import PAGES, PLACES
+from exgrpo.app import app_pages
+from exgrpo.app.page_list import PAGES, PLACES
+from exgrpo.jobs.execution.supervisor.open_index import rebuild_index
+from exgrpo.jobs.runs.directory import list_run_directories
 from exgrpo_core import exgrpo_step
 from exgrpo_core.verl_plugin.run_record import RunRecord
-from jobs.execution.supervisor.open_index import rebuild_index
-from jobs.runs.directory import list_run_directories
 from tests.app import judged
 from tests.app.page_texts import has_text, tables, texts
 from tests.app.recorded import FAILED, RUNNING

@@ -57,14 +57,14 @@ def start(
     python: Path | str = sys.executable,
     **variables: str,
 ) -> ServedWorkbench:
-    words = [python, "-P", "-m", "app.serving", "--runs-root", str(runs_root), "--port", "0", *options]
+    words = [python, "-P", "-m", "exgrpo.app.serving", "--runs-root", str(runs_root), "--port", "0", *options]
     return _served(words, {**os.environ, **({"EXGRPO_TOKEN": token} if token else {}), **variables}, REPOSITORY)
 
 
 def view(
     *words: str | Path, cache: Path, python: Path | str = sys.executable, folder: Path = REPOSITORY
 ) -> ServedWorkbench:
-    command = [python, "-P", "-m", "jobs.cli", "view", "--no-browser", *map(str, words)]
+    command = [python, "-P", "-m", "exgrpo.jobs.cli", "view", "--no-browser", *map(str, words)]
     return _served(command, {**os.environ, "XDG_CACHE_HOME": str(cache)}, folder)
 
 
@@ -93,7 +93,7 @@ def _pass_on(output: IO[str], lines: queue.Queue[str]) -> None:
 @contextmanager
 def start_with_supervisor(runs_root: Path) -> Iterator[ServedWorkbench]:
     """Yield a running server whose runs a real supervisor starts; both end with it."""
-    words = [sys.executable, "-P", "-m", "jobs.execution.supervisor", "--runs-root", str(runs_root)]
+    words = [sys.executable, "-P", "-m", "exgrpo.jobs.execution.supervisor", "--runs-root", str(runs_root)]
     supervisor = subprocess.Popen(words, cwd=REPOSITORY)
     served = start(runs_root)
     try:

@@ -1,8 +1,8 @@
 import pytest
 
 from bench.grading import gold_items
-from jobs.tasks.grading.answer_grader import AnswerGrader, Scheme
-from jobs.tasks.grading.reward_function import Grade
+from exgrpo.jobs.tasks.grading.answer_grader import AnswerGrader, Scheme
+from exgrpo.jobs.tasks.grading.reward_function import Grade
 
 pytestmark = pytest.mark.slow
 

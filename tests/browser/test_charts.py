@@ -10,11 +10,11 @@ from urllib.parse import unquote
 import numpy as np
 import pytest
 
-from app import theme
-from app.components.widgets import chart, figures
-from app.components.widgets.curve_view import Line
-from app.serving import shell
-from app.theme import Look
+from exgrpo.app import theme
+from exgrpo.app.components.widgets import chart, figures
+from exgrpo.app.components.widgets.curve_view import Line
+from exgrpo.app.serving import shell
+from exgrpo.app.theme import Look
 
 pytestmark = pytest.mark.browser
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from db.connections.opening import open_database
+from exgrpo.db.connections.opening import open_database
 from tests.app import recorded, web_server
 from tests.browser.clicks import enter, wait_for_value
 from tests.browser.conftest import Watched

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from jobs.runs import lookup
-from jobs.runs.control import RunStatus
-from jobs.runs.state import read_state
+from exgrpo.jobs.runs import lookup
+from exgrpo.jobs.runs.control import RunStatus
+from exgrpo.jobs.runs.state import read_state
 from tests.app import web_server
 from tests.jobs.execution.supervisor.toy_bench import wait_until
 

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from app.components.widgets import chart, curves
-from app.components.widgets.curve_view import CurveView
-from db.rows.runs import MetricPoint
+from exgrpo.app.components.widgets import chart, curves
+from exgrpo.app.components.widgets.curve_view import CurveView
+from exgrpo.db.rows.runs import MetricPoint
 
 pytestmark = pytest.mark.browser
 

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from app.components.widgets import figures
 from bench.page_browser import ADD_SHIFTS, CONTRAST
+from exgrpo.app.components.widgets import figures
 from tests.browser.clicks import IDLE, Between, open_row, rows
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]

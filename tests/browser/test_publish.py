@@ -42,7 +42,7 @@ def test_the_page_draws_every_chart_from_a_file(browser, published, width):
 def test_text_of_models_and_files_is_shown_and_never_run(browser, tmp_path):
     recorded.record_all(tmp_path)
     words = ["--runs-root", str(tmp_path), str(tmp_path / "page"), "run-finished", "run-hostile"]
-    subprocess.run([sys.executable, "-m", "app.publishing", *words], check=True)
+    subprocess.run([sys.executable, "-m", "exgrpo.app.publishing", *words], check=True)
     page = browser.new_page()
     watched = Watched(page, "file://")
     page.goto((tmp_path / "page" / "index.html").as_uri())

@@ -1,10 +1,10 @@
 import pytest
 
-from jobs.actions.studies.definition import Scale, load_study
-from jobs.actions.studies.matrix import RunKey
-from jobs.actions.studies.study_report import render_report
-from jobs.actions.studies.study_results import read_results
-from jobs.execution.supervisor.open_index import open_fresh_index
+from exgrpo.jobs.actions.studies.definition import Scale, load_study
+from exgrpo.jobs.actions.studies.matrix import RunKey
+from exgrpo.jobs.actions.studies.study_report import render_report
+from exgrpo.jobs.actions.studies.study_results import read_results
+from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
 from tests.jobs.actions.studies.recorded import record_run
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-import app
+from exgrpo import app
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 

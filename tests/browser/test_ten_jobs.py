@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.directory import RunDirectory
 from tests.app import web_server
 from tests.browser.clicks import IDLE, enter, rows
 

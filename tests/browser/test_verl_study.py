@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from jobs.runs.directory import list_run_directories
+from exgrpo.jobs.runs.directory import list_run_directories
 from tests.app import recorded, web_server
 from tests.verl_on_cpu import on_cpu
 

@@ -6,8 +6,8 @@ from zipfile import ZipFile
 
 import pytest
 
-from app.page_list import PATHS
-from jobs.training.warm_start import SHIPPED_WEIGHTS
+from exgrpo.app.page_list import PATHS
+from exgrpo.jobs.training.warm_start import SHIPPED_WEIGHTS
 from tests.app import recorded, web_server
 from tests.browser.clicks import IDLE, enter
 from tests.jobs.runs.rollout_formats.test_verl_dumps import line
@@ -30,7 +30,9 @@ def wheel(tmp_path_factory):
         check=True,
     )
     [built] = folder.glob("*.whl")
-    assert f"jobs/training/{SHIPPED_WEIGHTS.name}" in ZipFile(built).namelist()
+    names = ZipFile(built).namelist()
+    assert f"exgrpo/jobs/training/{SHIPPED_WEIGHTS.name}" in names
+    assert {name.split("/")[0] for name in names if ".dist-info" not in name} == {"exgrpo", "exgrpo_core"}
     subprocess.run([FOLDER / "python", *pip, "install", "--no-deps", "--force-reinstall", built], check=True)
 
 

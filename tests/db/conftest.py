@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from db.connections.opening import open_database
-from db.connections.session import Database
+from exgrpo.db.connections.opening import open_database
+from exgrpo.db.connections.session import Database
 from tests.postgres import create_postgres_database
 
 KINDS = ("sqlite", "postgresql")

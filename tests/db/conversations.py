@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from db.connections.session import Database
-from db.ingest import events
+from exgrpo.db.connections.session import Database
+from exgrpo.db.ingest import events
+from exgrpo.jobs.runs.recording.event_reader import EventReader
 from exgrpo_core.recording.conversations import as_document, split, text_of
 from exgrpo_core.recording.rows import Message
-from jobs.runs.recording.event_reader import EventReader
 from tests.db.recorded_chains import Response, Step, record_steps
 from tests.db.recorded_runs import register
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
+from exgrpo.jobs.runs.control import RunStatus
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.specs.train import RecordingSpec, TrainSpec
 from exgrpo_core.recording.file_recorder import FileRecorder
 from exgrpo_core.step_report import BufferEvent, BufferEventKind, StepReport
 from exgrpo_core.types import Experience, Question, Replay, RolloutGroup, Trajectory
-from jobs.runs.control import RunStatus
-from jobs.runs.directory import RunDirectory
-from jobs.specs.train import RecordingSpec, TrainSpec
 
 CODE_TEXT = "```python\nprint(9)\n```\n\\boxed{9}"
 PLAIN_TEXT = "so \\boxed{9}"

@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from db.connections.session import Database
-from db.ingest import events as ingest
+from exgrpo.db.connections.session import Database
+from exgrpo.db.ingest import events as ingest
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.recording.event_reader import EventReader
+from exgrpo.jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
+from exgrpo.jobs.specs.train import RecordingSpec
 from exgrpo_core.recording.file_recorder import FileRecorder
-from jobs.runs.directory import RunDirectory
-from jobs.runs.recording.event_reader import EventReader
-from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
-from jobs.specs.train import RecordingSpec
 
 PARTS = {"data_hash": "aa", "template": "paper", "samples_per_question": 4}
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from sqlalchemy import select
 
-from db.connections.session import Database
-from db.tables import models
+from exgrpo.db.connections.session import Database
+from exgrpo.db.tables import models
 
 
 def contents(database: Database) -> dict[str, list[tuple[Any, ...]]]:

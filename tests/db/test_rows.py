@@ -1,9 +1,9 @@
 import pytest
 
-from db.rows.display_names import distinct_names
-from db.rows.replays import age
-from db.rows.scores import ComparisonRow, describe_intervals
-from db.rows.spec_fields import algorithm_settings, experience_ratio
+from exgrpo.db.rows.display_names import distinct_names
+from exgrpo.db.rows.replays import age
+from exgrpo.db.rows.scores import ComparisonRow, describe_intervals
+from exgrpo.db.rows.spec_fields import algorithm_settings, experience_ratio
 
 
 def row(benchmark, num_seeds, is_paired=False):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import t
 
-from db.statistics import (
+from exgrpo.db.statistics import (
     MeanInterval,
     holm,
     interval_text,

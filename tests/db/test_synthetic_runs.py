@@ -2,9 +2,9 @@ import pytest
 from sqlalchemy import func, select
 
 from bench.synthetic_runs import SyntheticSize, add_synthetic_runs
-from db.connections.opening import find_difference
-from db.queries import metrics, runs
-from db.tables import models
+from exgrpo.db.connections.opening import find_difference
+from exgrpo.db.queries import metrics, runs
+from exgrpo.db.tables import models
 from tests.db.recorded_runs import ingest_run, new_run, record_attempt
 
 pytestmark = pytest.mark.slow

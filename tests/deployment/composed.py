@@ -34,7 +34,7 @@ def composed_workbench(runs_root: Path, before: tuple[str, ...] = (), **variable
     declared = service("workbench")
     program, *words = declared["command"]
     assert program == "exgrpo"
-    line = [*before, sys.executable, "-P", "-B", "-m", "jobs.cli", *words, "--port", "0"]
+    line = [*before, sys.executable, "-P", "-B", "-m", "exgrpo.jobs.cli", *words, "--port", "0"]
     environment = os.environ | {name: declared["environment"][name] for name in _OWN_VARIABLES}
     environment |= {"EXGRPO_RUNS_ROOT": str(runs_root), "PYTHONPATH": str(REPOSITORY), **variables}
     process = subprocess.Popen(line, cwd=REPOSITORY, env=environment, stdout=subprocess.PIPE, text=True)

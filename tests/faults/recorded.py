@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from db.connections.opening import open_database
-from db.queries import buffer, metrics
+from exgrpo.db.connections.opening import open_database
+from exgrpo.db.queries import buffer, metrics
+from exgrpo.jobs.runs.checkpoints import checkpoint_path
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.recording.event_reader import iterate_events
 from exgrpo_core.experience_management.replay_buffer import ReplayBuffer
 from exgrpo_core.recording.record_file import iterate_lines, list_records
 from exgrpo_core.step_report import METRICS
-from jobs.runs.checkpoints import checkpoint_path
-from jobs.runs.directory import RunDirectory
-from jobs.runs.recording.event_reader import iterate_events
 from tests.db.table_contents import buffer_changes
 from tests.records import values_of
 

@@ -2,8 +2,8 @@
 
 import sys
 
-from jobs.execution.supervisor.__main__ import main
-from jobs.runs.launchers.local import LocalLauncher
+from exgrpo.jobs.execution.supervisor.__main__ import main
+from exgrpo.jobs.runs.launchers.local import LocalLauncher
 
 if __name__ == "__main__":
     sys.exit(main(launcher=LocalLauncher("tests.faults.small_worker", sys.executable)))

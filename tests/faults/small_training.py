@@ -11,16 +11,16 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
+from exgrpo.jobs.runs.control import Phase, RunStatus
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.specs.train import TrainSpec, ValidationSpec
+from exgrpo.jobs.tasks.grading.reward_function import Grade, Response, Verdict
+from exgrpo.jobs.training.run_components import RunComponents
+from exgrpo.jobs.training.training_loop import TrainingLoop
 from exgrpo_core.engine import RolloutRequest
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from exgrpo_core.recording.file_recorder import FileRecorder
 from exgrpo_core.types import Experience, Question, RolloutGroup, Trajectory, TrajectoryScores
-from jobs.runs.control import Phase, RunStatus
-from jobs.runs.directory import RunDirectory
-from jobs.specs.train import TrainSpec, ValidationSpec
-from jobs.tasks.grading.reward_function import Grade, Response, Verdict
-from jobs.training.run_components import RunComponents
-from jobs.training.training_loop import TrainingLoop
 from tests.exgrpo_core.builders import question, small_config
 
 NUM_QUESTIONS = 20

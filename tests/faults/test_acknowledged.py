@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.training.training_loop import TrainingLoop
 from exgrpo_core.types import Experience
-from jobs.runs.directory import RunDirectory
-from jobs.training.training_loop import TrainingLoop
 from tests.faults.phased_training import PHASES, Trainer
 from tests.faults.recorded import recorded_tokens
 from tests.faults.small_training import EightNumbers, StepControl, small_parts, small_spec

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from jobs.actions import run_actions
-from jobs.runs.attempts import Heartbeat
-from jobs.runs.control import RunStatus
-from jobs.runs.processes import ProcessIdentity
-from jobs.runs.state import RayContact, has_recent_contact, has_worker
+from exgrpo.jobs.actions import run_actions
+from exgrpo.jobs.runs.attempts import Heartbeat
+from exgrpo.jobs.runs.control import RunStatus
+from exgrpo.jobs.runs.processes import ProcessIdentity
+from exgrpo.jobs.runs.state import RayContact, has_recent_contact, has_worker
 from tests.jobs.conftest import bench  # noqa: F401 - a fixture
 from tests.jobs.execution.supervisor.toy_bench import toy_spec, wait_until
 

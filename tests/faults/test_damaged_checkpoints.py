@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jobs.runs.checkpoints import checkpoint_path
-from jobs.runs.control import RunStatus
-from jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.checkpoints import checkpoint_path
+from exgrpo.jobs.runs.control import RunStatus
+from exgrpo.jobs.runs.directory import RunDirectory
 from tests.faults import recorded
 from tests.faults.small_training import small_spec, train
 

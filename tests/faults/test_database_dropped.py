@@ -15,15 +15,15 @@ from typing import Any
 
 import pytest
 
-from db.connections.opening import ForeignDatabaseError, open_database
-from db.connections.session import DamagedDatabaseError, Database, DatabaseError
-from jobs.actions import run_actions
-from jobs.actions.backup import back_up, restore
-from jobs.execution.supervisor import indexing
-from jobs.execution.supervisor.indexing import Indexer
-from jobs.execution.supervisor.open_index import describe_database, ingest_all, rebuild_index
-from jobs.runs.directory import list_run_directories
-from jobs.runs.supervisor_file import SingleInstance, SupervisorRunningError
+from exgrpo.db.connections.opening import ForeignDatabaseError, open_database
+from exgrpo.db.connections.session import DamagedDatabaseError, Database, DatabaseError
+from exgrpo.jobs.actions import run_actions
+from exgrpo.jobs.actions.backup import back_up, restore
+from exgrpo.jobs.execution.supervisor import indexing
+from exgrpo.jobs.execution.supervisor.indexing import Indexer
+from exgrpo.jobs.execution.supervisor.open_index import describe_database, ingest_all, rebuild_index
+from exgrpo.jobs.runs.directory import list_run_directories
+from exgrpo.jobs.runs.supervisor_file import SingleInstance, SupervisorRunningError
 from tests.faults import used_workbench
 from tests.jobs.cli.invoked import printed_json
 from tests.postgres import running_server
@@ -86,7 +86,7 @@ def test_rebuilt_database_answers_as_the_one_that_was_dropped(filled, database_u
     users_say = "tags notes saved_cases verdict_overrides trajectory_marks judge_votes benchmark_scores"
     assert all(rows[table] for table in users_say.split())
     drop(filled, database_url)
-    command = [sys.executable, "-m", "jobs.cli", "db", "rebuild", "--runs-root", str(filled)]
+    command = [sys.executable, "-m", "exgrpo.jobs.cli", "db", "rebuild", "--runs-root", str(filled)]
     words = [] if database_url is None else ["--database-url", database_url]
     done = subprocess.run([*command, *words], check=True, capture_output=True, text=True, timeout=300)
     assert done.stdout == f"Built again from {len(rows['runs'])} runs.\n"
@@ -234,8 +234,8 @@ def test_supervisor_fills_a_database_again_that_was_dropped_while_it_runs(filled
 
 def test_file_that_another_program_locks_delays_nothing_but_its_own_writing(filled, tmp_path, monkeypatch):
     for module in ("sqlite_files", "session"):
-        monkeypatch.setattr(f"db.connections.{module}.BUSY_SECONDS", 0.01)
-    monkeypatch.setattr("db.connections.session.MAX_TRIES", 2)
+        monkeypatch.setattr(f"exgrpo.db.connections.{module}.BUSY_SECONDS", 0.01)
+    monkeypatch.setattr("exgrpo.db.connections.session.MAX_TRIES", 2)
     expected = content(filled, None)
     with closing(sqlite3.connect(filled / "workbench" / "workbench.db", isolation_level=None)) as other:
         other.execute("PRAGMA locking_mode = EXCLUSIVE")

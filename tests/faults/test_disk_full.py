@@ -13,19 +13,19 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from db.connections.opening import open_database
-from db.queries.metrics import metric_series
+from exgrpo.db.connections.opening import open_database
+from exgrpo.db.queries.metrics import metric_series
+from exgrpo.jobs.actions import run_actions
+from exgrpo.jobs.actions.archive import ArchiveError, export_run, import_run
+from exgrpo.jobs.actions.queueing import queue_job
+from exgrpo.jobs.execution.supervisor.indexing import Indexer
+from exgrpo.jobs.execution.worker.__main__ import error_message
+from exgrpo.jobs.runs.checkpoints import find_fault, list_checkpoints
+from exgrpo.jobs.runs.control import RunStatus
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.journal import Journal
+from exgrpo.jobs.runs.recording.event_reader import EventReader
 from exgrpo_core.durable_files import append_line, reserve, write_whole
-from jobs.actions import run_actions
-from jobs.actions.archive import ArchiveError, export_run, import_run
-from jobs.actions.queueing import queue_job
-from jobs.execution.supervisor.indexing import Indexer
-from jobs.execution.worker.__main__ import error_message
-from jobs.runs.checkpoints import find_fault, list_checkpoints
-from jobs.runs.control import RunStatus
-from jobs.runs.directory import RunDirectory
-from jobs.runs.journal import Journal
-from jobs.runs.recording.event_reader import EventReader
 from tests.db.recorded_runs import new_run, record_attempt
 from tests.faults import recorded
 from tests.faults.phased_training import PhasedNumbers

@@ -10,13 +10,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from db.connections.opening import open_database
-from db.queries import metrics, runs
+from exgrpo.db.connections.opening import open_database
+from exgrpo.db.queries import metrics, runs
+from exgrpo.jobs.execution.supervisor.open_index import ingest_all
+from exgrpo.jobs.runs.attempts import read_heartbeat, read_outcome, write_outcome
+from exgrpo.jobs.runs.control import RunStatus
+from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo_core.recording.attempt_gate import EXIT_NOT_MINE
-from jobs.execution.supervisor.open_index import ingest_all
-from jobs.runs.attempts import read_heartbeat, read_outcome, write_outcome
-from jobs.runs.control import RunStatus
-from jobs.runs.directory import RunDirectory
 from tests.jobs.execution.supervisor.toy_bench import TIMEOUT_SECONDS, toy_spec, wait_until
 
 pytestmark = [pytest.mark.fault_row(7), pytest.mark.timeout(1200)]

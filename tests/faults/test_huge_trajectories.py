@@ -9,12 +9,12 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-import app
-from app import settings
-from app.components.trajectories.trajectory_detail import PARTS
-from jobs.execution.supervisor.open_index import ingest_all
-from jobs.runs.attempts import write_outcome
-from jobs.runs.control import RunStatus
+from exgrpo import app
+from exgrpo.app import settings
+from exgrpo.app.components.trajectories.trajectory_detail import PARTS
+from exgrpo.jobs.execution.supervisor.open_index import ingest_all
+from exgrpo.jobs.runs.attempts import write_outcome
+from exgrpo.jobs.runs.control import RunStatus
 from tests.db.recorded_chains import Response, Step, record_steps
 
 pytestmark = [pytest.mark.fault_row(11), pytest.mark.long_fault, pytest.mark.timeout(1200)]

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from exgrpo.jobs.actions import run_actions
+from exgrpo.jobs.actions.branching import branch, branch_spec
+from exgrpo.jobs.execution.supervisor.loop import Supervisor
+from exgrpo.jobs.runs.control import RunStatus
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.specs.train import DataSpec, ModelSpec, TrainSpec, ValidationSpec
 from exgrpo_core.config import ExGRPOConfig
-from jobs.actions import run_actions
-from jobs.actions.branching import branch, branch_spec
-from jobs.execution.supervisor.loop import Supervisor
-from jobs.runs.control import RunStatus
-from jobs.runs.directory import RunDirectory
-from jobs.specs.train import DataSpec, ModelSpec, TrainSpec, ValidationSpec
 from tests.faults import recorded
 from tests.jobs.conftest import opened_bench
 from tests.jobs.execution.supervisor.toy_bench import Bench, wait_until
@@ -27,7 +27,7 @@ NUM_STEPS = {False: 24, True: 48}
 
 @pytest.fixture(scope="module")
 def spec(tmp_path_factory: pytest.TempPathFactory, is_long: bool) -> TrainSpec:
-    from jobs.training.warm_start import WarmStartSettings, warm_model
+    from exgrpo.jobs.training.warm_start import WarmStartSettings, warm_model
 
     settings = WarmStartSettings(
         num_layers=1, width=32, num_heads=2, num_steps=120, batch_size=16, max_operations=3, error_scale=0.5

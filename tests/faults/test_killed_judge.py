@@ -9,9 +9,9 @@ import time
 
 import pytest
 
-from jobs.evaluation.judging.votes import read_recorded_votes
-from jobs.runs.attempts import read_outcome
-from jobs.runs.control import RunStatus
+from exgrpo.jobs.evaluation.judging.votes import read_recorded_votes
+from exgrpo.jobs.runs.attempts import read_outcome
+from exgrpo.jobs.runs.control import RunStatus
 from tests.jobs.evaluation.judging.chain_runs import new_job, record_chains, server_spec, votes_of
 from tests.jobs.evaluation.judging.judge_server import judge_as_oracle, serving
 
@@ -29,7 +29,7 @@ def test_a_killed_judge_pays_for_no_answer_twice(tmp_path, figure):
     with serving(answer_some) as server:
         job = new_job(tmp_path, server_spec(server.address, num_parallel=2, timeout_seconds=60.0))
         worker = subprocess.Popen(
-            [sys.executable, "-m", "jobs.execution.worker", str(job.path), str(job.claim_attempt())]
+            [sys.executable, "-m", "exgrpo.jobs.execution.worker", str(job.path), str(job.claim_attempt())]
         )
         while len(votes_of(job)) < 7 or len(server.bodies) < 9:
             assert worker.poll() is None
@@ -39,7 +39,7 @@ def test_a_killed_judge_pays_for_no_answer_twice(tmp_path, figure):
         recorded = read_recorded_votes(job)
         assert (len(recorded.votes), recorded.num_requests) == (7, 9)
         may_answer.release(1000)
-        again = [sys.executable, "-m", "jobs.execution.worker", str(job.path), str(job.claim_attempt())]
+        again = [sys.executable, "-m", "exgrpo.jobs.execution.worker", str(job.path), str(job.claim_attempt())]
         assert subprocess.run(again, check=False, timeout=120).returncode == 0
         asked = [headers["Idempotency-Key"] for headers in server.headers]
     assert read_outcome(job.attempt_path(2)).status is RunStatus.FINISHED

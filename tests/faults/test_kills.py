@@ -15,17 +15,17 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from db import SQLITE_FILE
-from db.connections.opening import open_database
-from db.queries.runs import list_attempts
-from jobs.actions import run_actions
-from jobs.actions.queueing import queue_job
-from jobs.execution.supervisor.open_index import ingest_all
-from jobs.runs.checkpoints import PREFIX, find_fault, list_checkpoints
-from jobs.runs.control import RunStatus
-from jobs.runs.directory import RunDirectory
-from jobs.runs.recording.event_reader import EventReader
-from jobs.runs.state import RunState, read_state
+from exgrpo.db import SQLITE_FILE
+from exgrpo.db.connections.opening import open_database
+from exgrpo.db.queries.runs import list_attempts
+from exgrpo.jobs.actions import run_actions
+from exgrpo.jobs.actions.queueing import queue_job
+from exgrpo.jobs.execution.supervisor.open_index import ingest_all
+from exgrpo.jobs.runs.checkpoints import PREFIX, find_fault, list_checkpoints
+from exgrpo.jobs.runs.control import RunStatus
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.recording.event_reader import EventReader
+from exgrpo.jobs.runs.state import RunState, read_state
 from tests.app import web_server
 from tests.faults import recorded
 from tests.faults.small_training import small_spec, train

@@ -9,17 +9,17 @@ import pytest
 from streamlit.testing.v1 import AppTest
 from typer.testing import CliRunner
 
-from app import settings
-from app.page_list import PLACES
-from db.connections.opening import open_database
+from exgrpo.app import settings
+from exgrpo.app.page_list import PLACES
+from exgrpo.db.connections.opening import open_database
+from exgrpo.jobs.cli.main import app as command_line
+from exgrpo.jobs.runs.control import RunStatus
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.specs.train import RecordingSpec, TrainSpec
 from exgrpo_core.recording.file_recorder import FileRecorder
 from exgrpo_core.recording.recorder import EvaluationRecord
 from exgrpo_core.step_report import StepReport
 from exgrpo_core.types import Question
-from jobs.cli.main import app as command_line
-from jobs.runs.control import RunStatus
-from jobs.runs.directory import RunDirectory
-from jobs.specs.train import RecordingSpec, TrainSpec
 from tests.app.conftest import MAIN_SCRIPT
 from tests.db.recorded_runs import ingest_run
 from tests.step_reports import make_questions, make_report

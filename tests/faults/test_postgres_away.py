@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from db.connections.opening import open_database
-from jobs.execution.supervisor import indexing
-from jobs.execution.supervisor.indexing import Indexer
-from jobs.execution.supervisor.open_index import rebuild_index
+from exgrpo.db.connections.opening import open_database
+from exgrpo.jobs.execution.supervisor import indexing
+from exgrpo.jobs.execution.supervisor.indexing import Indexer
+from exgrpo.jobs.execution.supervisor.open_index import rebuild_index
 from tests.faults import used_workbench
 from tests.postgres import Server, controlled_server
 

@@ -12,11 +12,11 @@ import numpy as np
 import psutil
 import pytest
 
-from app.page_list import PLACES
-from jobs.actions.queueing import queue_job
-from jobs.runs.control import RunStatus
-from jobs.runs.directory import RunDirectory
-from jobs.runs.state import read_state
+from exgrpo.app.page_list import PLACES
+from exgrpo.jobs.actions.queueing import queue_job
+from exgrpo.jobs.runs.control import RunStatus
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.state import read_state
 from tests.app import web_server
 from tests.app.page_session import page_session
 from tests.jobs.execution.supervisor.toy_bench import processes_of, toy_spec, wait_until

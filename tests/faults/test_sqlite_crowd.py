@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from db.connections.opening import open_database
-from db.connections.session import Database
-from db.ingest import events as ingest
-from db.queries import metrics, runs
-from db.queries.trajectory_list import count_facets, list_snippets
-from db.rows.trajectories import TrajectoryFacets
-from jobs.runs.control import RunStatus
-from jobs.runs.directory import RunDirectory
-from jobs.runs.recording.event_reader import EventReader
+from exgrpo.db.connections.opening import open_database
+from exgrpo.db.connections.session import Database
+from exgrpo.db.ingest import events as ingest
+from exgrpo.db.queries import metrics, runs
+from exgrpo.db.queries.trajectory_list import count_facets, list_snippets
+from exgrpo.db.rows.trajectories import TrajectoryFacets
+from exgrpo.jobs.runs.control import RunStatus
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.recording.event_reader import EventReader
 from tests.db.recorded_runs import new_run, record_attempt
 
 pytestmark = [pytest.mark.fault_row(6), pytest.mark.long_fault]

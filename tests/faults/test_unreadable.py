@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from jobs.actions import run_actions
-from jobs.cli.doctor import CheckResult, check_runs_root
-from jobs.cli.main import app
-from jobs.cli.workbench import Workbench
-from jobs.runs.lookup import CommandError, open_run
+from exgrpo.jobs.actions import run_actions
+from exgrpo.jobs.cli.doctor import CheckResult, check_runs_root
+from exgrpo.jobs.cli.main import app
+from exgrpo.jobs.cli.workbench import Workbench
+from exgrpo.jobs.runs.lookup import CommandError, open_run
 from tests.jobs.cli.invoked import exgrpo
 from tests.jobs.evaluation.judging.chain_runs import record_chains
 

@@ -3,17 +3,17 @@
 from pathlib import Path
 from typing import Any
 
-from db.connections.session import Database
-from db.rows.chains_of_thought import SavedCase
-from db.rows.trajectories import MarkedTrajectory
+from exgrpo.db.connections.session import Database
+from exgrpo.db.rows.chains_of_thought import SavedCase
+from exgrpo.db.rows.trajectories import MarkedTrajectory
+from exgrpo.jobs.actions import annotations, run_actions
+from exgrpo.jobs.actions.queueing import queue_job
+from exgrpo.jobs.runs.attempts import write_outcome
+from exgrpo.jobs.runs.control import RunStatus
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
+from exgrpo.jobs.specs.train import RecordingSpec, TrainSpec
 from exgrpo_core.recording.file_recorder import FileRecorder
-from jobs.actions import annotations, run_actions
-from jobs.actions.queueing import queue_job
-from jobs.runs.attempts import write_outcome
-from jobs.runs.control import RunStatus
-from jobs.runs.directory import RunDirectory
-from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
-from jobs.specs.train import RecordingSpec, TrainSpec
 from tests.db.recorded_runs import new_run, record_attempt
 from tests.db.recorded_scores import event
 from tests.db.table_contents import contents

@@ -20,30 +20,30 @@ import pyarrow.parquet as pq
 import torch
 from hypothesis import strategies as st
 
+from exgrpo.jobs.actions.archive import export_run, import_run
+from exgrpo.jobs.actions.preflight.local_sources import refuse_remote_code
+from exgrpo.jobs.actions.preflight.looks import check_context, look_at, read_chat_template
+from exgrpo.jobs.evaluation.analysis.score_curves import read_score_curves
+from exgrpo.jobs.evaluation.answer_log import AnswerLog
+from exgrpo.jobs.evaluation.recorded_answers import FOLDER as ANSWERS_FOLDER
+from exgrpo.jobs.evaluation.recorded_answers import encode_line, find_answer_damage
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.recording.event_reader import EventReader
+from exgrpo.jobs.runs.rollout_formats import verl_dumps
+from exgrpo.jobs.runs.rollout_formats.source import RolloutSource
+from exgrpo.jobs.runs.state import describe_run
+from exgrpo.jobs.specs.any_job import load_any_spec, parse_any_spec
+from exgrpo.jobs.specs.train import ModelSpec, TrainSpec, load_spec
+from exgrpo.jobs.training.data_rows import iterate_raw_rows
+from exgrpo.jobs.training.engines.embedded.model import load_policy
+from exgrpo.jobs.training.layouts import training_row
+from exgrpo.jobs.training.pretrained.conversion import convert_gguf
+from exgrpo.jobs.training.pretrained.model_shapes import model_shape
 from exgrpo_core.bounded_json import parse_json, seal
 from exgrpo_core.errors import EngineError, UserError
 from exgrpo_core.experience_management.replay_buffer import BufferCorruptionError, ReplayBuffer
 from exgrpo_core.recording.lines import read_tokens
 from exgrpo_core.recording.record_file import pack
-from jobs.actions.archive import export_run, import_run
-from jobs.actions.preflight.local_sources import refuse_remote_code
-from jobs.actions.preflight.looks import check_context, look_at, read_chat_template
-from jobs.evaluation.analysis.score_curves import read_score_curves
-from jobs.evaluation.answer_log import AnswerLog
-from jobs.evaluation.recorded_answers import FOLDER as ANSWERS_FOLDER
-from jobs.evaluation.recorded_answers import encode_line, find_answer_damage
-from jobs.runs.directory import RunDirectory
-from jobs.runs.recording.event_reader import EventReader
-from jobs.runs.rollout_formats import verl_dumps
-from jobs.runs.rollout_formats.source import RolloutSource
-from jobs.runs.state import describe_run
-from jobs.specs.any_job import load_any_spec, parse_any_spec
-from jobs.specs.train import ModelSpec, TrainSpec, load_spec
-from jobs.training.data_rows import iterate_raw_rows
-from jobs.training.engines.embedded.model import load_policy
-from jobs.training.layouts import training_row
-from jobs.training.pretrained.conversion import convert_gguf
-from jobs.training.pretrained.model_shapes import model_shape
 from tests.exgrpo_core.experience_management.buffers import empty_buffer, take_steps
 from tests.faults.small_training import small_spec, train
 from tests.fuzz.mutations import changed, changed_json, overwritten

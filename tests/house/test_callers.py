@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from app.components.new_run.field_shapes import attribute_docs
-from db.queries.retirement import BUILT_IN_TASKS
+from exgrpo.app.components.new_run.field_shapes import attribute_docs
+from exgrpo.db.queries.retirement import BUILT_IN_TASKS
+from exgrpo.jobs.evaluation.judging import oracles
+from exgrpo.jobs.specs.base import Spec
+from exgrpo.jobs.specs.train import ORACLE_SOURCES
+from exgrpo.jobs.tasks.grading.rewards import TASKS
 from exgrpo_core.config import ExGRPOConfig
-from jobs.evaluation.judging import oracles
-from jobs.specs.base import Spec
-from jobs.specs.train import ORACLE_SOURCES
-from jobs.tasks.grading.rewards import TASKS
 from tests.house.tracked import PACKAGES, read, source_files, tracked_files
 
 FOUND_BY_NAME = Path("exgrpo_core/strategies")
@@ -71,7 +71,9 @@ def test_every_public_function_and_class_has_a_caller():
 )
 def test_what_nothing_names_is_found(source, expected):
     assert without_caller({Path("jobs/a.py"): source, Path("jobs/b.py"): "other()"}, "") == expected
-    assert without_caller({Path("jobs/a.py"): source, Path("jobs/b.py"): "from jobs.a import forgotten"}, "") == []
+    assert (
+        without_caller({Path("jobs/a.py"): source, Path("jobs/b.py"): "from exgrpo.jobs.a import forgotten"}, "") == []
+    )
 
 
 def test_new_python_is_checked_before_git_tracks_it(tmp_path):
@@ -92,7 +94,7 @@ def test_every_field_of_a_specification_says_what_it_is():
     undescribed = [
         f"{cls.__name__}.{name}"
         for cls in every_spec(Spec)
-        if cls.__module__.startswith("jobs.specs")
+        if cls.__module__.startswith("exgrpo.jobs.specs")
         for name, field in cls.model_fields.items()
         if name in cls.__annotations__ and name not in {"kind", "tags", "seed"}
         if not attribute_docs(cls).get(name)

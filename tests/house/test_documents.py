@@ -11,11 +11,11 @@ import typer.main
 import yaml
 from typer.testing import CliRunner
 
-from app.page_list import PAGES
-from db.tables import models
-from jobs.cli.main import COMMANDS
-from jobs.cli.main import app as command_line
-from jobs.specs.train import parse_spec, preset_names
+from exgrpo.app.page_list import PAGES
+from exgrpo.db.tables import models
+from exgrpo.jobs.cli.main import COMMANDS
+from exgrpo.jobs.cli.main import app as command_line
+from exgrpo.jobs.specs.train import parse_spec, preset_names
 from tests.house.tracked import PACKAGES, REPOSITORY, read, tracked_files
 
 DOCUMENTS = [
@@ -153,7 +153,7 @@ def test_readme_names_the_two_commands():
 
 def test_the_list_of_commands_is_that_of_the_command_line(tmp_path):
     listed = tmp_path / "cli.md"
-    words = ["jobs.cli.main", "utils", "docs", "--name", "exgrpo", "--title", "The command line"]
+    words = ["exgrpo.jobs.cli.main", "utils", "docs", "--name", "exgrpo", "--title", "The command line"]
     assert CliRunner().invoke(typer.cli.app, [*words, "--output", str(listed)]).exit_code == 0
     assert listed.read_text() == read(Path("docs/cli.md")), "Run `make cli-docs`."
 

@@ -20,14 +20,14 @@ TORCH_FREE_MODULES = (
     "exgrpo_core.step_report",
     "exgrpo_core.experience_management.bucket_sampler",
     "exgrpo_core.experience_management.replay_buffer",
-    "jobs.specs.train",
-    "jobs.cli.main",
+    "exgrpo.jobs.specs.train",
+    "exgrpo.jobs.cli.main",
 )
 
 
 def modules_of(package: str) -> list[str]:
     files = [path for path in source_files() if path.parts[0] == package]
-    return [".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in files]
+    return [".".join(("exgrpo", *path.with_suffix("").parts)).removesuffix(".__init__") for path in files]
 
 
 def training_libraries_loaded_by(modules: list[str]) -> list[str]:
@@ -64,15 +64,17 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     for package in PACKAGES:
-        shutil.copytree(REPOSITORY / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(REPOSITORY / package, tmp_path / package, True, shutil.ignore_patterns("__pycache__"))
     shutil.copy(REPOSITORY / "pyproject.toml", tmp_path)
     return tmp_path
 
 
 def test_neither_the_core_nor_commands_nor_pages_load_a_training_library():
-    scripts = {"app.main"}
-    modules = [name for name in modules_of("app") if name not in scripts and not name.startswith("app.app_pages.")]
-    assert "app.components.new_run.form_check" in modules
+    scripts = {"exgrpo.app.main"}
+    modules = [
+        name for name in modules_of("app") if name not in scripts and not name.startswith("exgrpo.app.app_pages.")
+    ]
+    assert "exgrpo.app.components.new_run.form_check" in modules
     assert training_libraries_loaded_by([*TORCH_FREE_MODULES, *modules]) == []
 
 
@@ -88,9 +90,13 @@ def test_the_tree_keeps_every_contract(cache):
 @pytest.mark.parametrize(
     ("file", "planted", "contract"),
     [
-        ("exgrpo_core/types.py", "import jobs.runs.control", "Layers: app"),
-        ("jobs/runs/control.py", "def look():\n    import jobs.runs.state", "No circles"),
-        ("app/components/__init__.py", "import db.connections.opening", "Reads: in the UI only app.queries"),
+        ("exgrpo_core/types.py", "import exgrpo.jobs.runs.control", "Layers: app"),
+        ("jobs/runs/control.py", "def look():\n    import exgrpo.jobs.runs.state", "No circles"),
+        (
+            "app/components/__init__.py",
+            "import exgrpo.db.connections.opening",
+            "Reads: in the UI only exgrpo.app.queries",
+        ),
     ],
 )
 def test_a_planted_violation_breaks_its_contract(tree, cache, file, planted, contract):

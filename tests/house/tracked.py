@@ -5,7 +5,9 @@ from functools import cache
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-PACKAGES = ("app", "jobs", "db", "exgrpo_core")
+LINKED = ("app", "jobs", "db")
+"""Folders that are packages of `exgrpo`, by links."""
+PACKAGES = (*LINKED, "exgrpo", "exgrpo_core")
 SOURCE_FOLDERS = (*PACKAGES, "bench")
 
 

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from jobs.runs.control import INTERRUPTED
+from exgrpo.jobs.runs.control import INTERRUPTED
 from tests.browser.clicks import enter
 from tests.browser.conftest import browser  # noqa: F401 - a fixture
 from tests.deployment.image_files import ENVIRONMENT_FILE, HOST_NAME, TOKEN

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from jobs.runs.control import INTERRUPTED
+from exgrpo.jobs.runs.control import INTERRUPTED
 from tests.deployment.image_files import REPOSITORY
 from tests.images.project import wait
 

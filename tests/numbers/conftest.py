@@ -1,6 +1,6 @@
 import pytest
 
-from app import settings
+from exgrpo.app import settings
 from tests.numbers.pages import PAGES, check_page, prepare
 
 

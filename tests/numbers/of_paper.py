@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from app.components.paper.entries import ENTRIES, Entry
-from jobs.specs.train import TrainSpec
+from exgrpo.app.components.paper.entries import ENTRIES, Entry
+from exgrpo.jobs.specs.train import TrainSpec
 from tests.numbers import of_runs, of_thoughts, record
 from tests.numbers.checking import Columns, Expected
 from tests.numbers.derived import Root, half_of_mean

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from jobs.specs.train import TrainSpec
+from exgrpo.jobs.specs.train import TrainSpec
 from tests.numbers import record
 from tests.numbers.checking import Columns, Expected, quoted
 from tests.numbers.derived import Recorded, Root, Score, gain_ends

@@ -10,12 +10,12 @@ import numpy as np
 import pandas as pd
 import yaml
 
-import jobs.actions.studies
+from exgrpo.jobs.actions import studies
 from tests.numbers.checking import Columns
 from tests.numbers.derived import Recorded, Score
 from tests.numbers.words import NONE
 
-FOLDER = Path(jobs.actions.studies.__file__).parent
+FOLDER = Path(studies.__file__).parent
 _MATHS = ("AIME24", "AIME25", "AMC", "MATH-500", "Minerva", "Olympiad")
 _OTHERS = ("ARC-c", "GPQA*", "MMLU-Pro")
 AVERAGES = {"ID Avg.": _MATHS, "OOD Avg.": _OTHERS}

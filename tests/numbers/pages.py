@@ -154,10 +154,10 @@ def saved_cases(run: Recorded) -> list[Any]:
 
 def prepare(path: Path) -> Root:
     """Record, keep two cases, tag the runs as those of a study, and ingest."""
-    from db.rows.chains_of_thought import SavedCase
-    from jobs.actions.annotations import mark_case
-    from jobs.actions.run_actions import tag
-    from jobs.execution.supervisor.open_index import rebuild_index
+    from exgrpo.db.rows.chains_of_thought import SavedCase
+    from exgrpo.jobs.actions.annotations import mark_case
+    from exgrpo.jobs.actions.run_actions import tag
+    from exgrpo.jobs.execution.supervisor.open_index import rebuild_index
 
     if not any(path.glob("*/run.json")):
         record.record(path)

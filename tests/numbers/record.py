@@ -59,15 +59,15 @@ def record(runs_root: Path) -> None:
 
 
 def _train(runs_root: Path, run_id: str, content: dict[str, Any]) -> None:
-    from jobs.runs.directory import RunDirectory
-    from jobs.specs.train import parse_spec
+    from exgrpo.jobs.runs.directory import RunDirectory
+    from exgrpo.jobs.specs.train import parse_spec
 
     _work(RunDirectory.create(runs_root, parse_spec(content, "test"), run_id=run_id))
 
 
 def _work(run: Any) -> None:
     """Do a job's first attempt in this process, as a worker does."""
-    from jobs.execution.worker.__main__ import main
+    from exgrpo.jobs.execution.worker.__main__ import main
 
     run.request_attempt(1)
     run.claim_attempt(1)
@@ -82,7 +82,7 @@ def _train_on_stories(runs_root: Path) -> None:
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    from jobs.tasks.word_problems.question_set import make_stories
+    from exgrpo.jobs.tasks.word_problems.question_set import make_stories
     from tests.jobs.training.chat_model import CHAT_TEMPLATE
     from tests.jobs.training.format_tokenizer import make_format_tokenizer
 
@@ -115,22 +115,22 @@ def _train_on_stories(runs_root: Path) -> None:
 
 def _queue(runs_root: Path, spec: Any) -> None:
     """Queue a job that reads another run, and do it."""
-    from jobs.actions.queueing import queue_job
-    from jobs.runs.lookup import open_run
+    from exgrpo.jobs.actions.queueing import queue_job
+    from exgrpo.jobs.runs.lookup import open_run
 
     _work(open_run(runs_root, queue_job(runs_root, spec)))
 
 
 def _judge(runs_root: Path, name: str, judged: str) -> None:
-    from jobs.specs.judging import parse_judge_spec
+    from exgrpo.jobs.specs.judging import parse_judge_spec
 
     _queue(runs_root, parse_judge_spec({"judge": "oracle", "judged": {"run_id": judged}, "name": name}, "test"))
 
 
 def _evaluate(runs_root: Path) -> None:
-    from jobs.actions.evaluations import plan_evaluation
-    from jobs.tasks.chains.demonstrators import make_tokenizer
-    from jobs.tasks.chains.question_set import make_questions
+    from exgrpo.jobs.actions.evaluations import plan_evaluation
+    from exgrpo.jobs.tasks.chains.demonstrators import make_tokenizer
+    from exgrpo.jobs.tasks.chains.question_set import make_questions
 
     path = runs_root.parent / f"{BENCHMARK}.jsonl"
     questions = make_questions(NUM_SUMS, 99, make_tokenizer())
@@ -151,7 +151,7 @@ def _ask(runs_root: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from jobs.actions.playground.answering import ChatRequest, answer, find_model
+    from exgrpo.jobs.actions.playground.answering import ChatRequest, answer, find_model
 
     records: list[dict[str, Any]] = []
     for step in ASKED_STEPS:

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from streamlit.testing.v1 import AppTest
 
-from app import settings
+from exgrpo.app import settings
 from tests.app import recorded
 from tests.app.page_texts import Table
 

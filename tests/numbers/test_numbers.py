@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from jobs.queries import calls
-from jobs.queries.frames import open_run
-from jobs.queries.table import QUERIES
+from exgrpo.jobs.queries import calls
+from exgrpo.jobs.queries.frames import open_run
+from exgrpo.jobs.queries.table import QUERIES
 from tests.jobs.cli.invoked import printed_json
 from tests.numbers import record
 

@@ -4,13 +4,13 @@ import json
 import random
 from pathlib import Path
 
-from db.rows.chains_of_thought import SavedCase
-from db.rows.trajectories import MarkedTrajectory
+from exgrpo.db.rows.chains_of_thought import SavedCase
+from exgrpo.db.rows.trajectories import MarkedTrajectory
+from exgrpo.jobs.actions import annotations, run_actions
+from exgrpo.jobs.execution.supervisor.open_index import ingest_all
+from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo_core.bounded_json import seal
 from exgrpo_core.types import Question
-from jobs.actions import annotations, run_actions
-from jobs.execution.supervisor.open_index import ingest_all
-from jobs.runs.directory import RunDirectory
 from tests.app import judged, played, recorded, scored
 from tests.app.recorded import RecordedRun
 

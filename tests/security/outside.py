@@ -5,8 +5,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobs.runs.directory import RunDirectory
-from jobs.specs.train import TrainSpec
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.specs.train import TrainSpec
 
 CANARY = "canary-behind-the-fence"
 INSIDE = "run-inside"

@@ -9,18 +9,18 @@ from zlib import crc32
 import pytest
 from typer.testing import CliRunner
 
-from db.connections.opening import open_database
-from db.queries.runs import list_runs
+from exgrpo.db.connections.opening import open_database
+from exgrpo.db.queries.runs import list_runs
+from exgrpo.jobs.actions.verification import verify_root
+from exgrpo.jobs.cli.main import app
+from exgrpo.jobs.execution.supervisor.open_index import ingest_all
+from exgrpo.jobs.runs.attempts import write_outcome
+from exgrpo.jobs.runs.control import RunStatus
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.journal import JournalKind
+from exgrpo.jobs.specs.train import TrainSpec
 from exgrpo_core.bounded_json import seal
 from exgrpo_core.recording.record_file import pack, record_path
-from jobs.actions.verification import verify_root
-from jobs.cli.main import app
-from jobs.execution.supervisor.open_index import ingest_all
-from jobs.runs.attempts import write_outcome
-from jobs.runs.control import RunStatus
-from jobs.runs.directory import RunDirectory
-from jobs.runs.journal import JournalKind
-from jobs.specs.train import TrainSpec
 
 pytestmark = pytest.mark.slow
 

@@ -9,9 +9,9 @@ from urllib.parse import parse_qs, quote, urlsplit
 import pytest
 from typer.testing import CliRunner
 
-from app.components.widgets.data_table import as_csv, as_latex, as_markdown
-from db.rows.display_names import escape_control_characters
-from jobs.cli.main import app
+from exgrpo.app.components.widgets.data_table import as_csv, as_latex, as_markdown
+from exgrpo.db.rows.display_names import escape_control_characters
+from exgrpo.jobs.cli.main import app
 from tests.app import web_server
 from tests.browser.clicks import enter
 from tests.browser.conftest import Watched

@@ -6,14 +6,14 @@ from contextlib import suppress
 import pytest
 from sqlalchemy import MetaData, event, select
 
-from db.ingest import events
-from db.queries.run_filter import RunFilter
-from db.queries.runs import count_runs, get_run, list_runs
-from db.queries.text_search import SearchError, newest_matching
-from db.queries.trajectory_list import list_snippets
-from db.rows.trajectories import TrajectoryFacets
-from jobs.runs.launchers.ray_jobs import shell_command
-from jobs.runs.recording.event_reader import EventReader
+from exgrpo.db.ingest import events
+from exgrpo.db.queries.run_filter import RunFilter
+from exgrpo.db.queries.runs import count_runs, get_run, list_runs
+from exgrpo.db.queries.text_search import SearchError, newest_matching
+from exgrpo.db.queries.trajectory_list import list_snippets
+from exgrpo.db.rows.trajectories import TrajectoryFacets
+from exgrpo.jobs.runs.launchers.ray_jobs import shell_command
+from exgrpo.jobs.runs.recording.event_reader import EventReader
 from tests.db.conftest import *  # noqa: F403 - the databases' fixtures
 from tests.db.recorded_chains import Response, Step, record_steps
 

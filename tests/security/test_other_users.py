@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
+from exgrpo.jobs.cli.doctor import check_runs_root
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.specs.train import TrainSpec
 from exgrpo_core import recording
-from jobs.cli.doctor import check_runs_root
-from jobs.runs.directory import RunDirectory
-from jobs.specs.train import TrainSpec
 
 pytestmark = pytest.mark.slow
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 def test_a_command_makes_files_for_its_user_alone(tmp_path):
     root = tmp_path / "runs"
     program = (
-        "import os, sys; from pathlib import Path; from jobs.cli.main import main; os.umask(0o022); "
+        "import os, sys; from pathlib import Path; from exgrpo.jobs.cli.main import main; os.umask(0o022); "
         "sys.argv = ['exgrpo', 'runs', '--runs-root', sys.argv[1]]; main()"
     )
     subprocess.run([sys.executable, "-c", program, str(root)], check=True, capture_output=True)

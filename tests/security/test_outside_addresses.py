@@ -5,24 +5,24 @@ import socket
 
 import pytest
 
-from jobs.actions.preflight.local_sources import resolve_source
-from jobs.actions.queueing import queue_job
-from jobs.evaluation.benchmark_questions import iterate_rows
-from jobs.evaluation.generation import PromptedQuestion
-from jobs.evaluation.protocols import HubDataSet
-from jobs.evaluation.server_generator import ServerGenerator
-from jobs.machine.model_server import KEY_ADDRESSES_VARIABLE, AddressRefusedError, is_link_local, key_for
-from jobs.runs.control import TrainingError
-from jobs.runs.launchers import ray_jobs_api
-from jobs.runs.launchers.local import LaunchError
-from jobs.runs.lookup import CommandError
-from jobs.specs.evaluation import API_KEY_VARIABLE as EVAL_KEY
-from jobs.specs.evaluation import parse_eval_spec
-from jobs.specs.judging import API_KEY_VARIABLE as JUDGE_KEY
-from jobs.specs.judging import parse_judge_spec
-from jobs.specs.train import SpecError
-from jobs.specs.verl import VerlSpec
-from jobs.training.data_rows import DataError, iterate_raw_rows
+from exgrpo.jobs.actions.preflight.local_sources import resolve_source
+from exgrpo.jobs.actions.queueing import queue_job
+from exgrpo.jobs.evaluation.benchmark_questions import iterate_rows
+from exgrpo.jobs.evaluation.generation import PromptedQuestion
+from exgrpo.jobs.evaluation.protocols import HubDataSet
+from exgrpo.jobs.evaluation.server_generator import ServerGenerator
+from exgrpo.jobs.machine.model_server import KEY_ADDRESSES_VARIABLE, AddressRefusedError, is_link_local, key_for
+from exgrpo.jobs.runs.control import TrainingError
+from exgrpo.jobs.runs.launchers import ray_jobs_api
+from exgrpo.jobs.runs.launchers.local import LaunchError
+from exgrpo.jobs.runs.lookup import CommandError
+from exgrpo.jobs.specs.evaluation import API_KEY_VARIABLE as EVAL_KEY
+from exgrpo.jobs.specs.evaluation import parse_eval_spec
+from exgrpo.jobs.specs.judging import API_KEY_VARIABLE as JUDGE_KEY
+from exgrpo.jobs.specs.judging import parse_judge_spec
+from exgrpo.jobs.specs.train import SpecError
+from exgrpo.jobs.specs.verl import VerlSpec
+from exgrpo.jobs.training.data_rows import DataError, iterate_raw_rows
 from tests.http_server import Answer, answering
 from tests.jobs.evaluation.judging.chain_runs import new_job, record_chains, run_job, server_spec
 

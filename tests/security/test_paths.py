@@ -7,25 +7,25 @@ import os
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app import settings
-from app.queries.runs import has_folder, log_file, read_log
-from db.rows.chains_of_thought import SavedCase
-from db.rows.trajectories import MarkedTrajectory
+from exgrpo.app import settings
+from exgrpo.app.queries.runs import has_folder, log_file, read_log
+from exgrpo.db.rows.chains_of_thought import SavedCase
+from exgrpo.db.rows.trajectories import MarkedTrajectory
+from exgrpo.jobs.actions import annotations, branching, named_entries, run_actions
+from exgrpo.jobs.actions.queueing import queue_job
+from exgrpo.jobs.actions.token_texts import token_data
+from exgrpo.jobs.evaluation.analysis.score_curves import evaluation_answers
+from exgrpo.jobs.evaluation.recorded_answers import encode_line, find_answers
+from exgrpo.jobs.runs import lookup
+from exgrpo.jobs.runs.checkpoints import find_fault
+from exgrpo.jobs.runs.directory import RunDirectory, RunDirectoryError, inside, list_run_directories
+from exgrpo.jobs.runs.lookup import find_checkpoint
+from exgrpo.jobs.specs.judging import JudgedSpec, JudgeSpec
+from exgrpo.jobs.specs.train import SpecError, parse_spec
 from exgrpo_core.bounded_json import seal
 from exgrpo_core.experience_management.storage.append_file import BufferCorruptionError
 from exgrpo_core.experience_management.storage.segments import SegmentExtent
 from exgrpo_core.faults import FaultKind
-from jobs.actions import annotations, branching, named_entries, run_actions
-from jobs.actions.queueing import queue_job
-from jobs.actions.token_texts import token_data
-from jobs.evaluation.analysis.score_curves import evaluation_answers
-from jobs.evaluation.recorded_answers import encode_line, find_answers
-from jobs.runs import lookup
-from jobs.runs.checkpoints import find_fault
-from jobs.runs.directory import RunDirectory, RunDirectoryError, inside, list_run_directories
-from jobs.runs.lookup import find_checkpoint
-from jobs.specs.judging import JudgedSpec, JudgeSpec
-from jobs.specs.train import SpecError, parse_spec
 from tests.app.conftest import MAIN_SCRIPT
 from tests.security import outside
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.formats import literal
+from exgrpo.app.formats import literal
 
 pytestmark = pytest.mark.slow
 

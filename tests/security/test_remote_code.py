@@ -8,18 +8,18 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from exgrpo.jobs.actions.evaluations import plan_evaluation
+from exgrpo.jobs.actions.preflight.resolution import resolve
+from exgrpo.jobs.actions.queueing import queue_job
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.specs.any_job import load_any_spec
+from exgrpo.jobs.specs.model_code import CONFIG_FILES, named_code
+from exgrpo.jobs.specs.train import SpecError, TrainSpec, load_preset, parse_spec
+from exgrpo.jobs.specs.verl import RewardModelSpec
+from exgrpo.jobs.training import verl_composition
+from exgrpo.jobs.training.engines.embedded.model import load_policy, refuse_remote_code
+from exgrpo.jobs.training.engines.tokenizer import load_tokenizer
 from exgrpo_core.errors import EngineError
-from jobs.actions.evaluations import plan_evaluation
-from jobs.actions.preflight.resolution import resolve
-from jobs.actions.queueing import queue_job
-from jobs.runs.directory import RunDirectory
-from jobs.specs.any_job import load_any_spec
-from jobs.specs.model_code import CONFIG_FILES, named_code
-from jobs.specs.train import SpecError, TrainSpec, load_preset, parse_spec
-from jobs.specs.verl import RewardModelSpec
-from jobs.training import verl_composition
-from jobs.training.engines.embedded.model import load_policy, refuse_remote_code
-from jobs.training.engines.tokenizer import load_tokenizer
 from tests.house.tracked import read, source_files
 from tests.jobs.training.engines.tiny_models import qwen2_tied, tiny_tokenizer
 

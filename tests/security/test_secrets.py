@@ -15,20 +15,20 @@ from sqlalchemy import MetaData, make_url, select
 from streamlit.testing.v1 import AppTest
 from typer.testing import CliRunner
 
-from app import settings
-from db.connections.opening import open_database
-from db.connections.session import url_without_password
-from jobs.actions.queueing import queue_job
-from jobs.cli.main import app
-from jobs.evaluation.generation import PromptedQuestion
-from jobs.evaluation.server_generator import ServerGenerator
-from jobs.machine.model_server import KEY_ADDRESSES_VARIABLE
-from jobs.runs.attempts import read_outcome
-from jobs.runs.control import TrainingError
-from jobs.runs.directory import RunDirectory
-from jobs.specs.evaluation import API_KEY_VARIABLE as EVAL_KEY
-from jobs.specs.evaluation import parse_eval_spec
-from jobs.specs.judging import API_KEY_VARIABLE as JUDGE_KEY
+from exgrpo.app import settings
+from exgrpo.db.connections.opening import open_database
+from exgrpo.db.connections.session import url_without_password
+from exgrpo.jobs.actions.queueing import queue_job
+from exgrpo.jobs.cli.main import app
+from exgrpo.jobs.evaluation.generation import PromptedQuestion
+from exgrpo.jobs.evaluation.server_generator import ServerGenerator
+from exgrpo.jobs.machine.model_server import KEY_ADDRESSES_VARIABLE
+from exgrpo.jobs.runs.attempts import read_outcome
+from exgrpo.jobs.runs.control import TrainingError
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.specs.evaluation import API_KEY_VARIABLE as EVAL_KEY
+from exgrpo.jobs.specs.evaluation import parse_eval_spec
+from exgrpo.jobs.specs.judging import API_KEY_VARIABLE as JUDGE_KEY
 from tests.app.conftest import MAIN_SCRIPT
 from tests.jobs.evaluation.judging.chain_runs import record_chains, server_spec
 from tests.jobs.evaluation.judging.judge_server import Reply, completion, serving
@@ -70,7 +70,7 @@ def environments_of_workers(process: psutil.Process) -> list[dict[str, str]]:
     found = []
     for child in process.children(recursive=True):
         with suppress(psutil.Error):  # it has ended since
-            if "jobs.execution.worker" in child.cmdline():
+            if "exgrpo.jobs.execution.worker" in child.cmdline():
                 found.append(child.environ())
     return found
 
@@ -99,7 +99,17 @@ def test_no_secret_of_a_judges_job_is_found_anywhere(tmp_path, postgres):
     runs_root.mkdir()
     record_chains(runs_root, [["valid", "lucky"], ["valid"]])
     secrets = CANARIES | {"EXGRPO_DATABASE_URL": postgres, "PGPASSWORD": DATABASE_PASSWORD}
-    command = [sys.executable, "-m", "jobs.cli", "up", "--no-browser", "--port", "0", "--runs-root", str(runs_root)]
+    command = [
+        sys.executable,
+        "-m",
+        "exgrpo.jobs.cli",
+        "up",
+        "--no-browser",
+        "--port",
+        "0",
+        "--runs-root",
+        str(runs_root),
+    ]
     with (
         serving(echo) as server,
         subprocess.Popen(
@@ -125,7 +135,7 @@ def test_no_secret_of_a_judges_job_is_found_anywhere(tmp_path, postgres):
         printed, _ = started.communicate(timeout=30)
         keys = {headers.get("Authorization") for headers in server.headers}
     assert keys == {f"Bearer {CANARIES[JUDGE_KEY]}"}
-    assert "jobs.execution.worker" in lines
+    assert "exgrpo.jobs.execution.worker" in lines
     seen = {"process arguments": lines}
     seen["run directories, events, logs"] = "\n".join(
         path.read_bytes().decode("latin-1") for path in runs_root.rglob("*") if path.is_file()
@@ -134,7 +144,7 @@ def test_no_secret_of_a_judges_job_is_found_anywhere(tmp_path, postgres):
     seen["printed"] = "\n".join(line for line in printed.splitlines() if not line.startswith("http://127.0.0.1"))
     for words in (["doctor"], ["show", judged.run_id]):
         finished = subprocess.run(
-            [sys.executable, "-m", "jobs.cli", *words, "--runs-root", str(runs_root)],
+            [sys.executable, "-m", "exgrpo.jobs.cli", *words, "--runs-root", str(runs_root)],
             cwd=REPOSITORY, env=os.environ | secrets, capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
         seen[words[0]] = finished.stdout + finished.stderr

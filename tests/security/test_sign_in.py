@@ -12,15 +12,15 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from app import settings
-from app.serving.sign_in import SignInError, read_sign_in
-from app.settings import LINK_HOLDER, Roles
-from jobs.actions import run_actions
-from jobs.execution.supervisor.open_index import ingest_all
-from jobs.runs.directory import RunDirectory
-from jobs.runs.journal import Journal, JournalKind
-from jobs.runs.people import ROLES, Person, RefusedError, Role, acting_as, identify_by
-from jobs.specs.train import TrainSpec
+from exgrpo.app import settings
+from exgrpo.app.serving.sign_in import SignInError, read_sign_in
+from exgrpo.app.settings import LINK_HOLDER, Roles
+from exgrpo.jobs.actions import run_actions
+from exgrpo.jobs.execution.supervisor.open_index import ingest_all
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.journal import Journal, JournalKind
+from exgrpo.jobs.runs.people import ROLES, Person, RefusedError, Role, acting_as, identify_by
+from exgrpo.jobs.specs.train import TrainSpec
 from tests.app import web_server
 from tests.security.oidc_provider import CLIENT_ID, CLIENT_SECRET, OidcProvider
 from tests.tools import free_port
@@ -64,7 +64,7 @@ def named_by_pages():
         nodes = list(ast.walk(ast.parse(path.read_text())))
         names = {}
         for node in nodes:
-            if isinstance(node, ast.ImportFrom) and node.module.startswith("jobs.actions"):
+            if isinstance(node, ast.ImportFrom) and node.module.startswith("exgrpo.jobs.actions"):
                 package = importlib.import_module(node.module)
                 for alias in node.names:
                     if not hasattr(package, alias.name):

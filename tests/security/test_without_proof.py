@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from app.page_list import PATHS
-from app.serving.gate import HEALTH_PATH
+from exgrpo.app.page_list import PATHS
+from exgrpo.app.serving.gate import HEALTH_PATH
 from tests.app import web_server
 
 pytestmark = pytest.mark.slow

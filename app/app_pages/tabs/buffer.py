@@ -7,18 +7,18 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from app.components.replay_buffer import buffer_charts, buffer_over_steps, chosen_bar
-from app.components.replay_buffer.chosen_bar import View
-from app.components.widgets import address_choice, data_table, figures, notice, run_choice, run_state
-from app.formats import counted, known, literal
-from app.queries.answers import ask
-from app.queries.runs import metric_series, training_names
-from db.queries import buffer, replay_concentration, runs
-from db.queries import retirement as retirement_queries
-from db.rows.display_names import distinct_names
-from db.rows.replays import RetirementLine
-from db.rows.runs import BucketRow, RunRow
-from db.rows.spec_fields import algorithm_settings, bucket_meaning, has_continuous_rewards, may_replay
+from exgrpo.app.components.replay_buffer import buffer_charts, buffer_over_steps, chosen_bar
+from exgrpo.app.components.replay_buffer.chosen_bar import View
+from exgrpo.app.components.widgets import address_choice, data_table, figures, notice, run_choice, run_state
+from exgrpo.app.formats import counted, known, literal
+from exgrpo.app.queries.answers import ask
+from exgrpo.app.queries.runs import metric_series, training_names
+from exgrpo.db.queries import buffer, replay_concentration, runs
+from exgrpo.db.queries import retirement as retirement_queries
+from exgrpo.db.rows.display_names import distinct_names
+from exgrpo.db.rows.replays import RetirementLine
+from exgrpo.db.rows.runs import BucketRow, RunRow
+from exgrpo.db.rows.spec_fields import algorithm_settings, bucket_meaning, has_continuous_rewards, may_replay
 
 RETIRED = (
     "A question is retired if all n of its rollouts are correct. If its true success rate is p, that happens with "

@@ -2,13 +2,13 @@
 
 import streamlit as st
 
-from app import address
-from app.components.paper import printed_figures, run_figures, run_selection
-from app.components.paper.entries import BY_KEY, ENTRIES, Entry, Home
-from app.components.paper.printed_figures import ADDRESS
-from app.components.paper.run_selection import RunSelection
-from app.components.widgets import address_choice, run_choice
-from app.page_list import PAGES
+from exgrpo.app import address
+from exgrpo.app.components.paper import printed_figures, run_figures, run_selection
+from exgrpo.app.components.paper.entries import BY_KEY, ENTRIES, Entry, Home
+from exgrpo.app.components.paper.printed_figures import ADDRESS
+from exgrpo.app.components.paper.run_selection import RunSelection
+from exgrpo.app.components.widgets import address_choice, run_choice
+from exgrpo.app.page_list import PAGES
 
 
 def _show_head(entry: Entry) -> None:

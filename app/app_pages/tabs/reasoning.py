@@ -4,15 +4,15 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from app import address
-from app.components.chains_of_thought import case_view, code_view, judges, thought_charts, validity, verdicts
-from app.components.widgets import address_choice, figures, notice, run_state
-from app.queries.answers import ask
-from db.queries import code_analysis, judging
-from db.queries.cases import find_cases, sets_of_run
-from db.queries.code_analysis import Spreading, share_timeline
-from db.rows.runs import RunRow
-from jobs.evaluation.analysis.validity import tabulate_validity
+from exgrpo.app import address
+from exgrpo.app.components.chains_of_thought import case_view, code_view, judges, thought_charts, validity, verdicts
+from exgrpo.app.components.widgets import address_choice, figures, notice, run_state
+from exgrpo.app.queries.answers import ask
+from exgrpo.db.queries import code_analysis, judging
+from exgrpo.db.queries.cases import find_cases, sets_of_run
+from exgrpo.db.queries.code_analysis import Spreading, share_timeline
+from exgrpo.db.rows.runs import RunRow
+from exgrpo.jobs.evaluation.analysis.validity import tabulate_validity
 
 REFRESH_SECONDS = 4
 MAX_WINDOW = 1000

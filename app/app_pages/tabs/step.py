@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from app.components.replay_buffer import step_groups, step_verdicts
-from app.components.widgets import address_choice, notice
-from app.formats import literal
-from app.queries.answers import ask
-from db.queries import buffer, selections
-from db.rows.runs import RunRow
-from jobs.actions.replay.facts import Fact
-from jobs.specs.presets import preset_names
+from exgrpo.app.components.replay_buffer import step_groups, step_verdicts
+from exgrpo.app.components.widgets import address_choice, notice
+from exgrpo.app.formats import literal
+from exgrpo.app.queries.answers import ask
+from exgrpo.db.queries import buffer, selections
+from exgrpo.db.rows.runs import RunRow
+from exgrpo.jobs.actions.replay.facts import Fact
+from exgrpo.jobs.specs.presets import preset_names
 
 _SETTING, _METHOD = "setting", "method"
 

@@ -4,19 +4,19 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from app import address, settings
-from app.components.new_run.field_shapes import sections
-from app.components.studies import study_matrix, study_results
-from app.components.widgets import address_choice, notice, run_choice
-from app.formats import counted, with_code
-from app.queries.benchmarks import read_study_results, study_runs
+from exgrpo.app import address, settings
+from exgrpo.app.components.new_run.field_shapes import sections
+from exgrpo.app.components.studies import study_matrix, study_results
+from exgrpo.app.components.widgets import address_choice, notice, run_choice
+from exgrpo.app.formats import counted, with_code
+from exgrpo.app.queries.benchmarks import read_study_results, study_runs
+from exgrpo.jobs.actions.studies import sweeps
+from exgrpo.jobs.actions.studies.definition import Scale, Study, load_study, study_names
+from exgrpo.jobs.actions.studies.matrix import RunKey, wanted_keys
+from exgrpo.jobs.actions.studies.numbers import number_rows
+from exgrpo.jobs.actions.studies.sweeps import read_sweeps
+from exgrpo.jobs.specs.presets import preset_names
 from exgrpo_core.errors import UserError
-from jobs.actions.studies import sweeps
-from jobs.actions.studies.definition import Scale, Study, load_study, study_names
-from jobs.actions.studies.matrix import RunKey, wanted_keys
-from jobs.actions.studies.numbers import number_rows
-from jobs.actions.studies.sweeps import read_sweeps
-from jobs.specs.presets import preset_names
 
 _REFUSAL = "refused-sweep"
 _VALUES = "sweep-values-"

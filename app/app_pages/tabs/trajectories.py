@@ -2,13 +2,13 @@
 
 import streamlit as st
 
-from app import address
-from app.components.trajectories import trajectory_detail, trajectory_search
-from app.components.widgets import long_lists, notice, run_state
-from app.queries.answers import ask, ask_pages
-from db.queries import runs, trajectories, trajectory_list
-from db.rows.runs import RunRow
-from db.rows.trajectories import TrajectoryFacets, TrajectoryOrder, TrajectoryRow, TrajectorySortKey
+from exgrpo.app import address
+from exgrpo.app.components.trajectories import trajectory_detail, trajectory_search
+from exgrpo.app.components.widgets import long_lists, notice, run_state
+from exgrpo.app.queries.answers import ask, ask_pages
+from exgrpo.db.queries import runs, trajectories, trajectory_list
+from exgrpo.db.rows.runs import RunRow
+from exgrpo.db.rows.trajectories import TrajectoryFacets, TrajectoryOrder, TrajectoryRow, TrajectorySortKey
 
 REFRESH_SECONDS = 4
 

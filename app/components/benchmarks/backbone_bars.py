@@ -5,10 +5,10 @@ from html import escape
 
 import plotly.graph_objects as go
 
-from app import theme
-from app.components.benchmarks.score_table import ScoreLine, printed_lines
-from app.components.widgets import figures
-from app.formats import escape_control_characters
+from exgrpo.app import theme
+from exgrpo.app.components.benchmarks.score_table import ScoreLine, printed_lines
+from exgrpo.app.components.widgets import figures
+from exgrpo.app.formats import escape_control_characters
 
 HEIGHT = 320
 STUDIES = ("main-table", "model-extension")

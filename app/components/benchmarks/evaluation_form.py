@@ -6,22 +6,22 @@ from typing import get_args
 
 import streamlit as st
 
-from app.components.benchmarks.backbone_bars import STUDIES
-from app.components.benchmarks.score_table import printed_lines
-from app.components.widgets import notice
-from app.formats import counted, escape_control_characters, literal, with_code
-from app.queries.answers import ask
-from app.queries.runs import training_names
-from app.settings import runs_root
-from db.queries import runs
-from db.rows.display_names import distinct_names
-from jobs.actions.evaluations import asked_and_graded, plan_evaluation, resolve_evaluation
-from jobs.actions.preflight import benchmark_look
-from jobs.actions.preflight.benchmark_look import BenchmarkLook
-from jobs.actions.queueing import queue_checked
-from jobs.evaluation.protocols import benchmarks_folder, load_protocols, load_user_benchmarks
-from jobs.machine.engine_environments import VLLM_LOOP, EngineEnvironmentError, engine_python
-from jobs.specs.base import PARTS, AnswerKind, DeclaredKind
+from exgrpo.app.components.benchmarks.backbone_bars import STUDIES
+from exgrpo.app.components.benchmarks.score_table import printed_lines
+from exgrpo.app.components.widgets import notice
+from exgrpo.app.formats import counted, escape_control_characters, literal, with_code
+from exgrpo.app.queries.answers import ask
+from exgrpo.app.queries.runs import training_names
+from exgrpo.app.settings import runs_root
+from exgrpo.db.queries import runs
+from exgrpo.db.rows.display_names import distinct_names
+from exgrpo.jobs.actions.evaluations import asked_and_graded, plan_evaluation, resolve_evaluation
+from exgrpo.jobs.actions.preflight import benchmark_look
+from exgrpo.jobs.actions.preflight.benchmark_look import BenchmarkLook
+from exgrpo.jobs.actions.queueing import queue_checked
+from exgrpo.jobs.evaluation.protocols import benchmarks_folder, load_protocols, load_user_benchmarks
+from exgrpo.jobs.machine.engine_environments import VLLM_LOOP, EngineEnvironmentError, engine_python
+from exgrpo.jobs.specs.base import PARTS, AnswerKind, DeclaredKind
 
 GENERATORS = ("embedded", "vllm", "server")
 _MAX_FILE_MB = 50

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 import pandas as pd
 import streamlit as st
 
-from app import address
-from app.components.benchmarks.score_table import column_of, line_name, scored_names
-from app.components.widgets import address_choice, data_table, grid, notice, shown_text
-from app.formats import counted, escape_control_characters, share
-from app.queries.benchmarks import list_scores
-from app.settings import runs_root
-from db.rows.display_names import distinct_names
-from jobs.evaluation.analysis import score_curves as evaluated
-from jobs.evaluation.recorded_answers import QuestionSummary, RecordedQuestion
+from exgrpo.app import address
+from exgrpo.app.components.benchmarks.score_table import column_of, line_name, scored_names
+from exgrpo.app.components.widgets import address_choice, data_table, grid, notice, shown_text
+from exgrpo.app.formats import counted, escape_control_characters, share
+from exgrpo.app.queries.benchmarks import list_scores
+from exgrpo.app.settings import runs_root
+from exgrpo.db.rows.display_names import distinct_names
+from exgrpo.jobs.evaluation.analysis import score_curves as evaluated
+from exgrpo.jobs.evaluation.recorded_answers import QuestionSummary, RecordedQuestion
 
 ITEM = "item"
 """The parameter of the address that names the question."""

@@ -8,17 +8,17 @@ import plotly.graph_objects as go
 import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
-from app import address, theme
-from app.components.benchmarks import samples
-from app.components.benchmarks.samples import ITEM
-from app.components.benchmarks.score_table import ScoreLine, column_of, part_names
-from app.components.widgets import address_choice, data_table, figures, grid, notice
-from app.formats import escape_control_characters
-from app.queries.answers import ask
-from app.queries.benchmarks import compare_scores
-from db.queries import benchmarks
-from db.rows.scores import ComparisonRow, ItemRow, describe_intervals
-from jobs.actions.studies.measures import AVERAGES
+from exgrpo.app import address, theme
+from exgrpo.app.components.benchmarks import samples
+from exgrpo.app.components.benchmarks.samples import ITEM
+from exgrpo.app.components.benchmarks.score_table import ScoreLine, column_of, part_names
+from exgrpo.app.components.widgets import address_choice, data_table, figures, grid, notice
+from exgrpo.app.formats import escape_control_characters
+from exgrpo.app.queries.answers import ask
+from exgrpo.app.queries.benchmarks import compare_scores
+from exgrpo.db.queries import benchmarks
+from exgrpo.db.rows.scores import ComparisonRow, ItemRow, describe_intervals
+from exgrpo.jobs.actions.studies.measures import AVERAGES
 
 FIRST, SECOND = "first", "second"
 _BAR_HEIGHT = 30

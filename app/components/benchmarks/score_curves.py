@@ -9,16 +9,16 @@ import numpy as np
 import plotly.graph_objects as go
 import streamlit as st
 
-from app import settings, theme
-from app.components.benchmarks.score_table import ScoreLine, column_of
-from app.components.widgets import address_choice, figures, notice
-from app.components.widgets.curve_view import INTERVAL, Line
-from app.formats import escape_control_characters, literal
-from app.queries.answers import kept
-from app.theme import Look
-from db.rows.chains_of_thought import ALL, EASY_ABOVE, HARD_UP_TO, Difficulty
-from jobs.evaluation.analysis import score_curves as evaluated
-from jobs.evaluation.analysis.score_curves import MEASURES, ScoreCurve
+from exgrpo.app import settings, theme
+from exgrpo.app.components.benchmarks.score_table import ScoreLine, column_of
+from exgrpo.app.components.widgets import address_choice, figures, notice
+from exgrpo.app.components.widgets.curve_view import INTERVAL, Line
+from exgrpo.app.formats import escape_control_characters, literal
+from exgrpo.app.queries.answers import kept
+from exgrpo.app.theme import Look
+from exgrpo.db.rows.chains_of_thought import ALL, EASY_ABOVE, HARD_UP_TO, Difficulty
+from exgrpo.jobs.evaluation.analysis import score_curves as evaluated
+from exgrpo.jobs.evaluation.analysis.score_curves import MEASURES, ScoreCurve
 
 MAX_MODELS = 4
 EXPLANATION = (

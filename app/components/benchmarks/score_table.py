@@ -5,13 +5,13 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from app.formats import counted
-from db.rows.display_names import distinct_names, model_name
-from db.rows.scores import BenchmarkScoreRow, ScoredRuns
-from jobs.actions.studies.definition import PaperTable, load_study, number_of, study_names
-from jobs.actions.studies.measures import AVERAGES, BENCHMARK_COLUMNS
-from jobs.actions.studies.numbers import disagreements
-from jobs.evaluation.protocols import load_protocols
+from exgrpo.app.formats import counted
+from exgrpo.db.rows.display_names import distinct_names, model_name
+from exgrpo.db.rows.scores import BenchmarkScoreRow, ScoredRuns
+from exgrpo.jobs.actions.studies.definition import PaperTable, load_study, number_of, study_names
+from exgrpo.jobs.actions.studies.measures import AVERAGES, BENCHMARK_COLUMNS
+from exgrpo.jobs.actions.studies.numbers import disagreements
+from exgrpo.jobs.evaluation.protocols import load_protocols
 
 BLOCKS = {
     name: (*(BENCHMARK_COLUMNS[benchmark] for benchmark in benchmarks), name) for name, benchmarks in AVERAGES.items()

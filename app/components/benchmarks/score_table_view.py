@@ -10,11 +10,11 @@ import pandas as pd
 import streamlit as st
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
-from app import theme
-from app.components.benchmarks.score_table import BLOCKS, COLUMNS, Score, ScoreLine, remarks
-from app.components.widgets import data_table, figures
-from app.components.widgets.data_table import markdown, pipe_table
-from app.formats import NONE_SHOWN, escape_control_characters
+from exgrpo.app import theme
+from exgrpo.app.components.benchmarks.score_table import BLOCKS, COLUMNS, Score, ScoreLine, remarks
+from exgrpo.app.components.widgets import data_table, figures
+from exgrpo.app.components.widgets.data_table import markdown, pipe_table
+from exgrpo.app.formats import NONE_SHOWN, escape_control_characters
 
 OFF_PROTOCOL, DIFFERING, DISAGREEING = "†", "‡", "*"
 _CAPTION = "Percent correct; below it the 95% interval over questions."

@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
-from app import address
-from app.components.widgets import address_choice, cases, data_table, figures, notice, shown_text
-from app.formats import badge_label, counted, nats
-from app.queries.answers import ask
-from db.queries.cases import list_case_sets, saved_cases
-from db.rows.chains_of_thought import CaseResponse, SavedCase, SnowballCase
-from db.rows.runs import RunRow
-from jobs.evaluation.analysis.case_text import as_latex, as_markdown, cases_as_json, excerpts_of
+from exgrpo.app import address
+from exgrpo.app.components.widgets import address_choice, cases, data_table, figures, notice, shown_text
+from exgrpo.app.formats import badge_label, counted, nats
+from exgrpo.app.queries.answers import ask
+from exgrpo.db.queries.cases import list_case_sets, saved_cases
+from exgrpo.db.rows.chains_of_thought import CaseResponse, SavedCase, SnowballCase
+from exgrpo.db.rows.runs import RunRow
+from exgrpo.jobs.evaluation.analysis.case_text import as_latex, as_markdown, cases_as_json, excerpts_of
 
 _TEXT_HEIGHT = 420
 _LONG_TEXT, _LONG_LINES = 1_200, 16

@@ -6,13 +6,13 @@ import pandas as pd
 import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
-from app.components.widgets import data_table, grid
-from app.formats import known, share
-from db.rows.chains_of_thought import CodeLine, RuleCount
-from db.statistics import Rate, interval_text, wilson
-from jobs.actions.studies.definition import load_study, number_of
-from jobs.evaluation.analysis.code_detection import RuleTable, tabulate_counts
-from jobs.evaluation.judging.calibration import Calibration, correct_rate
+from exgrpo.app.components.widgets import data_table, grid
+from exgrpo.app.formats import known, share
+from exgrpo.db.rows.chains_of_thought import CodeLine, RuleCount
+from exgrpo.db.statistics import Rate, interval_text, wilson
+from exgrpo.jobs.actions.studies.definition import load_study, number_of
+from exgrpo.jobs.evaluation.analysis.code_detection import RuleTable, tabulate_counts
+from exgrpo.jobs.evaluation.judging.calibration import Calibration, correct_rate
 
 _PERCENT = 100.0
 PARSER = "parser"

@@ -5,21 +5,21 @@ from collections.abc import Sequence
 import pandas as pd
 import streamlit as st
 
-from app.components.widgets import data_table, notice, run_state, shown_text
-from app.formats import ago, counted, escape_control_characters, number, share
-from app.queries.answers import ask
-from app.settings import runs_root
-from db.queries import judging
-from db.rows.chains_of_thought import AgreementRow
-from db.rows.display_names import id_end
-from db.rows.judging import JudgeRow
-from db.statistics import Rate, interval_text, wilson
-from jobs.actions.progress import job_progress
-from jobs.actions.queueing import queue_job
-from jobs.evaluation.analysis.report import find_calibration
-from jobs.evaluation.judging.calibration import Calibration, CorrectedRate, cohen_kappa
-from jobs.evaluation.judging.verdicts import load_judge_prompt
-from jobs.specs.judging import parse_judge_spec
+from exgrpo.app.components.widgets import data_table, notice, run_state, shown_text
+from exgrpo.app.formats import ago, counted, escape_control_characters, number, share
+from exgrpo.app.queries.answers import ask
+from exgrpo.app.settings import runs_root
+from exgrpo.db.queries import judging
+from exgrpo.db.rows.chains_of_thought import AgreementRow
+from exgrpo.db.rows.display_names import id_end
+from exgrpo.db.rows.judging import JudgeRow
+from exgrpo.db.statistics import Rate, interval_text, wilson
+from exgrpo.jobs.actions.progress import job_progress
+from exgrpo.jobs.actions.queueing import queue_job
+from exgrpo.jobs.evaluation.analysis.report import find_calibration
+from exgrpo.jobs.evaluation.judging.calibration import Calibration, CorrectedRate, cohen_kappa
+from exgrpo.jobs.evaluation.judging.verdicts import load_judge_prompt
+from exgrpo.jobs.specs.judging import parse_judge_spec
 
 _COUNTS = {
     "Responses": "num_responses", "Valid": "num_valid", "Not valid": "num_invalid", "Unjudged": "num_unjudged",

@@ -7,14 +7,14 @@ import numpy as np
 import plotly.graph_objects as go
 import streamlit as st
 
-from app import theme
-from app.components.widgets import figures
-from app.components.widgets.curve_view import WHOLE, Line
-from app.formats import NATS_HOVER
-from app.theme import Look, Palette
-from db.rows.chains_of_thought import Difficulty, EntropyPoint, EntropyPoints, ShareLine
-from db.rows.runs import MetricPoint
-from jobs.evaluation.analysis.validity import ValidityLine
+from exgrpo.app import theme
+from exgrpo.app.components.widgets import figures
+from exgrpo.app.components.widgets.curve_view import WHOLE, Line
+from exgrpo.app.formats import NATS_HOVER
+from exgrpo.app.theme import Look, Palette
+from exgrpo.db.rows.chains_of_thought import Difficulty, EntropyPoint, EntropyPoints, ShareLine
+from exgrpo.db.rows.runs import MetricPoint
+from exgrpo.jobs.evaluation.analysis.validity import ValidityLine
 
 _NARROW_LEGEND = 3
 _NUM_BINS = 40

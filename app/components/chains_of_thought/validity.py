@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import pandas as pd
 import streamlit as st
 
-from app.components.widgets import data_table
-from jobs.evaluation.analysis.validity import ValidityLine
+from exgrpo.app.components.widgets import data_table
+from exgrpo.jobs.evaluation.analysis.validity import ValidityLine
 
 _AREA, _MEAN = "%.2f", "mean"
 _FIELDS = {

@@ -5,22 +5,22 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 import streamlit as st
 
-from app import address
-from app.components.chains_of_thought import judges
-from app.components.widgets import address_choice, cases, data_table, grid, long_lists, notice, shown_text
-from app.formats import NONE_SHOWN, VALIDITY, counted, escape_control_characters, nats, share
-from app.queries.answers import ask
-from app.settings import runs_root
-from db.queries import judging, lineage, runs, trajectories
-from db.rows.chains_of_thought import ALL, CodeLine
-from db.rows.display_names import id_end
-from db.rows.judging import JudgedRow, JudgedSortKey, JudgeRow, VerdictFilter, VoteRow
-from db.rows.runs import RunRow
-from db.statistics import wilson
+from exgrpo.app import address
+from exgrpo.app.components.chains_of_thought import judges
+from exgrpo.app.components.widgets import address_choice, cases, data_table, grid, long_lists, notice, shown_text
+from exgrpo.app.formats import NONE_SHOWN, VALIDITY, counted, escape_control_characters, nats, share
+from exgrpo.app.queries.answers import ask
+from exgrpo.app.settings import runs_root
+from exgrpo.db.queries import judging, lineage, runs, trajectories
+from exgrpo.db.rows.chains_of_thought import ALL, CodeLine
+from exgrpo.db.rows.display_names import id_end
+from exgrpo.db.rows.judging import JudgedRow, JudgedSortKey, JudgeRow, VerdictFilter, VoteRow
+from exgrpo.db.rows.runs import RunRow
+from exgrpo.db.statistics import wilson
+from exgrpo.jobs.actions import annotations
+from exgrpo.jobs.evaluation.judging.calibration import Calibration, correct_rate
+from exgrpo.jobs.specs.train import ORACLE_SOURCES
 from exgrpo_core.recording.rows import VoteOutcome
-from jobs.actions import annotations
-from jobs.evaluation.judging.calibration import Calibration, correct_rate
-from jobs.specs.train import ORACLE_SOURCES
 
 ORACLE = "oracle"
 

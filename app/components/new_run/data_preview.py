@@ -6,17 +6,17 @@ import numpy as np
 import plotly.graph_objects as go
 import streamlit as st
 
-from app import theme
-from app.components.widgets import figures, notice
-from app.formats import escape_control_characters, literal, with_code
-from app.settings import runs_root
-from db.statistics import half_of_mean, wilson
-from jobs.actions.playground.process import ProbeProcess, start_probe
-from jobs.actions.preflight.data_preview import DataPreview, preview_data
-from jobs.actions.preflight.model_look import FirstLook, first_look
-from jobs.specs.train import TrainSpec
-from jobs.training.data_rows import DataError
-from jobs.training.probe_report import ProbeReport
+from exgrpo.app import theme
+from exgrpo.app.components.widgets import figures, notice
+from exgrpo.app.formats import escape_control_characters, literal, with_code
+from exgrpo.app.settings import runs_root
+from exgrpo.db.statistics import half_of_mean, wilson
+from exgrpo.jobs.actions.playground.process import ProbeProcess, start_probe
+from exgrpo.jobs.actions.preflight.data_preview import DataPreview, preview_data
+from exgrpo.jobs.actions.preflight.model_look import FirstLook, first_look
+from exgrpo.jobs.specs.train import TrainSpec
+from exgrpo.jobs.training.data_rows import DataError
+from exgrpo.jobs.training.probe_report import ProbeReport
 
 _SECONDS = 60
 _LOOK_SECONDS = 600

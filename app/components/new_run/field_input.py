@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 
 import streamlit as st
 
-from app.components.new_run.field_shapes import STRATEGIES, FieldShape, InputKind, part_defaults
-from app.components.widgets.spec_text import option_text
-from app.formats import literal, with_code
+from exgrpo.app.components.new_run.field_shapes import STRATEGIES, FieldShape, InputKind, part_defaults
+from exgrpo.app.components.widgets.spec_text import option_text
+from exgrpo.app.formats import literal, with_code
+from exgrpo.jobs.specs.presets import load_plain_yaml
+from exgrpo.jobs.specs.train import SpecError
 from exgrpo_core.methods.loading import describe
-from jobs.specs.presets import load_plain_yaml
-from jobs.specs.train import SpecError
 
 NOT_SET = "not set"
 RANGES: dict[str, dict[str, object] | None] = {

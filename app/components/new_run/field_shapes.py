@@ -15,8 +15,8 @@ from threading import Lock
 
 from pydantic import BaseModel
 
+from exgrpo.jobs.specs.train import TrainSpec
 from exgrpo_core.methods.loading import KINDS, names_of
-from jobs.specs.train import TrainSpec
 
 HIDDEN = frozenset({"kind", "preset"})
 """Fields that the form does not show and does not change."""

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from app.settings import runs_root
+from exgrpo.app.settings import runs_root
+from exgrpo.jobs.actions import branching
+from exgrpo.jobs.actions.preflight.resolution import Preflight, Refusal, resolve
+from exgrpo.jobs.specs.train import SpecError, TrainSpec, parse_spec
 from exgrpo_core.errors import Mistake, UserError
-from jobs.actions import branching
-from jobs.actions.preflight.resolution import Preflight, Refusal, resolve
-from jobs.specs.train import SpecError, TrainSpec, parse_spec
 
 NO_ADDRESS = Mistake("expected an address to launch it from here; the scripts below need none.", "verl.ray.address")
 """The reason against a launch on a cluster that one cannot reach, whose script and estimates are there all the same."""

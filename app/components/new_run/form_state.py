@@ -10,15 +10,15 @@ from typing import Any
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from app.components.new_run import field_input
-from app.components.new_run.field_shapes import FieldShape, sections
-from app.components.widgets import notice
-from app.components.widgets.spec_text import option_text
-from app.formats import literal
-from app.settings import runs_root
-from db.rows.spec_differences import differences
-from jobs.actions import named_entries
-from jobs.specs.train import SpecError
+from exgrpo.app.components.new_run import field_input
+from exgrpo.app.components.new_run.field_shapes import FieldShape, sections
+from exgrpo.app.components.widgets import notice
+from exgrpo.app.components.widgets.spec_text import option_text
+from exgrpo.app.formats import literal
+from exgrpo.app.settings import runs_root
+from exgrpo.db.rows.spec_differences import differences
+from exgrpo.jobs.actions import named_entries
+from exgrpo.jobs.specs.train import SpecError
 
 ADDRESS = "set"
 """Changed fields in the address, each as `path=value`: JSON, or text that is not JSON."""

@@ -5,10 +5,10 @@ from tempfile import TemporaryDirectory
 
 import streamlit as st
 
-from app.components.new_run import data_preview
-from app.components.widgets import notice
-from app.settings import runs_root
-from jobs.actions import import_process
+from exgrpo.app.components.new_run import data_preview
+from exgrpo.app.components.widgets import notice
+from exgrpo.app.settings import runs_root
+from exgrpo.jobs.actions import import_process
 
 
 def show() -> None:

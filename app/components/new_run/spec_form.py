@@ -4,17 +4,17 @@ from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
-from app import address
-from app.components.new_run import field_input, where
-from app.components.new_run.field_shapes import FieldShape, InputKind, is_about, section_of, sections
-from app.components.new_run.form_state import TABS_KEY, FormState, value_at
-from app.components.new_run.where import FIELDS, Where
-from app.components.widgets import notice
-from app.components.widgets.spec_text import as_yaml
-from app.formats import counted
+from exgrpo.app import address
+from exgrpo.app.components.new_run import field_input, where
+from exgrpo.app.components.new_run.field_shapes import FieldShape, InputKind, is_about, section_of, sections
+from exgrpo.app.components.new_run.form_state import TABS_KEY, FormState, value_at
+from exgrpo.app.components.new_run.where import FIELDS, Where
+from exgrpo.app.components.widgets import notice
+from exgrpo.app.components.widgets.spec_text import as_yaml
+from exgrpo.app.formats import counted
+from exgrpo.jobs.specs.presets import load_plain_yaml
+from exgrpo.jobs.specs.train import ORACLE_SOURCES, SpecError, TrainSpec
 from exgrpo_core.errors import Mistake
-from jobs.specs.presets import load_plain_yaml
-from jobs.specs.train import ORACLE_SOURCES, SpecError, TrainSpec
 
 TITLES = {
     "run": "Run",

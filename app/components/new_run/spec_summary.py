@@ -8,22 +8,22 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from app.components.new_run import form_state, spec_form, where
-from app.components.new_run.form_check import NO_ADDRESS, FormCheck
-from app.components.new_run.form_state import FormState
-from app.components.new_run.starting_point import StartingPoint
-from app.components.replay_buffer import buffer_charts
-from app.components.widgets import notice, spec_text
-from app.components.widgets.spec_text import shell_command
-from app.formats import byte_size, counted, duration, escape_control_characters, with_code
-from db.rows.spec_differences import Difference, differences
-from db.rows.spec_fields import bucket_meaning
+from exgrpo.app.components.new_run import form_state, spec_form, where
+from exgrpo.app.components.new_run.form_check import NO_ADDRESS, FormCheck
+from exgrpo.app.components.new_run.form_state import FormState
+from exgrpo.app.components.new_run.starting_point import StartingPoint
+from exgrpo.app.components.replay_buffer import buffer_charts
+from exgrpo.app.components.widgets import notice, spec_text
+from exgrpo.app.components.widgets.spec_text import shell_command
+from exgrpo.app.formats import byte_size, counted, duration, escape_control_characters, with_code
+from exgrpo.db.rows.spec_differences import Difference, differences
+from exgrpo.db.rows.spec_fields import bucket_meaning
+from exgrpo.jobs.actions.preflight.disk_estimate import ResourceEstimate
+from exgrpo.jobs.actions.studies.running import estimate_step_seconds
+from exgrpo.jobs.machine.gpu_types import type_of
+from exgrpo.jobs.specs.train import TrainSpec, load_preset, preset_exists
 from exgrpo_core.config import GAUSSIAN
 from exgrpo_core.errors import Mistake
-from jobs.actions.preflight.disk_estimate import ResourceEstimate
-from jobs.actions.studies.running import estimate_step_seconds
-from jobs.machine.gpu_types import type_of
-from jobs.specs.train import TrainSpec, load_preset, preset_exists
 
 
 def show(check: FormCheck, state: FormState, start: StartingPoint) -> tuple[bool, DeltaGenerator]:

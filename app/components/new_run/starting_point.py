@@ -6,17 +6,17 @@ from typing import Any
 
 import streamlit as st
 
-from app import address
-from app.components.new_run import form_state
-from app.components.widgets import address_choice, notice
-from app.formats import literal, with_code
-from app.queries.answers import ask
-from app.settings import runs_root
-from db.queries import runs
+from exgrpo.app import address
+from exgrpo.app.components.new_run import form_state
+from exgrpo.app.components.widgets import address_choice, notice
+from exgrpo.app.formats import literal, with_code
+from exgrpo.app.queries.answers import ask
+from exgrpo.app.settings import runs_root
+from exgrpo.db.queries import runs
+from exgrpo.jobs.actions import branching, named_entries, run_actions
+from exgrpo.jobs.runs.lookup import CommandError
+from exgrpo.jobs.specs.train import load_preset, preset_description, preset_exists, preset_group, preset_names
 from exgrpo_core.errors import Mistake, UserError
-from jobs.actions import branching, named_entries, run_actions
-from jobs.runs.lookup import CommandError
-from jobs.specs.train import load_preset, preset_description, preset_exists, preset_group, preset_names
 
 DEFAULT_PRESET = "chains-exgrpo"
 PRESET, GROUP_KEY = "preset", "preset-group"

@@ -6,19 +6,19 @@ from functools import partial
 
 import streamlit as st
 
-from app.components.new_run.form_state import FormState
-from app.components.widgets import ray_cluster
-from app.formats import byte_size, counted, escape_control_characters, literal
-from app.settings import runs_root
-from jobs.actions import named_entries
-from jobs.actions.preflight.dry_run import dry_run_text
-from jobs.actions.preflight.launch_scripts import ScriptKind, write_script
-from jobs.actions.preflight.resolution import RunRefusedError
-from jobs.machine.gpu_types import GPU_TYPES, type_of
-from jobs.machine.machine_report import read_machine
-from jobs.runs.launchers.ray_jobs_api import RayClusterState
-from jobs.specs.train import SpecError, TrainSpec
-from jobs.specs.verl import RAY_TOKEN_VARIABLE
+from exgrpo.app.components.new_run.form_state import FormState
+from exgrpo.app.components.widgets import ray_cluster
+from exgrpo.app.formats import byte_size, counted, escape_control_characters, literal
+from exgrpo.app.settings import runs_root
+from exgrpo.jobs.actions import named_entries
+from exgrpo.jobs.actions.preflight.dry_run import dry_run_text
+from exgrpo.jobs.actions.preflight.launch_scripts import ScriptKind, write_script
+from exgrpo.jobs.actions.preflight.resolution import RunRefusedError
+from exgrpo.jobs.machine.gpu_types import GPU_TYPES, type_of
+from exgrpo.jobs.machine.machine_report import read_machine
+from exgrpo.jobs.runs.launchers.ray_jobs_api import RayClusterState
+from exgrpo.jobs.specs.train import SpecError, TrainSpec
+from exgrpo.jobs.specs.verl import RAY_TOKEN_VARIABLE
 
 _ENGINE, _ADDRESS, _GPU_GIB = "engine", "verl.ray.address", "verl.gpu_gib"
 

@@ -9,9 +9,9 @@ from urllib.parse import urlencode
 import numpy as np
 import streamlit as st
 
-from app import theme
-from app.components.widgets.figures import faded
-from app.theme import Palette
+from exgrpo.app import theme
+from exgrpo.app.components.widgets.figures import faded
+from exgrpo.app.theme import Palette
 
 _SMALL_WIDTH, _SMALL_HEIGHT = 280, 116
 _LEFT, _RIGHT, _TOP, _BOTTOM = 8.0, 272.0, 10.0, 106.0

@@ -8,17 +8,17 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
-from app import address, theme
-from app.components.paper import method_overview
-from app.components.paper.entries import ENTRIES, PARTS, Entry
-from app.components.paper.run_selection import RunSelection
-from app.components.runs import comparison
-from app.components.widgets import data_table, figures
-from app.theme import Palette
-from db.rows.runs import MetricPoint
-from jobs.actions.studies.definition import PaperTable, load_study, number_of
-from jobs.actions.studies.numbers import printed as printed_of_numbers
-from jobs.actions.studies.tables import WORDS, printed_table
+from exgrpo.app import address, theme
+from exgrpo.app.components.paper import method_overview
+from exgrpo.app.components.paper.entries import ENTRIES, PARTS, Entry
+from exgrpo.app.components.paper.run_selection import RunSelection
+from exgrpo.app.components.runs import comparison
+from exgrpo.app.components.widgets import data_table, figures
+from exgrpo.app.theme import Palette
+from exgrpo.db.rows.runs import MetricPoint
+from exgrpo.jobs.actions.studies.definition import PaperTable, load_study, number_of
+from exgrpo.jobs.actions.studies.numbers import printed as printed_of_numbers
+from exgrpo.jobs.actions.studies.tables import WORDS, printed_table
 
 _PER_ROW = 26
 _MARGIN = 1.15

@@ -8,28 +8,28 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
-from app import theme
-from app.components.benchmarks import backbone_bars, score_table, score_table_view
-from app.components.chains_of_thought import case_view, code_view, thought_charts
-from app.components.paper import method_overview
-from app.components.paper.entries import Drawing, Entry
-from app.components.paper.run_selection import PRINTED, REPLAYING, RunSelection
-from app.components.replay_buffer import buffer_over_steps
-from app.components.runs import comparison, comparison_tables
-from app.components.runs.comparison import Group
-from app.components.widgets import curves, figures, grid, notice
-from app.components.widgets.curve_view import WHOLE
-from app.components.widgets.spec_text import option_text
-from app.formats import escape_control_characters, literal
-from app.queries.answers import ask
-from app.queries.benchmarks import list_scores
-from app.queries.runs import metric_series
-from db.queries import code_analysis, runs
-from db.queries.cases import find_cases
-from db.rows.runs import RunRow
-from db.rows.spec_differences import flatten
-from jobs.evaluation.analysis.validity import tabulate_validity
-from jobs.specs.train import load_preset
+from exgrpo.app import theme
+from exgrpo.app.components.benchmarks import backbone_bars, score_table, score_table_view
+from exgrpo.app.components.chains_of_thought import case_view, code_view, thought_charts
+from exgrpo.app.components.paper import method_overview
+from exgrpo.app.components.paper.entries import Drawing, Entry
+from exgrpo.app.components.paper.run_selection import PRINTED, REPLAYING, RunSelection
+from exgrpo.app.components.replay_buffer import buffer_over_steps
+from exgrpo.app.components.runs import comparison, comparison_tables
+from exgrpo.app.components.runs.comparison import Group
+from exgrpo.app.components.widgets import curves, figures, grid, notice
+from exgrpo.app.components.widgets.curve_view import WHOLE
+from exgrpo.app.components.widgets.spec_text import option_text
+from exgrpo.app.formats import escape_control_characters, literal
+from exgrpo.app.queries.answers import ask
+from exgrpo.app.queries.benchmarks import list_scores
+from exgrpo.app.queries.runs import metric_series
+from exgrpo.db.queries import code_analysis, runs
+from exgrpo.db.queries.cases import find_cases
+from exgrpo.db.rows.runs import RunRow
+from exgrpo.db.rows.spec_differences import flatten
+from exgrpo.jobs.evaluation.analysis.validity import tabulate_validity
+from exgrpo.jobs.specs.train import load_preset
 
 _SCHEME = "paper"
 _PAPER_PRESET = "paper-exgrpo"

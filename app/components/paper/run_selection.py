@@ -5,15 +5,15 @@ from dataclasses import dataclass, replace
 
 import streamlit as st
 
-from app.components.paper.entries import Entry
-from app.components.studies.study_matrix import FINISHED
-from app.components.widgets import run_choice
-from app.queries.benchmarks import study_runs
-from app.queries.runs import TRAINING_RUNS, list_runs
-from db.rows.display_names import distinct_names
-from db.rows.runs import RunRow
-from jobs.actions.run_actions import DEMO_TAG
-from jobs.actions.studies.definition import Scale
+from exgrpo.app.components.paper.entries import Entry
+from exgrpo.app.components.studies.study_matrix import FINISHED
+from exgrpo.app.components.widgets import run_choice
+from exgrpo.app.queries.benchmarks import study_runs
+from exgrpo.app.queries.runs import TRAINING_RUNS, list_runs
+from exgrpo.db.rows.display_names import distinct_names
+from exgrpo.db.rows.runs import RunRow
+from exgrpo.jobs.actions.run_actions import DEMO_TAG
+from exgrpo.jobs.actions.studies.definition import Scale
 
 PRINTED, DEMO, CHOSEN, STUDY = "printed", "demo", "chosen", "study"
 _KINDS = {

@@ -7,11 +7,11 @@ import numpy as np
 import plotly.graph_objects as go
 import streamlit as st
 
-from app import theme
-from app.components.replay_buffer.chosen_bar import OUTSIDE, RETIRED, View, location_name
-from app.components.widgets import chart, figures
-from app.formats import escape_control_characters
-from db.rows.runs import BucketRow, CandidateRow
+from exgrpo.app import theme
+from exgrpo.app.components.replay_buffer.chosen_bar import OUTSIDE, RETIRED, View, location_name
+from exgrpo.app.components.widgets import chart, figures
+from exgrpo.app.formats import escape_control_characters
+from exgrpo.db.rows.runs import BucketRow, CandidateRow
 from exgrpo_core import ExGRPOConfig, bucket_probabilities
 
 _WAY_OPACITY = 0.45

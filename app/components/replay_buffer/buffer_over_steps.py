@@ -8,17 +8,17 @@ import numpy as np
 import plotly.graph_objects as go
 import streamlit as st
 
-from app import theme
-from app.components.widgets import chart, curve_view, data_table, figures
-from app.components.widgets.curve_view import WHOLE, CurveView
-from app.components.widgets.curves import Series
-from app.formats import counted, hover
-from app.queries.answers import ask
-from app.theme import Look
-from db.queries import buffer
-from db.rows.replays import ConcentrationPoint, DiversityPoint
-from db.rows.runs import BucketRow, MetricPoint
-from db.rows.spec_fields import bucket_meaning
+from exgrpo.app import theme
+from exgrpo.app.components.widgets import chart, curve_view, data_table, figures
+from exgrpo.app.components.widgets.curve_view import WHOLE, CurveView
+from exgrpo.app.components.widgets.curves import Series
+from exgrpo.app.formats import counted, hover
+from exgrpo.app.queries.answers import ask
+from exgrpo.app.theme import Look
+from exgrpo.db.queries import buffer
+from exgrpo.db.rows.replays import ConcentrationPoint, DiversityPoint
+from exgrpo.db.rows.runs import BucketRow, MetricPoint
+from exgrpo.db.rows.spec_fields import bucket_meaning
 
 _AREAS = ("buffer/num_questions", "buffer/num_retired")
 _ALL = "buffer/num_in_data"

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import pandas as pd
 import streamlit as st
 
-from app.components.widgets import address_choice, data_table
-from app.formats import counted, escape_control_characters, literal
-from app.queries.answers import ask
-from db.queries import buffer
-from db.rows.display_names import shorten
-from db.rows.replays import BufferedQuestionRow, BufferState
+from exgrpo.app.components.widgets import address_choice, data_table
+from exgrpo.app.formats import counted, escape_control_characters, literal
+from exgrpo.app.queries.answers import ask
+from exgrpo.db.queries import buffer
+from exgrpo.db.rows.display_names import shorten
+from exgrpo.db.rows.replays import BufferedQuestionRow, BufferState
 
 ADDRESS = "mark"
 """The parameter of the address that names the bar."""

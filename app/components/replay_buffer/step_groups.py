@@ -10,17 +10,17 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
-from app import address, formats, theme
-from app.components.widgets import address_choice, data_table, figures, grid, notice, shown_text
-from app.formats import NATS_HOVER, counted, escape_control_characters, known, literal, nats, share
-from app.queries.answers import ask
-from db.queries import buffer, recorded_steps, runs, selections
-from db.rows.replays import SelectionRow, StepTrajectoryRow, age
-from db.rows.runs import BucketRow, CandidateRow
-from db.rows.spec_fields import algorithm_settings
+from exgrpo.app import address, formats, theme
+from exgrpo.app.components.widgets import address_choice, data_table, figures, grid, notice, shown_text
+from exgrpo.app.formats import NATS_HOVER, counted, escape_control_characters, known, literal, nats, share
+from exgrpo.app.queries.answers import ask
+from exgrpo.db.queries import buffer, recorded_steps, runs, selections
+from exgrpo.db.rows.replays import SelectionRow, StepTrajectoryRow, age
+from exgrpo.db.rows.runs import BucketRow, CandidateRow
+from exgrpo.db.rows.spec_fields import algorithm_settings
+from exgrpo.jobs.actions.replay.facts import Fact, Outcome, Stage
 from exgrpo_core.strategies.exgrpo import LowestEntropy
 from exgrpo_core.types import Question
-from jobs.actions.replay.facts import Fact, Outcome, Stage
 
 _ROWS_IN_VIEW, _PROMPT_CHARACTERS = 12, 60
 _FROM_FILE = "from a file"

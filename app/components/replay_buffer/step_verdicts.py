@@ -7,17 +7,17 @@ from contextlib import closing
 import pandas as pd
 import streamlit as st
 
-from app import settings
-from app.components.widgets import data_table, notice
-from app.formats import NONE_SHOWN, counted, known, with_code
-from app.queries.answers import ask, kept
-from app.settings import runs_root
-from db.queries.selections import MAX_WRONG
-from db.rows.replays import WrongChoiceRow
-from db.rows.runs import RunRow
-from jobs.actions.playground import process
-from jobs.actions.replay.facts import Fact, Outcome, ReplayRow, Stage, summed_up
-from jobs.actions.replay.steps import step_facts
+from exgrpo.app import settings
+from exgrpo.app.components.widgets import data_table, notice
+from exgrpo.app.formats import NONE_SHOWN, counted, known, with_code
+from exgrpo.app.queries.answers import ask, kept
+from exgrpo.app.settings import runs_root
+from exgrpo.db.queries.selections import MAX_WRONG
+from exgrpo.db.rows.replays import WrongChoiceRow
+from exgrpo.db.rows.runs import RunRow
+from exgrpo.jobs.actions.playground import process
+from exgrpo.jobs.actions.replay.facts import Fact, Outcome, ReplayRow, Stage, summed_up
+from exgrpo.jobs.actions.replay.steps import step_facts
 
 MAX_NAMED = 5
 OF_A_MODEL = (Stage.LOSS, Stage.UPDATE)

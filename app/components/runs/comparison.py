@@ -12,22 +12,22 @@ import numpy as np
 import plotly.graph_objects as go
 import streamlit as st
 
-from app import address, theme
-from app.components.widgets import curve_view, curves, figures, own_charts
-from app.components.widgets.curve_view import INTERVAL, SEEDS, TITLES, CurveView, Line, paired
-from app.components.widgets.curves import Chart, Curve
-from app.components.widgets.own_charts import OwnChart
-from app.components.widgets.spec_text import option_text
-from app.formats import counted, escape_control_characters, literal
-from app.queries.answers import ask
-from app.queries.runs import axis_points, metric_series
-from db.queries import metrics, runs
-from db.rows.display_names import FRESH_PASS_RATE, held_out_score
-from db.rows.runs import EvaluationRow, MetricPoint
-from db.rows.sort_order import natural_order
-from db.rows.spec_differences import flatten
-from db.rows.spec_fields import is_unreadable
-from db.statistics import MeanInterval, mean_interval
+from exgrpo.app import address, theme
+from exgrpo.app.components.widgets import curve_view, curves, figures, own_charts
+from exgrpo.app.components.widgets.curve_view import INTERVAL, SEEDS, TITLES, CurveView, Line, paired
+from exgrpo.app.components.widgets.curves import Chart, Curve
+from exgrpo.app.components.widgets.own_charts import OwnChart
+from exgrpo.app.components.widgets.spec_text import option_text
+from exgrpo.app.formats import counted, escape_control_characters, literal
+from exgrpo.app.queries.answers import ask
+from exgrpo.app.queries.runs import axis_points, metric_series
+from exgrpo.db.queries import metrics, runs
+from exgrpo.db.rows.display_names import FRESH_PASS_RATE, held_out_score
+from exgrpo.db.rows.runs import EvaluationRow, MetricPoint
+from exgrpo.db.rows.sort_order import natural_order
+from exgrpo.db.rows.spec_differences import flatten
+from exgrpo.db.rows.spec_fields import is_unreadable
+from exgrpo.db.statistics import MeanInterval, mean_interval
 from exgrpo_core.step_report import METRIC_LABELS, METRICS, SHARES
 
 SEED_FIELDS = frozenset({"seed", "algorithm.seed"})

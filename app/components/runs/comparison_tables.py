@@ -7,17 +7,17 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from app.components.runs.comparison import Group, chart_of, differing, held_out_rows, mean_over
-from app.components.widgets import data_table, run_state
-from app.components.widgets.spec_text import option_text
-from app.formats import escape_control_characters, in_percent
-from app.queries.answers import ask
-from app.queries.runs import Axis, axis_points
-from db.queries import metrics, runs
-from db.rows.display_names import FRESH_PASS_RATE, held_out_score
-from db.rows.runs import RunRow
-from db.rows.spec_fields import algorithm_settings, may_replay
-from db.statistics import interval_text
+from exgrpo.app.components.runs.comparison import Group, chart_of, differing, held_out_rows, mean_over
+from exgrpo.app.components.widgets import data_table, run_state
+from exgrpo.app.components.widgets.spec_text import option_text
+from exgrpo.app.formats import escape_control_characters, in_percent
+from exgrpo.app.queries.answers import ask
+from exgrpo.app.queries.runs import Axis, axis_points
+from exgrpo.db.queries import metrics, runs
+from exgrpo.db.rows.display_names import FRESH_PASS_RATE, held_out_score
+from exgrpo.db.rows.runs import RunRow
+from exgrpo.db.rows.spec_fields import algorithm_settings, may_replay
+from exgrpo.db.statistics import interval_text
 
 _LAST = {
     "Entropy": "policy/entropy",

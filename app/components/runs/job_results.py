@@ -6,15 +6,15 @@ from pathlib import PurePosixPath
 import pandas as pd
 import streamlit as st
 
-from app.components.widgets import data_table, figures, notice, run_state
-from app.formats import ago, counted, escape_control_characters, number, share
-from app.queries.benchmarks import broken_evaluations, list_scores, live_evaluations
-from app.settings import runs_root
-from db.rows.judging import JudgeRow
-from db.rows.runs import BROKEN_STATES, RunRow
-from db.rows.scores import BenchmarkScoreRow
-from jobs.actions import run_actions
-from jobs.actions.progress import job_progress
+from exgrpo.app.components.widgets import data_table, figures, notice, run_state
+from exgrpo.app.formats import ago, counted, escape_control_characters, number, share
+from exgrpo.app.queries.benchmarks import broken_evaluations, list_scores, live_evaluations
+from exgrpo.app.settings import runs_root
+from exgrpo.db.rows.judging import JudgeRow
+from exgrpo.db.rows.runs import BROKEN_STATES, RunRow
+from exgrpo.db.rows.scores import BenchmarkScoreRow
+from exgrpo.jobs.actions import run_actions
+from exgrpo.jobs.actions.progress import job_progress
 
 
 def show_scores(rows: Sequence[BenchmarkScoreRow]) -> None:

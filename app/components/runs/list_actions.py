@@ -5,13 +5,13 @@ from functools import partial
 
 import streamlit as st
 
-from app.components.widgets import notice, run_choice
-from app.components.widgets.run_choice import MAX_COMPARED
-from app.formats import counted, escape_control_characters
-from app.settings import runs_root
-from db.rows.runs import RunRow
+from exgrpo.app.components.widgets import notice, run_choice
+from exgrpo.app.components.widgets.run_choice import MAX_COMPARED
+from exgrpo.app.formats import counted, escape_control_characters
+from exgrpo.app.settings import runs_root
+from exgrpo.db.rows.runs import RunRow
+from exgrpo.jobs.actions import run_actions, run_bin
 from exgrpo_core.errors import UserError
-from jobs.actions import run_actions, run_bin
 
 _LAST = "last-bulk-action"
 _REFUSED = "bulk-refusals"

@@ -6,12 +6,12 @@ from dataclasses import replace
 import numpy as np
 import plotly.graph_objects as go
 
-from app import theme
-from app.components.widgets import curve_view, figures
-from app.components.widgets.curve_view import CurveView
-from app.formats import escape_control_characters, hover
-from db.queries.metrics import WHOLE_REWARD
-from db.rows.runs import MetricPoint, RewardCountRow
+from exgrpo.app import theme
+from exgrpo.app.components.widgets import curve_view, figures
+from exgrpo.app.components.widgets.curve_view import CurveView
+from exgrpo.app.formats import escape_control_characters, hover
+from exgrpo.db.queries.metrics import WHOLE_REWARD
+from exgrpo.db.rows.runs import MetricPoint, RewardCountRow
 
 MIN_SAMPLES = 30
 """Fewer rewards are drawn as points."""

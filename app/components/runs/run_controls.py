@@ -6,13 +6,13 @@ from functools import partial
 
 import streamlit as st
 
-from app.components.widgets import notice, run_state
-from app.formats import ago, counted, escape_control_characters, exact, literal
-from app.settings import runs_root
-from db.rows.runs import CheckpointRow, RunRow
+from exgrpo.app.components.widgets import notice, run_state
+from exgrpo.app.formats import ago, counted, escape_control_characters, exact, literal
+from exgrpo.app.settings import runs_root
+from exgrpo.db.rows.runs import CheckpointRow, RunRow
+from exgrpo.jobs.actions import run_actions
+from exgrpo.jobs.runs.control import RESUMABLE
 from exgrpo_core.errors import UserError
-from jobs.actions import run_actions
-from jobs.runs.control import RESUMABLE
 
 _STOPPABLE = frozenset({"queued", "starting", "running"})
 

@@ -9,16 +9,16 @@ from pathlib import Path
 import pandas as pd
 import streamlit as st
 
-from app.components.replay_buffer import buffer_over_steps
-from app.components.runs import reward_histograms
-from app.components.widgets import curves, data_table, figures, notice, own_charts, run_state
-from app.components.widgets.curve_view import CurveView, Line, paired
-from app.components.widgets.curves import Series
-from app.components.widgets.own_charts import OwnChart
-from app.components.widgets.spec_text import as_yaml, difference_table, show_download
-from app.formats import byte_size, counted, escape_control_characters, exact, literal
-from db.rows.runs import AttemptRow, CheckpointRow, EvaluationRow, MetricPoint, RewardCountRow, RunRow
-from db.rows.spec_differences import differences
+from exgrpo.app.components.replay_buffer import buffer_over_steps
+from exgrpo.app.components.runs import reward_histograms
+from exgrpo.app.components.widgets import curves, data_table, figures, notice, own_charts, run_state
+from exgrpo.app.components.widgets.curve_view import CurveView, Line, paired
+from exgrpo.app.components.widgets.curves import Series
+from exgrpo.app.components.widgets.own_charts import OwnChart
+from exgrpo.app.components.widgets.spec_text import as_yaml, difference_table, show_download
+from exgrpo.app.formats import byte_size, counted, escape_control_characters, exact, literal
+from exgrpo.db.rows.runs import AttemptRow, CheckpointRow, EvaluationRow, MetricPoint, RewardCountRow, RunRow
+from exgrpo.db.rows.spec_differences import differences
 
 MAX_DOWNLOAD_BYTES = 200_000_000
 """Larger checkpoints are copied by their path: a download is packed in memory."""

@@ -5,14 +5,14 @@ from collections.abc import Callable, Sequence
 import pandas as pd
 import streamlit as st
 
-from app.components.runs import run_table
-from app.components.runs.comparison import mean_over
-from app.components.widgets import data_table, grid, run_state
-from app.formats import escape_control_characters, in_percent, literal
-from db.rows.display_names import BATCH_PASS_RATE, held_out_score
-from db.rows.runs import RunRow
-from db.rows.spec_fields import UNKNOWN
-from db.statistics import interval_text
+from exgrpo.app.components.runs import run_table
+from exgrpo.app.components.runs.comparison import mean_over
+from exgrpo.app.components.widgets import data_table, grid, run_state
+from exgrpo.app.formats import escape_control_characters, in_percent, literal
+from exgrpo.db.rows.display_names import BATCH_PASS_RATE, held_out_score
+from exgrpo.db.rows.runs import RunRow
+from exgrpo.db.rows.spec_fields import UNKNOWN
+from exgrpo.db.statistics import interval_text
 
 MAX_RUNS = 1000
 ADDRESS, OPENED = "group", "of"

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
-from app.components.widgets import copied_text, figures, notice, run_state
-from app.components.widgets.spec_text import option_text
-from app.formats import (
+from exgrpo.app.components.widgets import copied_text, figures, notice, run_state
+from exgrpo.app.components.widgets.spec_text import option_text
+from exgrpo.app.formats import (
     NONE_SHOWN,
     ago,
     badge_label,
@@ -20,15 +20,15 @@ from app.formats import (
     seconds,
     share,
 )
-from app.queries.answers import ask
-from app.queries.runs import clock_at_end
-from app.settings import runs_root
-from db.queries import metrics, runs
-from db.rows.display_names import BATCH_PASS_RATE, held_out_score, model_name, shorten
-from db.rows.runs import EvaluationRow, RunRow, StepNotice
-from db.rows.spec_differences import differences
-from db.statistics import interval_text
-from jobs.actions.progress import describe_stop
+from exgrpo.app.queries.answers import ask
+from exgrpo.app.queries.runs import clock_at_end
+from exgrpo.app.settings import runs_root
+from exgrpo.db.queries import metrics, runs
+from exgrpo.db.rows.display_names import BATCH_PASS_RATE, held_out_score, model_name, shorten
+from exgrpo.db.rows.runs import EvaluationRow, RunRow, StepNotice
+from exgrpo.db.rows.spec_differences import differences
+from exgrpo.db.statistics import interval_text
+from exgrpo.jobs.actions.progress import describe_stop
 
 _MAX_CHANGES = 3
 """Of a branch's settings that are not its parent's, those in its header."""

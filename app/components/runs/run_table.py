@@ -7,20 +7,20 @@ import pandas as pd
 import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
-from app.components.widgets import grid, run_state
-from app.components.widgets.spec_text import option_text
-from app.formats import NONE_SHOWN, ago, duration, escape_control_characters, in_percent
-from app.queries.answers import ask
-from app.queries.benchmarks import list_scores
-from db.queries.run_filter import RunOrder, RunSortKey, list_specs
-from db.queries.run_values import list_values
-from db.rows.display_names import BATCH_PASS_RATE, distinct_names, held_out_score, model_name
-from db.rows.runs import RunRow
-from db.rows.spec_differences import flatten
-from db.statistics import interval_text
+from exgrpo.app.components.widgets import grid, run_state
+from exgrpo.app.components.widgets.spec_text import option_text
+from exgrpo.app.formats import NONE_SHOWN, ago, duration, escape_control_characters, in_percent
+from exgrpo.app.queries.answers import ask
+from exgrpo.app.queries.benchmarks import list_scores
+from exgrpo.db.queries.run_filter import RunOrder, RunSortKey, list_specs
+from exgrpo.db.queries.run_values import list_values
+from exgrpo.db.rows.display_names import BATCH_PASS_RATE, distinct_names, held_out_score, model_name
+from exgrpo.db.rows.runs import RunRow
+from exgrpo.db.rows.spec_differences import flatten
+from exgrpo.db.statistics import interval_text
+from exgrpo.jobs.evaluation.protocols import load_protocols
+from exgrpo.jobs.specs.train import TrainSpec
 from exgrpo_core.step_report import METRIC_LABELS, METRICS
-from jobs.evaluation.protocols import load_protocols
-from jobs.specs.train import TrainSpec
 
 DEFAULT_COLUMNS = (
     "State", "Run", "Method", "Progress", "Time left", BATCH_PASS_RATE, "Curve", held_out_score(), "Scores", "Created",

@@ -9,15 +9,15 @@ import pandas as pd
 import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
-from app.components.widgets import address_choice, data_table, grid, notice, run_state
-from app.formats import escape_control_characters, literal
-from app.settings import runs_root
-from db.rows.runs import BROKEN_STATES, RunRow
+from exgrpo.app.components.widgets import address_choice, data_table, grid, notice, run_state
+from exgrpo.app.formats import escape_control_characters, literal
+from exgrpo.app.settings import runs_root
+from exgrpo.db.rows.runs import BROKEN_STATES, RunRow
+from exgrpo.jobs.actions.studies import running
+from exgrpo.jobs.actions.studies.definition import Scale, Study
+from exgrpo.jobs.actions.studies.matrix import RunKey
+from exgrpo.jobs.actions.studies.running import PendingRun, estimate_hours
 from exgrpo_core.errors import UserError
-from jobs.actions.studies import running
-from jobs.actions.studies.definition import Scale, Study
-from jobs.actions.studies.matrix import RunKey
-from jobs.actions.studies.running import PendingRun, estimate_hours
 
 MISSING, FINISHED = "missing", "finished"
 LIVE = ("running", "starting", "stopping", "queued")

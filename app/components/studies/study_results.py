@@ -7,15 +7,15 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
-from app import theme
-from app.components.widgets import data_table, figures, notice
-from jobs.actions.studies.comparison import compare, coverage, differences_sentence, is_by_column, reading
-from jobs.actions.studies.definition import Study
-from jobs.actions.studies.matrix import RunKey
-from jobs.actions.studies.numbers import disagreements
-from jobs.actions.studies.study_report import BARS, draw_cells, render_report
-from jobs.actions.studies.study_results import StudyResults
-from jobs.actions.studies.tables import (
+from exgrpo.app import theme
+from exgrpo.app.components.widgets import data_table, figures, notice
+from exgrpo.jobs.actions.studies.comparison import compare, coverage, differences_sentence, is_by_column, reading
+from exgrpo.jobs.actions.studies.definition import Study
+from exgrpo.jobs.actions.studies.matrix import RunKey
+from exgrpo.jobs.actions.studies.numbers import disagreements
+from exgrpo.jobs.actions.studies.study_report import BARS, draw_cells, render_report
+from exgrpo.jobs.actions.studies.study_results import StudyResults
+from exgrpo.jobs.actions.studies.tables import (
     WORDS,
     Table,
     comparison_table,

@@ -7,13 +7,13 @@ from enum import StrEnum
 import pandas as pd
 import streamlit as st
 
-from app.components.widgets import data_table, grid, long_lists, notice, run_state
-from app.formats import NONE_SHOWN, byte_size, escape_control_characters, literal
-from app.queries.runs import list_runs
-from db.queries.run_filter import RunFilter
-from jobs.machine.hardware import Gpu, list_gpus
-from jobs.machine.machine_report import Check
-from jobs.runs.journal import JournalEntry
+from exgrpo.app.components.widgets import data_table, grid, long_lists, notice, run_state
+from exgrpo.app.formats import NONE_SHOWN, byte_size, escape_control_characters, literal
+from exgrpo.app.queries.runs import list_runs
+from exgrpo.db.queries.run_filter import RunFilter
+from exgrpo.jobs.machine.hardware import Gpu, list_gpus
+from exgrpo.jobs.machine.machine_report import Check
+from exgrpo.jobs.runs.journal import JournalEntry
 
 _RESULTS = {"ok": ("ok", "green", ""), "warning": ("note", "yellow", ""), "failure": ("not working", "red", "")}
 

@@ -7,10 +7,10 @@ from itertools import accumulate, groupby
 
 import streamlit as st
 
-from app import theme
-from app.components.widgets import figures, shown_text
-from app.formats import counted, escape_control_characters, literal, nats, number
-from db.rows.trajectories import MAX_CHARACTERS, TrajectoryRow
+from exgrpo.app import theme
+from exgrpo.app.components.widgets import figures, shown_text
+from exgrpo.app.formats import counted, escape_control_characters, literal, nats, number
+from exgrpo.db.rows.trajectories import MAX_CHARACTERS, TrajectoryRow
 from exgrpo_core.recording.conversations import speaker, turns
 from exgrpo_core.recording.rows import Message
 

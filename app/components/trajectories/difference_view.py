@@ -7,16 +7,16 @@ from itertools import zip_longest
 
 import streamlit as st
 
-from app import address
-from app.components.trajectories import conversation_view
-from app.components.trajectories.conversation_view import look_of, message_label
-from app.components.trajectories.question_view import MAX_COMPARED_CHARACTERS, compare
-from app.components.widgets import address_choice, notice, shown_text
-from app.components.widgets.shown_text import Part
-from app.formats import counted, escape_control_characters
-from app.queries.answers import ask
-from db.queries import lineage, trajectories
-from db.rows.trajectories import LineageRow, TrajectoryRow
+from exgrpo.app import address
+from exgrpo.app.components.trajectories import conversation_view
+from exgrpo.app.components.trajectories.conversation_view import look_of, message_label
+from exgrpo.app.components.trajectories.question_view import MAX_COMPARED_CHARACTERS, compare
+from exgrpo.app.components.widgets import address_choice, notice, shown_text
+from exgrpo.app.components.widgets.shown_text import Part
+from exgrpo.app.formats import counted, escape_control_characters
+from exgrpo.app.queries.answers import ask
+from exgrpo.db.queries import lineage, trajectories
+from exgrpo.db.rows.trajectories import LineageRow, TrajectoryRow
 from exgrpo_core.recording.rows import Message
 
 _ADDRESS = "beside"

@@ -8,11 +8,11 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
-from app import theme
-from app.components.widgets import data_table, figures
-from app.formats import NATS_HOVER, NONE_SHOWN, counted, nats, number
-from db.rows.display_names import LINEAGE_EVENTS
-from db.rows.trajectories import LineageRow, TrajectoryRow
+from exgrpo.app import theme
+from exgrpo.app.components.widgets import data_table, figures
+from exgrpo.app.formats import NATS_HOVER, NONE_SHOWN, counted, nats, number
+from exgrpo.db.rows.display_names import LINEAGE_EVENTS
+from exgrpo.db.rows.trajectories import LineageRow, TrajectoryRow
 
 _NUMBERS = {
     "Entropy": "entropy", "NLL": "nll", "Mean ratio": "mean_ratio", "Largest ratio": "max_ratio", "Reward": "reward",

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from app.components.trajectories import token_heatmap
-from app.components.trajectories.token_heatmap import TokenValues
-from app.components.widgets import notice, shown_text
-from app.formats import nats, token_count
-from app.settings import runs_root
-from db.rows.runs import CheckpointRow, RunRow
-from db.rows.spec_fields import algorithm_settings
-from jobs.actions.playground import process
+from exgrpo.app.components.trajectories import token_heatmap
+from exgrpo.app.components.trajectories.token_heatmap import TokenValues
+from exgrpo.app.components.widgets import notice, shown_text
+from exgrpo.app.formats import nats, token_count
+from exgrpo.app.settings import runs_root
+from exgrpo.db.rows.runs import CheckpointRow, RunRow
+from exgrpo.db.rows.spec_fields import algorithm_settings
+from exgrpo.jobs.actions.playground import process
 
 Record = Mapping[str, Any]
 START = "start"

@@ -9,15 +9,15 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
-from app import address, theme
-from app.components.widgets import data_table, figures, notice, shown_text
-from app.components.widgets.shown_text import Part
-from app.formats import counted, escape_control_characters, nats, number
-from app.queries.answers import ask
-from db.queries import lineage
-from db.rows.display_names import distinct_names, model_name
-from db.rows.trajectories import MAX_MEMBERS, AttemptedRow, GroupMemberRow, LineageRow, TrajectoryRow
-from db.statistics import interval_text, wilson
+from exgrpo.app import address, theme
+from exgrpo.app.components.widgets import data_table, figures, notice, shown_text
+from exgrpo.app.components.widgets.shown_text import Part
+from exgrpo.app.formats import counted, escape_control_characters, nats, number
+from exgrpo.app.queries.answers import ask
+from exgrpo.db.queries import lineage
+from exgrpo.db.rows.display_names import distinct_names, model_name
+from exgrpo.db.rows.trajectories import MAX_MEMBERS, AttemptedRow, GroupMemberRow, LineageRow, TrajectoryRow
+from exgrpo.db.statistics import interval_text, wilson
 
 NUM_COLUMNS = 2
 MAX_COMPARED_CHARACTERS = 12_000

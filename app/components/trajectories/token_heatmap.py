@@ -10,12 +10,12 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
-from app import theme
-from app.components.widgets import data_table, figures, shown_text
-from app.components.widgets.curve_view import Line
-from app.components.widgets.shown_text import Part
-from app.formats import counted, escape_control_characters, number
-from app.theme import Look
+from exgrpo.app import theme
+from exgrpo.app.components.widgets import data_table, figures, shown_text
+from exgrpo.app.components.widgets.curve_view import Line
+from exgrpo.app.components.widgets.shown_text import Part
+from exgrpo.app.formats import counted, escape_control_characters, number
+from exgrpo.app.theme import Look
 
 MAX_TOKENS = 1500
 """Tokens on one sheet; longer trajectories have several."""

@@ -4,15 +4,15 @@ import math
 
 import streamlit as st
 
-from app.components.widgets import cases
-from app.formats import VALIDITY, literal, nats
-from app.queries.answers import ask
-from db.queries import judging, lineage, trajectory_list
-from db.queries.cases import sets_of_run
-from db.rows.chains_of_thought import SavedCase
-from db.rows.trajectories import TrajectoryFacets, TrajectoryOrder, TrajectoryRow, TrajectorySortKey
-from jobs.evaluation.judging.items import JudgedItem
-from jobs.evaluation.judging.oracles import judge_item
+from exgrpo.app.components.widgets import cases
+from exgrpo.app.formats import VALIDITY, literal, nats
+from exgrpo.app.queries.answers import ask
+from exgrpo.db.queries import judging, lineage, trajectory_list
+from exgrpo.db.queries.cases import sets_of_run
+from exgrpo.db.rows.chains_of_thought import SavedCase
+from exgrpo.db.rows.trajectories import TrajectoryFacets, TrajectoryOrder, TrajectoryRow, TrajectorySortKey
+from exgrpo.jobs.evaluation.judging.items import JudgedItem
+from exgrpo.jobs.evaluation.judging.oracles import judge_item
 
 _MAX_OTHERS = 200
 

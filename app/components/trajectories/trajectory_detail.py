@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 import pandas as pd
 import streamlit as st
 
-from app import address
-from app.components.trajectories import (
+from exgrpo.app import address
+from exgrpo.app.components.trajectories import (
     conversation_view,
     difference_view,
     lineage_view,
@@ -14,17 +14,17 @@ from app.components.trajectories import (
     token_heatmap,
     trajectory_case,
 )
-from app.components.widgets import address_choice, copied_text, data_table, notice, shown_text
-from app.formats import NONE_SHOWN, escape_control_characters, literal, nats, number, token_count
-from app.queries.answers import ask
-from app.settings import runs_root
-from db.queries import lineage, trajectories
-from db.rows.display_names import distinct_names, shorten
-from db.rows.spec_fields import UNKNOWN
-from db.rows.trajectories import LineageRow, MarkedRow, MarkedTrajectory, TrajectoryRow
-from jobs.actions import annotations
-from jobs.actions.token_texts import token_data
-from jobs.evaluation.analysis.case_text import Excerpt
+from exgrpo.app.components.widgets import address_choice, copied_text, data_table, notice, shown_text
+from exgrpo.app.formats import NONE_SHOWN, escape_control_characters, literal, nats, number, token_count
+from exgrpo.app.queries.answers import ask
+from exgrpo.app.settings import runs_root
+from exgrpo.db.queries import lineage, trajectories
+from exgrpo.db.rows.display_names import distinct_names, shorten
+from exgrpo.db.rows.spec_fields import UNKNOWN
+from exgrpo.db.rows.trajectories import LineageRow, MarkedRow, MarkedTrajectory, TrajectoryRow
+from exgrpo.jobs.actions import annotations
+from exgrpo.jobs.actions.token_texts import token_data
+from exgrpo.jobs.evaluation.analysis.case_text import Excerpt
 
 PARTS = ["Text", "Tokens", "Lineage", "Group", "Difference", "Question"]
 

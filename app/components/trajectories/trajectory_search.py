@@ -8,12 +8,12 @@ import pandas as pd
 import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
-from app import address
-from app.components.widgets import grid, long_lists
-from app.formats import NONE_SHOWN, escape_control_characters, literal
-from app.queries.answers import ask
-from db.queries import trajectory_list
-from db.rows.trajectories import TrajectoryFacets, TrajectoryOrder, TrajectoryRow, TrajectorySortKey
+from exgrpo.app import address
+from exgrpo.app.components.widgets import grid, long_lists
+from exgrpo.app.formats import NONE_SHOWN, escape_control_characters, literal
+from exgrpo.app.queries.answers import ask
+from exgrpo.db.queries import trajectory_list
+from exgrpo.db.rows.trajectories import TrajectoryFacets, TrajectoryOrder, TrajectoryRow, TrajectorySortKey
 from exgrpo_core.sums import VERDICTS
 
 ANY = "any"

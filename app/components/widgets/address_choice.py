@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 import streamlit as st
 
-from app import address
-from app.formats import escape_control_characters, literal
-from db.rows.display_names import distinct_names
+from exgrpo.app import address
+from exgrpo.app.formats import escape_control_characters, literal
+from exgrpo.db.rows.display_names import distinct_names
 
 _SEPARATOR = ","
 _MAX_CHARS = 60

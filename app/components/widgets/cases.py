@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from app.components.widgets import notice
-from app.components.widgets.run_state import Colour
-from app.formats import literal
-from app.settings import runs_root
-from db.rows.chains_of_thought import SavedCase
-from jobs.actions import annotations
+from exgrpo.app.components.widgets import notice
+from exgrpo.app.components.widgets.run_state import Colour
+from exgrpo.app.formats import literal
+from exgrpo.app.settings import runs_root
+from exgrpo.db.rows.chains_of_thought import SavedCase
+from exgrpo.jobs.actions import annotations
 
 _BADGES: dict[bool | None, tuple[str, str, Colour]] = {
     None: ("not judged", "help", "gray"), True: ("valid", "check", "blue"), False: ("not valid", "close", "orange"),

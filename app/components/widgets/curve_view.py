@@ -8,10 +8,10 @@ import numpy as np
 import plotly.graph_objects as go
 import streamlit as st
 
-from app import address
-from app.components.widgets import address_choice
-from app.queries.runs import Axis
-from db.rows.runs import EvaluationRow, MetricPoint
+from exgrpo.app import address
+from exgrpo.app.components.widgets import address_choice
+from exgrpo.app.queries.runs import Axis
+from exgrpo.db.rows.runs import EvaluationRow, MetricPoint
 from exgrpo_core.types import Float64Array
 
 MAX_SMOOTHING = 0.99

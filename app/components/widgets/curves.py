@@ -7,12 +7,12 @@ from types import MappingProxyType
 
 import plotly.graph_objects as go
 
-from app import theme
-from app.components.widgets import curve_view, figures
-from app.components.widgets.curve_view import WHOLE, CurveView
-from app.theme import Look
-from db.rows.display_names import BATCH_PASS_RATE, FRESH_PASS_RATE, held_out_score
-from db.rows.runs import EvaluationRow, MetricPoint
+from exgrpo.app import theme
+from exgrpo.app.components.widgets import curve_view, figures
+from exgrpo.app.components.widgets.curve_view import WHOLE, CurveView
+from exgrpo.app.theme import Look
+from exgrpo.db.rows.display_names import BATCH_PASS_RATE, FRESH_PASS_RATE, held_out_score
+from exgrpo.db.rows.runs import EvaluationRow, MetricPoint
 
 Series = dict[str, list[MetricPoint]]
 

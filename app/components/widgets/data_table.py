@@ -15,9 +15,9 @@ from typing import Any, TypeGuard
 import pandas as pd
 import streamlit as st
 
-from app.components.widgets import grid
-from app.components.widgets.grid import Columns
-from app.formats import NONE_SHOWN, as_utc, escape_control_characters, number
+from exgrpo.app.components.widgets import grid
+from exgrpo.app.components.widgets.grid import Columns
+from exgrpo.app.formats import NONE_SHOWN, as_utc, escape_control_characters, number
 
 _MAX_NUMBER_ROWS = 30
 Rows = Sequence[Mapping[str, object]] | pd.DataFrame

@@ -9,11 +9,11 @@ import plotly.graph_objects as go
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from app import theme
-from app.components.widgets import chart, data_table
-from app.components.widgets.curve_view import HUGE, INTERVAL, WHOLE, CurveView, Line, cut, smoothed
-from app.formats import SHARE_HOVER, hover, literal
-from app.theme import Look
+from exgrpo.app import theme
+from exgrpo.app.components.widgets import chart, data_table
+from exgrpo.app.components.widgets.curve_view import HUGE, INTERVAL, WHOLE, CurveView, Line, cut, smoothed
+from exgrpo.app.formats import SHARE_HOVER, hover, literal
+from exgrpo.app.theme import Look
 
 HEIGHT = 250
 NUM_OPEN = 6

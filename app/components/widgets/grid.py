@@ -12,8 +12,8 @@ import pandas as pd
 import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
-from app import theme
-from app.formats import as_utc, column_format
+from exgrpo.app import theme
+from exgrpo.app.formats import as_utc, column_format
 
 Columns = Mapping[str, ColumnConfig]
 _SCROLLBAR = 12

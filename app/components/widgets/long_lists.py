@@ -4,9 +4,9 @@ from collections.abc import Collection, Hashable, Mapping
 
 import streamlit as st
 
-from app import address
-from app.components.widgets import grid
-from db.rows.sort_order import Key, SortOrder
+from exgrpo.app import address
+from exgrpo.app.components.widgets import grid
+from exgrpo.db.rows.sort_order import Key, SortOrder
 
 PAGE_SIZE = 50
 ADDRESS = "sort"

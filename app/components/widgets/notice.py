@@ -6,13 +6,13 @@ from typing import Literal
 
 import streamlit as st
 
-from app.formats import escape_control_characters, literal, with_code
-from app.settings import runs_root
-from db.queries.text_search import check_search
-from db.rows.runs import RunRow
-from db.rows.spec_fields import UNREADABLE_KIND
+from exgrpo.app.formats import escape_control_characters, literal, with_code
+from exgrpo.app.settings import runs_root
+from exgrpo.db.queries.text_search import check_search
+from exgrpo.db.rows.runs import RunRow
+from exgrpo.db.rows.spec_fields import UNREADABLE_KIND
+from exgrpo.jobs.actions import run_bin
 from exgrpo_core.errors import UserError
-from jobs.actions import run_bin
 
 _MAX_SENTENCES = 5
 Kind = Literal["error", "warning", "info"]

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 import streamlit as st
 
-from app import address, theme
-from app.components.widgets import curve_view, figures, notice
-from app.components.widgets.curve_view import CurveView, Line
-from app.formats import literal
-from app.settings import runs_root
-from app.theme import Look
+from exgrpo.app import address, theme
+from exgrpo.app.components.widgets import curve_view, figures, notice
+from exgrpo.app.components.widgets.curve_view import CurveView, Line
+from exgrpo.app.formats import literal
+from exgrpo.app.settings import runs_root
+from exgrpo.app.theme import Look
+from exgrpo.jobs.actions.named_entries import SAVED_VIEWS
 from exgrpo_core.errors import UserError
 from exgrpo_core.step_report import METRIC_LABELS, METRICS, SHARES
-from jobs.actions.named_entries import SAVED_VIEWS
 
 ADDRESS = "charts"
 MAX_METRICS = 4

@@ -4,12 +4,12 @@ from urllib.parse import urlencode, urlsplit
 
 import streamlit as st
 
-from app import settings
-from app.components.widgets import copied_text, notice
-from app.formats import counted, duration, escape_control_characters
-from app.queries.runs import SUPERVISOR_LOST_SECONDS
-from app.settings import LOOPBACK_NAMES, current_person
-from jobs.runs.supervisor_file import newest_heartbeat
+from exgrpo.app import settings
+from exgrpo.app.components.widgets import copied_text, notice
+from exgrpo.app.formats import counted, duration, escape_control_characters
+from exgrpo.app.queries.runs import SUPERVISOR_LOST_SECONDS
+from exgrpo.app.settings import LOOPBACK_NAMES, current_person
+from exgrpo.jobs.runs.supervisor_file import newest_heartbeat
 
 
 @st.fragment(run_every=5)

@@ -3,12 +3,12 @@
 import pandas as pd
 import streamlit as st
 
-from app.components.widgets import grid, notice
-from app.formats import counted, escape_control_characters, literal
-from app.settings import runs_root
+from exgrpo.app.components.widgets import grid, notice
+from exgrpo.app.formats import counted, escape_control_characters, literal
+from exgrpo.app.settings import runs_root
+from exgrpo.jobs.actions import named_entries
+from exgrpo.jobs.runs.launchers.ray_jobs_api import RayClusterState
 from exgrpo_core.errors import UserError
-from jobs.actions import named_entries
-from jobs.runs.launchers.ray_jobs_api import RayClusterState
 
 _ANSWERS = "cluster-answers"
 """The newest answer, or why there is none, of each cluster that was tested in this session, by name and address."""

@@ -4,16 +4,16 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import streamlit as st
 
-from app import address, settings
-from app.components.widgets import address_choice, notice
-from app.formats import escape_control_characters, literal
-from app.queries.answers import ask
-from app.queries.runs import training_names
-from db.queries import runs
-from db.rows.display_names import distinct_names
-from db.rows.runs import RunRow
+from exgrpo.app import address, settings
+from exgrpo.app.components.widgets import address_choice, notice
+from exgrpo.app.formats import escape_control_characters, literal
+from exgrpo.app.queries.answers import ask
+from exgrpo.app.queries.runs import training_names
+from exgrpo.db.queries import runs
+from exgrpo.db.rows.display_names import distinct_names
+from exgrpo.db.rows.runs import RunRow
+from exgrpo.jobs.actions import run_bin
 from exgrpo_core.errors import InputError
-from jobs.actions import run_bin
 
 MAX_COMPARED = 20
 _PLACEHOLDER = "Choose a run, or type to find an older one"

@@ -7,13 +7,13 @@ from typing import Any, Literal
 import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
-from app.formats import as_utc
-from app.settings import runs_root
-from db.rows.runs import LIVE_STATES, Badge, RunRow
+from exgrpo.app.formats import as_utc
+from exgrpo.app.settings import runs_root
+from exgrpo.db.rows.runs import LIVE_STATES, Badge, RunRow
+from exgrpo.jobs.actions.progress import job_progress
+from exgrpo.jobs.runs.lookup import open_run
+from exgrpo.jobs.runs.state import read_state
 from exgrpo_core.errors import UserError
-from jobs.actions.progress import job_progress
-from jobs.runs.lookup import open_run
-from jobs.runs.state import read_state
 
 Colour = Literal["red", "orange", "yellow", "blue", "green", "violet", "gray"]
 FAINT = "faint"

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import streamlit as st
 
-from app import settings
-from app.components.widgets import data_table, notice
-from app.formats import NONE_SHOWN, byte_size, escape_control_characters
-from app.queries.runs import LogLines
-from db.rows.trajectories import MAX_CHARACTERS
-from jobs.evaluation.analysis.case_text import Excerpt, as_latex, as_markdown
+from exgrpo.app import settings
+from exgrpo.app.components.widgets import data_table, notice
+from exgrpo.app.formats import NONE_SHOWN, byte_size, escape_control_characters
+from exgrpo.app.queries.runs import LogLines
+from exgrpo.db.rows.trajectories import MAX_CHARACTERS
+from exgrpo.jobs.evaluation.analysis.case_text import Excerpt, as_latex, as_markdown
 
 
 def show_long(text: str) -> None:

@@ -8,15 +8,15 @@ import pandas as pd
 import streamlit as st
 import yaml
 
-from app.components.widgets import data_table, run_choice
-from app.formats import escape_control_characters
-from app.queries.answers import ask
-from app.queries.runs import training_names
-from db.queries import runs
-from db.rows.display_names import distinct_names
-from db.rows.spec_differences import Difference, differences
-from jobs.specs.presets import load_plain_yaml
-from jobs.specs.train import SpecError, TrainSpec
+from exgrpo.app.components.widgets import data_table, run_choice
+from exgrpo.app.formats import escape_control_characters
+from exgrpo.app.queries.answers import ask
+from exgrpo.app.queries.runs import training_names
+from exgrpo.db.queries import runs
+from exgrpo.db.rows.display_names import distinct_names
+from exgrpo.db.rows.spec_differences import Difference, differences
+from exgrpo.jobs.specs.presets import load_plain_yaml
+from exgrpo.jobs.specs.train import SpecError, TrainSpec
 
 MAX_OPTIONS_IN_COMMAND = 12
 

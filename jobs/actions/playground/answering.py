@@ -7,19 +7,19 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from exgrpo.jobs.actions.preflight.local_sources import resolve_source
+from exgrpo.jobs.evaluation.model_folder import find_shards
+from exgrpo.jobs.runs.checkpoints import kept_start
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.lookup import CommandError, find_checkpoint, find_run_id, open_run
+from exgrpo.jobs.specs.train import CHAINS_WARM_MODEL, TrainSpec
+from exgrpo.jobs.training.engines.embedded.first_look import open_model
+from exgrpo.jobs.training.engines.embedded.model import GeneratedResponse, PolicyModel, decode_texts, generate
+from exgrpo.jobs.training.engines.embedded.sampling import Sampler
+from exgrpo.jobs.training.pretrained.conversion import prepare_model
+from exgrpo.jobs.training.run_data import open_data
+from exgrpo.jobs.training.templates import TemplateName, encode_messages
 from exgrpo_core.errors import InputError
-from jobs.actions.preflight.local_sources import resolve_source
-from jobs.evaluation.model_folder import find_shards
-from jobs.runs.checkpoints import kept_start
-from jobs.runs.directory import RunDirectory
-from jobs.runs.lookup import CommandError, find_checkpoint, find_run_id, open_run
-from jobs.specs.train import CHAINS_WARM_MODEL, TrainSpec
-from jobs.training.engines.embedded.first_look import open_model
-from jobs.training.engines.embedded.model import GeneratedResponse, PolicyModel, decode_texts, generate
-from jobs.training.engines.embedded.sampling import Sampler
-from jobs.training.pretrained.conversion import prepare_model
-from jobs.training.run_data import open_data
-from jobs.training.templates import TemplateName, encode_messages
 
 START = "start"
 DEFAULT_RESPONSE_TOKENS = 256

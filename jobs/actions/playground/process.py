@@ -16,13 +16,13 @@ from pathlib import Path
 from threading import Lock
 from typing import IO, Any
 
-from db import DATABASE_URL_VARIABLE
+from exgrpo.db import DATABASE_URL_VARIABLE
+from exgrpo.jobs.actions.replay.facts import ReplayRow
+from exgrpo.jobs.runs.launchers.local import WITHHELD_VARIABLES, project_environment
+from exgrpo.jobs.runs.people import Role, needs
+from exgrpo.jobs.specs.train import TrainSpec, dump_spec
+from exgrpo.jobs.training.probe_report import ProbeReport
 from exgrpo_core.errors import UserError
-from jobs.actions.replay.facts import ReplayRow
-from jobs.runs.launchers.local import WITHHELD_VARIABLES, project_environment
-from jobs.runs.people import Role, needs
-from jobs.specs.train import TrainSpec, dump_spec
-from jobs.training.probe_report import ProbeReport
 
 WAITS = "Another model runs. This begins when that one has ended."
 """What pages show while a model waits."""
@@ -120,7 +120,16 @@ def _start(
     runs_root: Path, command: Sequence[str], *, stdin: int, stdout: int | IO[bytes], stderr: int | IO[bytes],
     database_url: str | None = None,
 ) -> subprocess.Popen[bytes]:  # fmt: skip
-    begin = [sys.executable, "-P", "-m", "jobs.cli", command[0], "--json", "--runs-root", str(runs_root.absolute())]
+    begin = [
+        sys.executable,
+        "-P",
+        "-m",
+        "exgrpo.jobs.cli",
+        command[0],
+        "--json",
+        "--runs-root",
+        str(runs_root.absolute()),
+    ]
     withheld = WITHHELD_VARIABLES if database_url is None else WITHHELD_VARIABLES - _OF_DATABASE
     variables = dict.fromkeys(withheld, "") | ({DATABASE_URL_VARIABLE: database_url} if database_url else {})
     environment = project_environment(variables)

@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from exgrpo.jobs.actions.preflight.local_sources import resolve_source
+from exgrpo.jobs.evaluation.benchmark_questions import iterate_rows, load_benchmark
+from exgrpo.jobs.evaluation.protocols import benchmarks_folder, graded_as, load_protocols, protocol_of
+from exgrpo.jobs.runs.people import Role, needs
+from exgrpo.jobs.specs.base import DeclaredKind
+from exgrpo.jobs.specs.evaluation import BENCHMARK_NAME, BenchmarkChoice
+from exgrpo.jobs.training.data_rows import FILE_SUFFIXES, DataError, wrong_suffix
+from exgrpo.jobs.training.templates import TemplateName, render_prompt
 from exgrpo_core.durable_files import write_whole
-from jobs.actions.preflight.local_sources import resolve_source
-from jobs.evaluation.benchmark_questions import iterate_rows, load_benchmark
-from jobs.evaluation.protocols import benchmarks_folder, graded_as, load_protocols, protocol_of
-from jobs.runs.people import Role, needs
-from jobs.specs.base import DeclaredKind
-from jobs.specs.evaluation import BENCHMARK_NAME, BenchmarkChoice
-from jobs.training.data_rows import FILE_SUFFIXES, DataError, wrong_suffix
-from jobs.training.templates import TemplateName, render_prompt
 
 _MAX_NAME = 28
 

@@ -7,19 +7,19 @@ from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
+from exgrpo.jobs.actions.preflight.looks import Look, ModelLook, look_at_model, read_tokenizer, render_chat_prompts
+from exgrpo.jobs.runs.people import Role, needs
+from exgrpo.jobs.runs.rollout_formats.formats import RolloutFormat, UnknownRolloutsError, find_only_format
+from exgrpo.jobs.runs.rollout_formats.source import RolloutSource
+from exgrpo.jobs.specs.train import CHAINS_SOURCE, DataSpec, ModelSpec, SpecError, TrainSpec
+from exgrpo.jobs.tasks.grading.rewards import TASKS, BuiltInTask
+from exgrpo.jobs.training.data_rows import DataError, iterate_raw_rows, no_rows
+from exgrpo.jobs.training.layouts import training_row
+from exgrpo.jobs.training.pretrained.chat_templates import ChatTemplateError
+from exgrpo.jobs.training.templates import Message, TemplateName, render_prompt
 from exgrpo_core.bounded_json import UnreadableFileError
 from exgrpo_core.engine import describe_misfit
 from exgrpo_core.recording.rows import RecordedTrajectory
-from jobs.actions.preflight.looks import Look, ModelLook, look_at_model, read_tokenizer, render_chat_prompts
-from jobs.runs.people import Role, needs
-from jobs.runs.rollout_formats.formats import RolloutFormat, UnknownRolloutsError, find_only_format
-from jobs.runs.rollout_formats.source import RolloutSource
-from jobs.specs.train import CHAINS_SOURCE, DataSpec, ModelSpec, SpecError, TrainSpec
-from jobs.tasks.grading.rewards import TASKS, BuiltInTask
-from jobs.training.data_rows import DataError, iterate_raw_rows, no_rows
-from jobs.training.layouts import training_row
-from jobs.training.pretrained.chat_templates import ChatTemplateError
-from jobs.training.templates import Message, TemplateName, render_prompt
 
 MAX_ROWS = 1000
 """Most rows that are read; the histogram is of these."""

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from jobs.actions.preflight.memory_estimate import MemoryEstimate, estimate_memory, estimate_peak
-from jobs.specs.train import TrainSpec
-from jobs.training.pretrained.model_shapes import ModelShape
+from exgrpo.jobs.actions.preflight.memory_estimate import MemoryEstimate, estimate_memory, estimate_peak
+from exgrpo.jobs.specs.train import TrainSpec
+from exgrpo.jobs.training.pretrained.model_shapes import ModelShape
 
 ASSUMED_SUCCESS_RATE = 0.5
 """Share of fresh trajectories that are correct."""

@@ -9,29 +9,29 @@ from typing import Any
 
 import yaml
 
+from exgrpo.jobs.actions.preflight.data_preview import preview_data
+from exgrpo.jobs.actions.preflight.looks import Look
+from exgrpo.jobs.actions.preflight.machine_fit import UNNAMED_RUN
+from exgrpo.jobs.actions.preflight.memory_estimate import MemoryEstimate
+from exgrpo.jobs.actions.preflight.model_look import first_look
+from exgrpo.jobs.actions.preflight.resolution import Preflight, RunRefusedError, complete, resolve
+from exgrpo.jobs.machine.engine_environments import EngineEnvironmentError, engine_python
+from exgrpo.jobs.machine.hardware import GB, GIB, list_gpus, uses_bfloat16
+from exgrpo.jobs.runs.launchers.local import WORKER_MODULE
+from exgrpo.jobs.runs.people import Role, needs
+from exgrpo.jobs.specs.train import TrainSpec
+from exgrpo.jobs.tasks.grading.rewards import TASKS
+from exgrpo.jobs.training.data_rows import DataError
+from exgrpo.jobs.training.pretrained.model_shapes import model_file
 from exgrpo_core.bounded_json import UnreadableFileError, parse_json, read_json
 from exgrpo_core.errors import Mistake, UserError, first_line
-from jobs.actions.preflight.data_preview import preview_data
-from jobs.actions.preflight.looks import Look
-from jobs.actions.preflight.machine_fit import UNNAMED_RUN
-from jobs.actions.preflight.memory_estimate import MemoryEstimate
-from jobs.actions.preflight.model_look import first_look
-from jobs.actions.preflight.resolution import Preflight, RunRefusedError, complete, resolve
-from jobs.machine.engine_environments import EngineEnvironmentError, engine_python
-from jobs.machine.hardware import GB, GIB, list_gpus, uses_bfloat16
-from jobs.runs.launchers.local import WORKER_MODULE
-from jobs.runs.people import Role, needs
-from jobs.specs.train import TrainSpec
-from jobs.tasks.grading.rewards import TASKS
-from jobs.training.data_rows import DataError
-from jobs.training.pretrained.model_shapes import model_file
 
 ELSEWHERE = (
     "`--script shell`, `--script slurm` or `--script ray` in the place of `--dry-run` prints what starts the run on "
     "machines that have what this one lacks."
 )
 
-_COUNTER = "jobs.training.trained_tokens"
+_COUNTER = "exgrpo.jobs.training.trained_tokens"
 _COUNTER_SECONDS = 120.0
 _NUM_SHOWN = 5
 _SAMPLING_SETTINGS = {"temperature": 1.0, "top_p": 1.0, "top_k": 50, "min_p": None, "typical_p": 1.0}

@@ -10,11 +10,11 @@ from pathlib import Path
 import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from jobs.actions.preflight.resolution import resolve
-from jobs.machine.engine_environments import PROJECT_ROOT
-from jobs.runs.people import Role, needs
-from jobs.specs.train import SpecError, TrainSpec
-from jobs.specs.verl import ray_cpus
+from exgrpo.jobs.actions.preflight.resolution import resolve
+from exgrpo.jobs.machine.engine_environments import PROJECT_ROOT
+from exgrpo.jobs.runs.people import Role, needs
+from exgrpo.jobs.specs.train import SpecError, TrainSpec
+from exgrpo.jobs.specs.verl import ray_cpus
 
 HEAD_ADDRESS = "http://HEAD:8265"
 """Stands for the address of a cluster that the specification does not name."""

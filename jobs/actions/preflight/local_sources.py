@@ -7,14 +7,13 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import TypeVar
 
-from exgrpo_core.bounded_json import UnreadableFileError, read_json
-from jobs.actions.preflight.looks import Look
-from jobs.evaluation.benchmark_questions import LoadedBenchmark, load_benchmark
-from jobs.evaluation.protocols import protocol_of
-from jobs.specs.base import BenchmarkFields
-from jobs.specs.evaluation import BenchmarkChoice, EvalSpec
-from jobs.specs.model_code import CONFIG_FILES, named_code
-from jobs.specs.train import (
+from exgrpo.jobs.actions.preflight.looks import Look
+from exgrpo.jobs.evaluation.benchmark_questions import LoadedBenchmark, load_benchmark
+from exgrpo.jobs.evaluation.protocols import protocol_of
+from exgrpo.jobs.specs.base import BenchmarkFields
+from exgrpo.jobs.specs.evaluation import BenchmarkChoice, EvalSpec
+from exgrpo.jobs.specs.model_code import CONFIG_FILES, named_code
+from exgrpo.jobs.specs.train import (
     CHAINS_SOURCE,
     CHAINS_WARM_MODEL,
     DEFAULT_NUM_MADE,
@@ -22,13 +21,14 @@ from jobs.specs.train import (
     SpecError,
     TrainSpec,
 )
-from jobs.tasks.chains.question_set import check_range
-from jobs.tasks.grading.rewards import TASKS
-from jobs.training.data_rows import DataError, cached_data_set
-from jobs.training.dataset import DataSource, Rows, check_count, read_rows, system_notices, use_notices
-from jobs.training.pretrained.model_shapes import model_file
-from jobs.training.pretrained.sources import GGUF_SUFFIX, find_package
-from jobs.training.templates import TemplateName
+from exgrpo.jobs.tasks.chains.question_set import check_range
+from exgrpo.jobs.tasks.grading.rewards import TASKS
+from exgrpo.jobs.training.data_rows import DataError, cached_data_set
+from exgrpo.jobs.training.dataset import DataSource, Rows, check_count, read_rows, system_notices, use_notices
+from exgrpo.jobs.training.pretrained.model_shapes import model_file
+from exgrpo.jobs.training.pretrained.sources import GGUF_SUFFIX, find_package
+from exgrpo.jobs.training.templates import TemplateName
+from exgrpo_core.bounded_json import UnreadableFileError, read_json
 
 AnyBenchmark = TypeVar("AnyBenchmark", bound=BenchmarkFields)
 _MADE_HERE = frozenset({*TASKS, CHAINS_WARM_MODEL})

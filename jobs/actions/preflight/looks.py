@@ -5,13 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from exgrpo_core.bounded_json import UnreadableFileError, read_json, read_plain
-from exgrpo_core.errors import first_line
-from jobs.machine.hardware import Gpu, list_gpus
-from jobs.specs.mistakes import SpecError
-from jobs.specs.train import CHAINS_WARM_MODEL, TrainSpec
-from jobs.training.pretrained.chat_templates import render_conversation
-from jobs.training.pretrained.model_shapes import (
+from exgrpo.jobs.machine.hardware import Gpu, list_gpus
+from exgrpo.jobs.specs.mistakes import SpecError
+from exgrpo.jobs.specs.train import CHAINS_WARM_MODEL, TrainSpec
+from exgrpo.jobs.training.pretrained.chat_templates import render_conversation
+from exgrpo.jobs.training.pretrained.model_shapes import (
     CONFIG_FILE,
     TOKENIZER_FILE,
     ModelShape,
@@ -20,7 +18,9 @@ from jobs.training.pretrained.model_shapes import (
     model_file,
     model_shape,
 )
-from jobs.training.templates import Message
+from exgrpo.jobs.training.templates import Message
+from exgrpo_core.bounded_json import UnreadableFileError, read_json, read_plain
+from exgrpo_core.errors import first_line
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer  # type: ignore[import-untyped]

@@ -10,16 +10,15 @@ from typing import Any
 
 import psutil
 
-from exgrpo_core.verl_plugin.settings import EXTERNAL_MODULES_VARIABLE
-from jobs.actions.preflight.disk_estimate import ResourceEstimate
-from jobs.actions.preflight.looks import Look
-from jobs.actions.preflight.memory_estimate import estimate_memory, known_gpu_bytes, training_state_bytes
-from jobs.machine.engine_environments import PROJECT_ROOT, EngineEnvironmentError, engine_python, has_vllm
-from jobs.machine.gpu_needs import needs_of
-from jobs.machine.hardware import GB
-from jobs.specs.any_job import local_gpus
-from jobs.specs.train import SpecError, TrainSpec
-from jobs.training.engines.verl_ray.overrides_from_spec import (
+from exgrpo.jobs.actions.preflight.disk_estimate import ResourceEstimate
+from exgrpo.jobs.actions.preflight.looks import Look
+from exgrpo.jobs.actions.preflight.memory_estimate import estimate_memory, known_gpu_bytes, training_state_bytes
+from exgrpo.jobs.machine.engine_environments import PROJECT_ROOT, EngineEnvironmentError, engine_python, has_vllm
+from exgrpo.jobs.machine.gpu_needs import needs_of
+from exgrpo.jobs.machine.hardware import GB
+from exgrpo.jobs.specs.any_job import local_gpus
+from exgrpo.jobs.specs.train import SpecError, TrainSpec
+from exgrpo.jobs.training.engines.verl_ray.overrides_from_spec import (
     ENGINE_OVERRIDES,
     READ,
     UNREAD,
@@ -27,8 +26,9 @@ from jobs.training.engines.verl_ray.overrides_from_spec import (
     check_overrides,
     verl_overrides,
 )
-from jobs.training.engines.verl_ray.sft_overrides import SFT_CONFIG, SFT_UNREAD, sft_run_overrides
-from jobs.training.pretrained.model_shapes import check_split
+from exgrpo.jobs.training.engines.verl_ray.sft_overrides import SFT_CONFIG, SFT_UNREAD, sft_run_overrides
+from exgrpo.jobs.training.pretrained.model_shapes import check_split
+from exgrpo_core.verl_plugin.settings import EXTERNAL_MODULES_VARIABLE
 
 _OFFLOAD = "offload=true"
 """An override that moves training state out of a GPU's memory."""

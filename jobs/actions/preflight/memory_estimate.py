@@ -5,9 +5,9 @@ Of the embedded engine it is the peak on a CPU, of the verl engine what each GPU
 
 from dataclasses import dataclass
 
-from jobs.machine.hardware import GIB, list_gpus
-from jobs.specs.train import TrainSpec
-from jobs.training.pretrained.model_shapes import ModelShape
+from exgrpo.jobs.machine.hardware import GIB, list_gpus
+from exgrpo.jobs.specs.train import TrainSpec
+from exgrpo.jobs.training.pretrained.model_shapes import ModelShape
 
 FLOAT = 4
 """Bytes of a float32 number."""

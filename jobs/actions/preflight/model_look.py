@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 
 import psutil
 
+from exgrpo.jobs.machine.hardware import GB
+from exgrpo.jobs.runs.people import Role, needs
+from exgrpo.jobs.specs.train import TrainSpec
+from exgrpo.jobs.training.pretrained.model_shapes import CONFIG_FILE, model_file, model_shape
+from exgrpo.jobs.training.pretrained.sources import cache_directory, find_package
 from exgrpo_core.bounded_json import UnreadableFileError, parse_json, read_json
 from exgrpo_core.durable_files import write_whole
-from jobs.machine.hardware import GB
-from jobs.runs.people import Role, needs
-from jobs.specs.train import TrainSpec
-from jobs.training.pretrained.model_shapes import CONFIG_FILE, model_file, model_shape
-from jobs.training.pretrained.sources import cache_directory, find_package
 
-_PROGRAM = "jobs.training.engines.embedded.first_look"
+_PROGRAM = "exgrpo.jobs.training.engines.embedded.first_look"
 _SECONDS = 300.0
 _BYTES_PER_WEIGHT = 4.5
 """Float32 as it is loaded, and some room."""

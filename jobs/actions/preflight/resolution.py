@@ -7,17 +7,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from exgrpo_core.errors import FieldError, Mistake, UserError
-from jobs.actions.preflight.data_preview import check_prompts
-from jobs.actions.preflight.disk_estimate import ResourceEstimate, estimate_resources
-from jobs.actions.preflight.local_sources import (
+from exgrpo.jobs.actions.preflight.data_preview import check_prompts
+from exgrpo.jobs.actions.preflight.disk_estimate import ResourceEstimate, estimate_resources
+from exgrpo.jobs.actions.preflight.local_sources import (
     check_benchmarks,
     check_rows,
     with_absolute_sources,
     with_model_source,
 )
-from jobs.actions.preflight.looks import Look, check_chat_templates, check_context, look_at
-from jobs.actions.preflight.machine_fit import (
+from exgrpo.jobs.actions.preflight.looks import Look, check_chat_templates, check_context, look_at
+from exgrpo.jobs.actions.preflight.machine_fit import (
     UNNAMED_RUN,
     check_engine,
     check_machine,
@@ -28,14 +27,15 @@ from jobs.actions.preflight.machine_fit import (
     find_disk_shortage,
     run_overrides,
 )
-from jobs.evaluation.protocols import with_declared_benchmarks
-from jobs.machine.engine_environments import EngineEnvironmentError
-from jobs.runs.checkpoints import ADAPTER_CONFIG
-from jobs.runs.directory import RunDirectory, RunDirectoryError
-from jobs.runs.lookup import CommandError, NamedCheckpoint, starting_checkpoint
-from jobs.runs.people import Role, needs
-from jobs.specs.evaluation import EvalSpec
-from jobs.specs.train import SpecError, TrainSpec
+from exgrpo.jobs.evaluation.protocols import with_declared_benchmarks
+from exgrpo.jobs.machine.engine_environments import EngineEnvironmentError
+from exgrpo.jobs.runs.checkpoints import ADAPTER_CONFIG
+from exgrpo.jobs.runs.directory import RunDirectory, RunDirectoryError
+from exgrpo.jobs.runs.lookup import CommandError, NamedCheckpoint, starting_checkpoint
+from exgrpo.jobs.runs.people import Role, needs
+from exgrpo.jobs.specs.evaluation import EvalSpec
+from exgrpo.jobs.specs.train import SpecError, TrainSpec
+from exgrpo_core.errors import FieldError, Mistake, UserError
 
 AnySpec = TypeVar("AnySpec", TrainSpec, EvalSpec)
 

@@ -9,14 +9,14 @@ from functools import partial
 
 import numpy as np
 
-from db.rows.replays import StepTrajectoryRow
+from exgrpo.db.rows.replays import StepTrajectoryRow
+from exgrpo.jobs.actions.replay.facts import Fact, Outcome, Stage, compare, unknown
+from exgrpo.jobs.actions.replay.recorded_step import RecordedStep, part_of
 from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.methods.loading import QUESTIONS
 from exgrpo_core.methods.protocols import QuestionSampler
 from exgrpo_core.policy_optimization.mixed_batch import assign_advantages
 from exgrpo_core.types import Baseline, Float64Array
-from jobs.actions.replay.facts import Fact, Outcome, Stage, compare, unknown
-from jobs.actions.replay.recorded_step import RecordedStep, part_of
 
 _A = Stage.ADVANTAGES
 _TOLERANCE = 3e-5

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from db.connections.session import Database
+from exgrpo.db.connections.session import Database
+from exgrpo.jobs.actions.replay.facts import SMALLEST, Fact, Outcome, ReplayRow, Stage, compare, summed_up, unknown
+from exgrpo.jobs.actions.replay.recorded_step import RecordedStep
+from exgrpo.jobs.actions.replay.side_by_side import NOT_RECORDED, ON_ADVANTAGES, ON_LOSS, changed_fields, changed_spec
+from exgrpo.jobs.actions.replay.steps import facts_of, open_step
+from exgrpo.jobs.runs.people import Role, needs
+from exgrpo.jobs.specs.train import TrainSpec
 from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.errors import InputError, NotRecordedError
 from exgrpo_core.methods.loading import ObjectiveSettings, build_objective
@@ -25,12 +31,6 @@ from exgrpo_core.policy_optimization.mixed_batch import (
 )
 from exgrpo_core.recording.report_lines import MINI_BATCHES
 from exgrpo_core.types import SEEN_VALUES, Float32Array, RolloutGroup
-from jobs.actions.replay.facts import SMALLEST, Fact, Outcome, ReplayRow, Stage, compare, summed_up, unknown
-from jobs.actions.replay.recorded_step import RecordedStep
-from jobs.actions.replay.side_by_side import NOT_RECORDED, ON_ADVANTAGES, ON_LOSS, changed_fields, changed_spec
-from jobs.actions.replay.steps import facts_of, open_step
-from jobs.runs.people import Role, needs
-from jobs.specs.train import TrainSpec
 
 if TYPE_CHECKING:
     from exgrpo_core.policy_optimization.objective import LossInputs

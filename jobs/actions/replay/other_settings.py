@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from db.rows.replays import StoredRow
-from db.rows.runs import BucketRow, CandidateRow
+from exgrpo.db.rows.replays import StoredRow
+from exgrpo.db.rows.runs import BucketRow, CandidateRow
 from exgrpo_core.errors import InputError, NotRecordedError
 from exgrpo_core.experience_management.bucket_sampler import bucket_probabilities, sample_buckets, sample_members
 from exgrpo_core.methods.loading import TRAJECTORIES, build_part

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from db.connections.session import Database
-from db.queries import buffer, recorded_steps, selections
-from db.rows.replays import BufferChangeRow, SelectionRow, StepTrajectoryRow, StoredRow
-from db.rows.runs import BucketRow, CandidateRow
+from exgrpo.db.connections.session import Database
+from exgrpo.db.queries import buffer, recorded_steps, selections
+from exgrpo.db.rows.replays import BufferChangeRow, SelectionRow, StepTrajectoryRow, StoredRow
+from exgrpo.db.rows.runs import BucketRow, CandidateRow
+from exgrpo.jobs.runs.directory import RunDirectory, RunDirectoryError, inside
 from exgrpo_core.bounded_json import UnreadableFileError, parse_json
 from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.errors import InputError, NotRecordedError
@@ -33,7 +34,6 @@ from exgrpo_core.types import (
     RolloutGroup,
     Trajectory,
 )
-from jobs.runs.directory import RunDirectory, RunDirectoryError, inside
 
 _NONE = np.empty(0, dtype=np.int32)
 _NO_FLOATS = np.empty(0, dtype=np.float32)

@@ -4,17 +4,17 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from db.queries import recorded_steps
-from db.rows.replays import StepTrajectoryRow
+from exgrpo.db.queries import recorded_steps
+from exgrpo.db.rows.replays import StepTrajectoryRow
+from exgrpo.jobs.actions.replay.facts import Fact, Stage, compare, unknown
+from exgrpo.jobs.actions.replay.recorded_step import RecordedStep
+from exgrpo.jobs.specs.base import ANSWER_ALONE, RANDOM
+from exgrpo.jobs.specs.train import TrainSpec
+from exgrpo.jobs.tasks.grading.reward_function import Grade, Response, Verdict
+from exgrpo.jobs.tasks.grading.rewards import open_reward
+from exgrpo.jobs.training.reward_parts import open_reward_parts
 from exgrpo_core.errors import InputError, first_line
 from exgrpo_core.types import PART_PREFIX, Question
-from jobs.actions.replay.facts import Fact, Stage, compare, unknown
-from jobs.actions.replay.recorded_step import RecordedStep
-from jobs.specs.base import ANSWER_ALONE, RANDOM
-from jobs.specs.train import TrainSpec
-from jobs.tasks.grading.reward_function import Grade, Response, Verdict
-from jobs.tasks.grading.rewards import open_reward
-from jobs.training.reward_parts import open_reward_parts
 
 _R = Stage.REWARD
 _TOLERANCE = 1e-6

@@ -5,17 +5,17 @@ from itertools import chain
 
 import numpy as np
 
-from db.rows.replays import SelectionRow
-from db.rows.runs import CandidateRow
+from exgrpo.db.rows.replays import SelectionRow
+from exgrpo.db.rows.runs import CandidateRow
+from exgrpo.jobs.actions.replay import other_settings
+from exgrpo.jobs.actions.replay.facts import Fact, Outcome, Stage, compare, compare_ids, unknown
+from exgrpo.jobs.actions.replay.other_settings import Candidate
+from exgrpo.jobs.actions.replay.recorded_step import BucketsThen, RecordedStep, Tokens, part_of
 from exgrpo_core.config import ExGRPOConfig, LogProbRefresh, RetiredRule, RewardKind
 from exgrpo_core.errors import NotRecordedError
 from exgrpo_core.methods.loading import QUESTIONS, TRAJECTORIES, find_part, names_of
 from exgrpo_core.methods.protocols import QuestionColumns, QuestionSampler, ReplayMethod, TrajectorySelector
 from exgrpo_core.step.collection import group_buckets, is_solved, next_bucket, successes
-from jobs.actions.replay import other_settings
-from jobs.actions.replay.facts import Fact, Outcome, Stage, compare, compare_ids, unknown
-from jobs.actions.replay.other_settings import Candidate
-from jobs.actions.replay.recorded_step import BucketsThen, RecordedStep, Tokens, part_of
 
 FLOAT16_STEP = 2.0**-11
 """Largest relative error of a number stored as float16, as token entropies are."""

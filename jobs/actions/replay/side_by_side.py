@@ -3,11 +3,10 @@
 import dataclasses
 from collections.abc import Iterator, Sequence
 
-from db.queries import buffer
-from exgrpo_core.config import GAUSSIAN, ExGRPOConfig
-from jobs.actions.replay.advantages import advantage_facts
-from jobs.actions.replay.facts import Fact, Outcome, ReplayError, Stage, compare, compare_ids, unknown
-from jobs.actions.replay.other_settings import (
+from exgrpo.db.queries import buffer
+from exgrpo.jobs.actions.replay.advantages import advantage_facts
+from exgrpo.jobs.actions.replay.facts import Fact, Outcome, ReplayError, Stage, compare, compare_ids, unknown
+from exgrpo.jobs.actions.replay.other_settings import (
     QuestionDraw,
     Settings,
     other_choices,
@@ -15,10 +14,11 @@ from jobs.actions.replay.other_settings import (
     redraw,
     selector_of,
 )
-from jobs.actions.replay.recorded_step import BucketsThen, RecordedStep
-from jobs.actions.replay.rewards import reward_facts
-from jobs.specs.settings import apply_settings
-from jobs.specs.train import TrainSpec, load_preset
+from exgrpo.jobs.actions.replay.recorded_step import BucketsThen, RecordedStep
+from exgrpo.jobs.actions.replay.rewards import reward_facts
+from exgrpo.jobs.specs.settings import apply_settings
+from exgrpo.jobs.specs.train import TrainSpec, load_preset
+from exgrpo_core.config import GAUSSIAN, ExGRPOConfig
 
 _OF_RUN = ("batch_size", "mini_batch_size", "rollouts_per_question", "max_prompt_tokens", "max_response_tokens", "seed")
 """What a method leaves as the run has it."""

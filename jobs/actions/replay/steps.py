@@ -3,17 +3,17 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from db.connections.session import Database
-from db.rows.spec_fields import RECORDED_KIND
-from jobs.actions.replay.advantages import advantage_facts, formula_facts
-from jobs.actions.replay.facts import Fact, ReplayError
-from jobs.actions.replay.recorded_step import RecordedStep
-from jobs.actions.replay.rewards import reward_facts
-from jobs.actions.replay.selection import selection_facts
-from jobs.actions.replay.side_by_side import changed_spec, other_facts
-from jobs.runs.directory import RunDirectory
-from jobs.runs.people import Role, needs
-from jobs.specs.train import TrainSpec
+from exgrpo.db.connections.session import Database
+from exgrpo.db.rows.spec_fields import RECORDED_KIND
+from exgrpo.jobs.actions.replay.advantages import advantage_facts, formula_facts
+from exgrpo.jobs.actions.replay.facts import Fact, ReplayError
+from exgrpo.jobs.actions.replay.recorded_step import RecordedStep
+from exgrpo.jobs.actions.replay.rewards import reward_facts
+from exgrpo.jobs.actions.replay.selection import selection_facts
+from exgrpo.jobs.actions.replay.side_by_side import changed_spec, other_facts
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.people import Role, needs
+from exgrpo.jobs.specs.train import TrainSpec
 
 
 @needs(Role.VIEWER)

@@ -12,8 +12,16 @@ from pathlib import Path
 
 import numpy as np
 
-from db.connections.session import Database
-from db.queries import recorded_steps
+from exgrpo.db.connections.session import Database
+from exgrpo.db.queries import recorded_steps
+from exgrpo.jobs.actions.preflight.local_sources import with_model_source
+from exgrpo.jobs.actions.replay.facts import Fact, Outcome, ReplayRow, Stage, compare, summed_up, unknown
+from exgrpo.jobs.actions.replay.recorded_step import RecordedStep, as_trajectory
+from exgrpo.jobs.actions.replay.side_by_side import changed_spec
+from exgrpo.jobs.runs.checkpoints import DamagedCheckpointError, checkpoint_path, kept_start, open_checkpoint
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.specs.train import TrainSpec
+from exgrpo.jobs.training.run_components import RunComponents, TrainingEngine
 from exgrpo_core.algorithm import exgrpo_step
 from exgrpo_core.engine import RolloutRequest
 from exgrpo_core.errors import EngineError, UserError
@@ -22,14 +30,6 @@ from exgrpo_core.methods.loading import ObjectiveSettings
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from exgrpo_core.state import ExGRPOState, StateError
 from exgrpo_core.types import Experience, Question, RolloutGroup, Trajectory, TrajectoryScores
-from jobs.actions.preflight.local_sources import with_model_source
-from jobs.actions.replay.facts import Fact, Outcome, ReplayRow, Stage, compare, summed_up, unknown
-from jobs.actions.replay.recorded_step import RecordedStep, as_trajectory
-from jobs.actions.replay.side_by_side import changed_spec
-from jobs.runs.checkpoints import DamagedCheckpointError, checkpoint_path, kept_start, open_checkpoint
-from jobs.runs.directory import RunDirectory
-from jobs.specs.train import TrainSpec
-from jobs.training.run_components import RunComponents, TrainingEngine
 
 _TOLERANCE = 1e-5
 """Relative, of metrics: another processor rounds differently. Weights have none."""
@@ -110,7 +110,7 @@ def _not_executed(steps: Sequence[int], why: str) -> list[ReplayRow]:
 
 
 def _opened(spec: TrainSpec, run: RunDirectory) -> AbstractContextManager[RunComponents]:
-    from jobs.training.composition import open_components  # loads torch
+    from exgrpo.jobs.training.composition import open_components  # loads torch
 
     kept = kept_start(run, spec.model.source)
     return open_components(spec if kept is None else with_model_source(spec, str(kept.resolve())))
@@ -197,7 +197,7 @@ def _weight_facts(recorded: Path, executed: Path) -> Iterator[Fact]:
     """Compare every tensor of two folders of a policy; `note` names the first place that differs."""
     from safetensors.torch import load_file
 
-    from jobs.training.engines.embedded.state_files import OPTIMIZER_FILE, SAMPLER_FILE
+    from exgrpo.jobs.training.engines.embedded.state_files import OPTIMIZER_FILE, SAMPLER_FILE
 
     for path in sorted(executed.glob("*.safetensors")):
         if path.name in {OPTIMIZER_FILE, SAMPLER_FILE}:

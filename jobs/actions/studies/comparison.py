@@ -4,10 +4,10 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from db.statistics import CONFIDENCE, MeanInterval, holm
-from jobs.actions.studies.definition import PaperRow, PaperTable, Study, number_of
-from jobs.actions.studies.numbers import printed
-from jobs.actions.studies.study_results import CellResult, StudyResults
+from exgrpo.db.statistics import CONFIDENCE, MeanInterval, holm
+from exgrpo.jobs.actions.studies.definition import PaperRow, PaperTable, Study, number_of
+from exgrpo.jobs.actions.studies.numbers import printed
+from exgrpo.jobs.actions.studies.study_results import CellResult, StudyResults
 
 _MAX_NAMED = 10
 

@@ -10,9 +10,9 @@ from typing import Any, Literal
 import yaml
 from pydantic import Field, model_validator
 
-from jobs.specs.base import Positive, Spec
-from jobs.specs.mistakes import SpecError, checked
-from jobs.specs.presets import merge_settings
+from exgrpo.jobs.specs.base import Positive, Spec
+from exgrpo.jobs.specs.mistakes import SpecError, checked
+from exgrpo.jobs.specs.presets import merge_settings
 
 STUDIES_DIR = Path(__file__).parent
 NAME_PATTERN = r"^[a-z0-9][a-z0-9.-]{0,30}$"

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jobs.actions.run_actions import STUDY_TAG
-from jobs.actions.studies.definition import Cell, Scale, Study
-from jobs.specs.train import TrainSpec, load_preset, merge_settings, parse_spec
+from exgrpo.jobs.actions.run_actions import STUDY_TAG
+from exgrpo.jobs.actions.studies.definition import Cell, Scale, Study
+from exgrpo.jobs.specs.train import TrainSpec, load_preset, merge_settings, parse_spec
 
 SCALE_CHANGES: dict[Scale, dict[str, Any]] = {
     Scale.CHAINS: {

@@ -6,19 +6,19 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from db.connections.session import Database
-from db.queries.benchmarks import list_scores
-from db.queries.code_analysis import code_lines, entropy_points, group_rates
-from db.queries.judging import list_judges
-from db.queries.metrics import last_metrics, list_evaluations, metric_series
-from db.rows.runs import EvaluationRow
-from db.rows.scores import BenchmarkScoreRow
+from exgrpo.db.connections.session import Database
+from exgrpo.db.queries.benchmarks import list_scores
+from exgrpo.db.queries.code_analysis import code_lines, entropy_points, group_rates
+from exgrpo.db.queries.judging import list_judges
+from exgrpo.db.queries.metrics import last_metrics, list_evaluations, metric_series
+from exgrpo.db.rows.runs import EvaluationRow
+from exgrpo.db.rows.scores import BenchmarkScoreRow
+from exgrpo.jobs.actions.studies.definition import Scale, Study
+from exgrpo.jobs.evaluation.analysis.validity import tabulate_validity
+from exgrpo.jobs.evaluation.protocols import load_protocols
+from exgrpo.jobs.specs.train import ORACLE_SOURCES
 from exgrpo_core.config import CorrectnessRange
 from exgrpo_core.policy_optimization.mixed_batch import is_in_range
-from jobs.actions.studies.definition import Scale, Study
-from jobs.evaluation.analysis.validity import tabulate_validity
-from jobs.evaluation.protocols import load_protocols
-from jobs.specs.train import ORACLE_SOURCES
 
 Figures = dict[str, float]
 

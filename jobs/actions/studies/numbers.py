@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from jobs.actions.studies.definition import (
+from exgrpo.jobs.actions.studies.definition import (
     Gain,
     PaperRow,
     PaperTable,

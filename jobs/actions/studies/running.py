@@ -4,26 +4,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from db.connections.session import Database
-from db.rows.runs import RunRow
+from exgrpo.db.connections.session import Database
+from exgrpo.db.rows.runs import RunRow
+from exgrpo.jobs.actions import run_actions
+from exgrpo.jobs.actions.evaluations import plan_evaluation_after
+from exgrpo.jobs.actions.preflight.disk_estimate import ASSUMED_LENGTH_SHARE
+from exgrpo.jobs.actions.queueing import queue_job
+from exgrpo.jobs.actions.studies.definition import Scale, Study
+from exgrpo.jobs.actions.studies.matrix import RunKey, key_from_tags, spec_of
+from exgrpo.jobs.actions.studies.study_results import find_runs
+from exgrpo.jobs.evaluation.protocols import load_protocols
+from exgrpo.jobs.runs.control import RESUMABLE, RunStatus
+from exgrpo.jobs.runs.directory import RunDirectory, list_run_directories
+from exgrpo.jobs.runs.lookup import CommandError
+from exgrpo.jobs.runs.people import Role, needs
+from exgrpo.jobs.runs.state import read_state
+from exgrpo.jobs.specs.evaluation import EvalSpec, parse_eval_spec
+from exgrpo.jobs.specs.settings import apply_settings
+from exgrpo.jobs.specs.train import SpecError, TrainSpec
+from exgrpo.jobs.training.pretrained.model_shapes import model_shape
 from exgrpo_core.config import RewardKind
-from jobs.actions import run_actions
-from jobs.actions.evaluations import plan_evaluation_after
-from jobs.actions.preflight.disk_estimate import ASSUMED_LENGTH_SHARE
-from jobs.actions.queueing import queue_job
-from jobs.actions.studies.definition import Scale, Study
-from jobs.actions.studies.matrix import RunKey, key_from_tags, spec_of
-from jobs.actions.studies.study_results import find_runs
-from jobs.evaluation.protocols import load_protocols
-from jobs.runs.control import RESUMABLE, RunStatus
-from jobs.runs.directory import RunDirectory, list_run_directories
-from jobs.runs.lookup import CommandError
-from jobs.runs.people import Role, needs
-from jobs.runs.state import read_state
-from jobs.specs.evaluation import EvalSpec, parse_eval_spec
-from jobs.specs.settings import apply_settings
-from jobs.specs.train import SpecError, TrainSpec
-from jobs.training.pretrained.model_shapes import model_shape
 
 
 @dataclass(frozen=True, slots=True)

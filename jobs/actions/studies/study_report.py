@@ -16,11 +16,11 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from plotly.offline import get_plotlyjs
 from plotly.subplots import make_subplots
 
-from jobs.actions.studies.comparison import compare, coverage, differences_sentence, is_by_column, reading
-from jobs.actions.studies.definition import Scale
-from jobs.actions.studies.numbers import disagreements
-from jobs.actions.studies.study_results import CellResult, StudyResults
-from jobs.actions.studies.tables import (
+from exgrpo.jobs.actions.studies.comparison import compare, coverage, differences_sentence, is_by_column, reading
+from exgrpo.jobs.actions.studies.definition import Scale
+from exgrpo.jobs.actions.studies.numbers import disagreements
+from exgrpo.jobs.actions.studies.study_results import CellResult, StudyResults
+from exgrpo.jobs.actions.studies.tables import (
     WORDS,
     comparison_table,
     figures_table,
@@ -30,7 +30,7 @@ from jobs.actions.studies.tables import (
     printed_table,
     texts_table,
 )
-from jobs.machine.machine_report import package_versions
+from exgrpo.jobs.machine.machine_report import package_versions
 
 _FOLDER = Path(__file__).parent
 _SCALE_TEXTS = {

@@ -7,15 +7,15 @@ from itertools import count
 from statistics import fmean
 from typing import Any
 
-from db.connections.session import Database
-from db.queries.run_filter import RunFilter
-from db.queries.runs import list_runs, run_spec
-from db.rows.runs import RunRow
-from db.statistics import CONFIDENCE, MeanInterval, mean_interval, t_quantile
-from jobs.actions.studies.definition import Cell, Scale, Study
-from jobs.actions.studies.matrix import RunKey, key_from_tags, study_tag
-from jobs.actions.studies.measures import HELD_OUT, Figures, MeasuredRun, held_out_rows, is_score, measure_run
-from jobs.runs.control import RunStatus
+from exgrpo.db.connections.session import Database
+from exgrpo.db.queries.run_filter import RunFilter
+from exgrpo.db.queries.runs import list_runs, run_spec
+from exgrpo.db.rows.runs import RunRow
+from exgrpo.db.statistics import CONFIDENCE, MeanInterval, mean_interval, t_quantile
+from exgrpo.jobs.actions.studies.definition import Cell, Scale, Study
+from exgrpo.jobs.actions.studies.matrix import RunKey, key_from_tags, study_tag
+from exgrpo.jobs.actions.studies.measures import HELD_OUT, Figures, MeasuredRun, held_out_rows, is_score, measure_run
+from exgrpo.jobs.runs.control import RunStatus
 
 
 @dataclass(frozen=True, slots=True)

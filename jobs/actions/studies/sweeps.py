@@ -19,18 +19,18 @@ from typing import Any
 
 from pydantic import Field
 
+from exgrpo.jobs.actions.preflight.resolution import complete, resolve
+from exgrpo.jobs.actions.studies.definition import NAME_PATTERN, Cell, Recipe, Scale, Study, load_study, study_names
+from exgrpo.jobs.actions.studies.matrix import spec_of, wanted_keys
+from exgrpo.jobs.runs.directory import WORKBENCH_FOLDER
+from exgrpo.jobs.runs.people import Role, needs
+from exgrpo.jobs.specs.base import Seed, Spec
+from exgrpo.jobs.specs.mistakes import SpecError, checked
+from exgrpo.jobs.specs.presets import load_plain_yaml, preset_exists, read_mapping
+from exgrpo.jobs.specs.settings import apply_settings, full_path
+from exgrpo.jobs.specs.train import TrainSpec, load_preset, load_spec, parse_spec
 from exgrpo_core.bounded_json import UnreadableFileError, read_json
 from exgrpo_core.durable_files import write_whole
-from jobs.actions.preflight.resolution import complete, resolve
-from jobs.actions.studies.definition import NAME_PATTERN, Cell, Recipe, Scale, Study, load_study, study_names
-from jobs.actions.studies.matrix import spec_of, wanted_keys
-from jobs.runs.directory import WORKBENCH_FOLDER
-from jobs.runs.people import Role, needs
-from jobs.specs.base import Seed, Spec
-from jobs.specs.mistakes import SpecError, checked
-from jobs.specs.presets import load_plain_yaml, preset_exists, read_mapping
-from jobs.specs.settings import apply_settings, full_path
-from jobs.specs.train import TrainSpec, load_preset, load_spec, parse_spec
 
 MAX_RUNS = 200
 _FOLDER = Path(WORKBENCH_FOLDER, "sweeps")

@@ -4,11 +4,11 @@ import math
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
-from db.statistics import MeanInterval, mean_interval
-from jobs.actions.studies.comparison import ComparedRow
-from jobs.actions.studies.definition import PaperTable, Study
-from jobs.actions.studies.numbers import TEXT_TABLE, number_rows, printed, setting_gains
-from jobs.actions.studies.study_results import StudyResults
+from exgrpo.db.statistics import MeanInterval, mean_interval
+from exgrpo.jobs.actions.studies.comparison import ComparedRow
+from exgrpo.jobs.actions.studies.definition import PaperTable, Study
+from exgrpo.jobs.actions.studies.numbers import TEXT_TABLE, number_rows, printed, setting_gains
+from exgrpo.jobs.actions.studies.study_results import StudyResults
 
 Table = list[Mapping[str, str | int | None]]
 

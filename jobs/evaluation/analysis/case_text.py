@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from pydantic_core import to_json
 
-from db.rows.chains_of_thought import CaseResponse, SnowballCase
-from db.rows.display_names import escape_control_characters
+from exgrpo.db.rows.chains_of_thought import CaseResponse, SnowballCase
+from exgrpo.db.rows.display_names import escape_control_characters
 
 _VERDICTS = {True: "valid", False: "invalid", None: "not judged"}
 _TILDES = re.compile("~+")

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from db.rows.chains_of_thought import RuleCount
-from jobs.runs.control import TrainingError
-from jobs.tasks.grading.code_rules import CODE_RULES, bits_to_rules, find_rules, has_python_block
+from exgrpo.db.rows.chains_of_thought import RuleCount
+from exgrpo.jobs.runs.control import TrainingError
+from exgrpo.jobs.tasks.grading.code_rules import CODE_RULES, bits_to_rules, find_rules, has_python_block
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,15 +3,15 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from db.connections.session import Database
-from db.queries.cases import find_cases
-from db.queries.code_analysis import Spreading, code_lines, entropy_points, share_timeline
-from db.queries.judging import calibration_votes, count_issues, count_reasons, labelled_votes, list_judges
-from db.rows.chains_of_thought import CodeLine, ShareLine, SnowballCase
-from db.rows.judging import JudgeRow
-from jobs.evaluation.analysis.validity import ValidityLine, tabulate_validity
-from jobs.evaluation.judging.calibration import Calibration, CorrectedRate, calibrate, correct_rate, group_votes
-from jobs.runs.control import TrainingError
+from exgrpo.db.connections.session import Database
+from exgrpo.db.queries.cases import find_cases
+from exgrpo.db.queries.code_analysis import Spreading, code_lines, entropy_points, share_timeline
+from exgrpo.db.queries.judging import calibration_votes, count_issues, count_reasons, labelled_votes, list_judges
+from exgrpo.db.rows.chains_of_thought import CodeLine, ShareLine, SnowballCase
+from exgrpo.db.rows.judging import JudgeRow
+from exgrpo.jobs.evaluation.analysis.validity import ValidityLine, tabulate_validity
+from exgrpo.jobs.evaluation.judging.calibration import Calibration, CorrectedRate, calibrate, correct_rate, group_votes
+from exgrpo.jobs.runs.control import TrainingError
 
 NUM_CASES = 3
 ORACLE = "oracle"

@@ -11,15 +11,15 @@ from statistics import fmean
 import numpy as np
 from numpy.typing import NDArray
 
-from db.rows.chains_of_thought import EASY_ABOVE, HARD_UP_TO, Difficulty
-from db.statistics import score_interval, standard_error
+from exgrpo.db.rows.chains_of_thought import EASY_ABOVE, HARD_UP_TO, Difficulty
+from exgrpo.db.statistics import score_interval, standard_error
+from exgrpo.jobs.evaluation import recorded_answers
+from exgrpo.jobs.evaluation.recorded_answers import QuestionSummary, RecordedAnswer, RecordedQuestion, iterate_answers
+from exgrpo.jobs.runs.directory import RunDirectory, RunDirectoryError
+from exgrpo.jobs.runs.recording.event_reader import iterate_events
+from exgrpo.jobs.tasks.grading.boxed_answers import last_boxed, plain_form
+from exgrpo.jobs.tasks.grading.reward_function import Grade
 from exgrpo_core import faults
-from jobs.evaluation import recorded_answers
-from jobs.evaluation.recorded_answers import QuestionSummary, RecordedAnswer, RecordedQuestion, iterate_answers
-from jobs.runs.directory import RunDirectory, RunDirectoryError
-from jobs.runs.recording.event_reader import iterate_events
-from jobs.tasks.grading.boxed_answers import last_boxed, plain_form
-from jobs.tasks.grading.reward_function import Grade
 
 Curve = NDArray[np.float64]
 """Values for k = 1 to n, (n,)."""

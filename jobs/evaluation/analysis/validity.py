@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from db.rows.chains_of_thought import ALL, Difficulty, EntropyPoint
-from db.statistics import MeanInterval, mean_interval
+from exgrpo.db.rows.chains_of_thought import ALL, Difficulty, EntropyPoint
+from exgrpo.db.statistics import MeanInterval, mean_interval
 
 _SIGNALS = {"entropy": "mean_entropy", "perplexity": "perplexity"}
 """The field of a point that each signal is."""

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from db.statistics import Z_95, Rate, wilson
-from jobs.evaluation.judging.verdicts import decide, has_flipped
+from exgrpo.db.statistics import Z_95, Rate, wilson
+from exgrpo.jobs.evaluation.judging.verdicts import decide, has_flipped
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,9 @@ from typing import Self
 
 import httpx2
 
-from jobs.machine.model_server import RETRIABLE_STATUSES, key_for, without_key
-from jobs.runs.control import TrainingError
-from jobs.specs.judging import API_KEY_VARIABLE, JudgeServerSpec
+from exgrpo.jobs.machine.model_server import RETRIABLE_STATUSES, key_for, without_key
+from exgrpo.jobs.runs.control import TrainingError
+from exgrpo.jobs.specs.judging import API_KEY_VARIABLE, JudgeServerSpec
 
 MAX_WAIT_SECONDS = 60.0
 _BYTES_PER_TOKEN = 3

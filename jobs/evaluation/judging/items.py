@@ -8,13 +8,13 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeVar
 
+from exgrpo.jobs.runs.control import TrainingError
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.recording.event_reader import iterate_events
+from exgrpo.jobs.specs.judging import JudgedSpec
 from exgrpo_core.bounded_json import parse_json
 from exgrpo_core.recording.lines import parse_lines
 from exgrpo_core.recording.record_file import list_records, read_member, read_members
-from jobs.runs.control import TrainingError
-from jobs.runs.directory import RunDirectory
-from jobs.runs.recording.event_reader import iterate_events
-from jobs.specs.judging import JudgedSpec
 
 _ALL_STEPS_RIGHT = -1
 _MAX_ID_CHARS = 200

@@ -8,25 +8,25 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
-from exgrpo_core.recording.recorder import RunRecorder
-from exgrpo_core.recording.rows import VoteOutcome
-from jobs.evaluation.judging.client import JudgeAnswer, JudgeClient, SpendCapError, Spending, guess_tokens
-from jobs.evaluation.judging.items import Items, JudgedItem, open_items
-from jobs.evaluation.judging.oracles import judge_item
-from jobs.evaluation.judging.verdicts import (
+from exgrpo.jobs.evaluation.judging.client import JudgeAnswer, JudgeClient, SpendCapError, Spending, guess_tokens
+from exgrpo.jobs.evaluation.judging.items import Items, JudgedItem, open_items
+from exgrpo.jobs.evaluation.judging.oracles import judge_item
+from exgrpo.jobs.evaluation.judging.verdicts import (
     MAX_TEXT_CHARS,
     JudgePrompt,
     JudgeVerdict,
     load_judge_prompt,
     read_verdict,
 )
-from jobs.evaluation.judging.votes import RecordedVotes, VoteRecords, read_recorded_votes
-from jobs.machine.model_server import AddressRefusedError, check_address
-from jobs.runs.attempts import write_plan
-from jobs.runs.control import Control, Phase, RunStatus, TrainingError
-from jobs.runs.directory import RunDirectory, RunDirectoryError
-from jobs.specs.judging import JudgeServerSpec, JudgeSpec
-from jobs.specs.train import CHAINS_SOURCE
+from exgrpo.jobs.evaluation.judging.votes import RecordedVotes, VoteRecords, read_recorded_votes
+from exgrpo.jobs.machine.model_server import AddressRefusedError, check_address
+from exgrpo.jobs.runs.attempts import write_plan
+from exgrpo.jobs.runs.control import Control, Phase, RunStatus, TrainingError
+from exgrpo.jobs.runs.directory import RunDirectory, RunDirectoryError
+from exgrpo.jobs.specs.judging import JudgeServerSpec, JudgeSpec
+from exgrpo.jobs.specs.train import CHAINS_SOURCE
+from exgrpo_core.recording.recorder import RunRecorder
+from exgrpo_core.recording.rows import VoteOutcome
 
 logger = logging.getLogger(__name__)
 

@@ -2,15 +2,15 @@
 
 import re
 
+from exgrpo.jobs.evaluation.judging.items import JudgedItem
+from exgrpo.jobs.evaluation.judging.verdicts import IssueClass, JudgeVerdict
+from exgrpo.jobs.specs.train import CHAINS_SOURCE, WORD_PROBLEMS_SOURCE
+from exgrpo.jobs.tasks.chains.oracle import CODE_FENCE, judge_response
+from exgrpo.jobs.tasks.chains.question_set import LABELS, ChainProblem, write_step
+from exgrpo.jobs.tasks.word_problems import oracle as stories
+from exgrpo.jobs.tasks.word_problems.story import Story
+from exgrpo.jobs.tasks.word_problems.walk import FaultKind
 from exgrpo_core.recording.rows import VoteOutcome
-from jobs.evaluation.judging.items import JudgedItem
-from jobs.evaluation.judging.verdicts import IssueClass, JudgeVerdict
-from jobs.specs.train import CHAINS_SOURCE, WORD_PROBLEMS_SOURCE
-from jobs.tasks.chains.oracle import CODE_FENCE, judge_response
-from jobs.tasks.chains.question_set import LABELS, ChainProblem, write_step
-from jobs.tasks.word_problems import oracle as stories
-from jobs.tasks.word_problems.story import Story
-from jobs.tasks.word_problems.walk import FaultKind
 
 _FAULTS = {
     FaultKind.FALSE: (IssueClass.CALCULATION, "is false"),

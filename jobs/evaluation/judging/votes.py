@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
+from exgrpo.jobs.evaluation.judging.client import JudgeAnswer, Spending
+from exgrpo.jobs.evaluation.judging.items import JudgedItem
+from exgrpo.jobs.evaluation.judging.verdicts import JudgeVerdict
+from exgrpo.jobs.runs.control import Control
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.recording.event_reader import EventReader
 from exgrpo_core.faults import describe_fault
 from exgrpo_core.recording.recorder import RunRecorder
-from jobs.evaluation.judging.client import JudgeAnswer, Spending
-from jobs.evaluation.judging.items import JudgedItem
-from jobs.evaluation.judging.verdicts import JudgeVerdict
-from jobs.runs.control import Control
-from jobs.runs.directory import RunDirectory
-from jobs.runs.recording.event_reader import EventReader
 
 logger = logging.getLogger(__name__)
 

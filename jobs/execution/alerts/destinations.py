@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from exgrpo.jobs.machine.engine_environments import describe_missing_package
+from exgrpo.jobs.machine.model_server import is_link_local
 from exgrpo_core.errors import UserError
-from jobs.machine.engine_environments import describe_missing_package
-from jobs.machine.model_server import is_link_local
 
 if TYPE_CHECKING:
     import apprise

@@ -11,18 +11,24 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from db.connections.opening import open_database
-from db.connections.session import UNAVAILABLE_ERRORS, Database
-from db.queries.run_filter import RunFilter
-from db.queries.runs import list_runs
-from db.rows.runs import Badge, RunRow
+from exgrpo.db.connections.opening import open_database
+from exgrpo.db.connections.session import UNAVAILABLE_ERRORS, Database
+from exgrpo.db.queries.run_filter import RunFilter
+from exgrpo.db.queries.runs import list_runs
+from exgrpo.db.rows.runs import Badge, RunRow
+from exgrpo.jobs.execution.alerts.destinations import (
+    FILE_VARIABLE,
+    URLS_VARIABLE,
+    AlertError,
+    Destination,
+    read_destinations,
+)
+from exgrpo.jobs.machine.hardware import GIB, MIN_FREE_GIB
+from exgrpo.jobs.runs.control import RunStatus
+from exgrpo.jobs.runs.directory import WORKBENCH_FOLDER
+from exgrpo.jobs.runs.report import HEALTH_SENTENCES
 from exgrpo_core.bounded_json import parse_json
 from exgrpo_core.durable_files import append_line
-from jobs.execution.alerts.destinations import FILE_VARIABLE, URLS_VARIABLE, AlertError, Destination, read_destinations
-from jobs.machine.hardware import GIB, MIN_FREE_GIB
-from jobs.runs.control import RunStatus
-from jobs.runs.directory import WORKBENCH_FOLDER
-from jobs.runs.report import HEALTH_SENTENCES
 
 ALERTED_STATUSES = {RunStatus.FAILED.value: "failed", RunStatus.LOST.value: "was lost"}
 ALERTED_BADGES: dict[Badge, str] = {

@@ -1,4 +1,4 @@
-"""Runs a supervisor until a signal ends it, or until nothing is left to do: `python -m jobs.execution.supervisor`."""
+"""Runs a supervisor until a signal ends it or nothing is left to do: `python -m exgrpo.jobs.execution.supervisor`."""
 
 import argparse
 import logging
@@ -9,15 +9,15 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from db import DATABASE_URL_VARIABLE
+from exgrpo.db import DATABASE_URL_VARIABLE
+from exgrpo.jobs.execution.alerts.watch import watch_from_environment
+from exgrpo.jobs.execution.supervisor.indexing import Indexer
+from exgrpo.jobs.execution.supervisor.loop import LOOP_SECONDS, Supervisor, SupervisorSettings
+from exgrpo.jobs.execution.supervisor.watch import StopPolicy
+from exgrpo.jobs.runs.control import DEFAULT_GRACE_SECONDS
+from exgrpo.jobs.runs.launchers.local import LocalLauncher
+from exgrpo.jobs.runs.supervisor_file import SupervisorRunningError
 from exgrpo_core.process_setup import keep_private, log_in_utc, settle_user
-from jobs.execution.alerts.watch import watch_from_environment
-from jobs.execution.supervisor.indexing import Indexer
-from jobs.execution.supervisor.loop import LOOP_SECONDS, Supervisor, SupervisorSettings
-from jobs.execution.supervisor.watch import StopPolicy
-from jobs.runs.control import DEFAULT_GRACE_SECONDS
-from jobs.runs.launchers.local import LocalLauncher
-from jobs.runs.supervisor_file import SupervisorRunningError
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +37,9 @@ def supervise(supervisor: Supervisor, index: Indexer, is_over: Callable[[], bool
 
 def main(arguments: list[str] | None = None, launcher: LocalLauncher | None = None) -> int:
     """Run the supervisor from a command line; SIGTERM and SIGINT end it; its runs continue, or stop first."""
-    parser = argparse.ArgumentParser(prog="python -m jobs.execution.supervisor", description="Start and watch runs.")
+    parser = argparse.ArgumentParser(
+        prog="python -m exgrpo.jobs.execution.supervisor", description="Start and watch runs."
+    )
     parser.add_argument("--runs-root", type=Path, required=True, help="folder that holds the run directories")
     parser.add_argument("--max-running", type=int, default=1, help="runs that may run at once")
     parser.add_argument(

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from db.connections.opening import ForeignDatabaseError, OtherSchemaError, find_difference, open_database, reset
-from db.connections.session import (
+from exgrpo.db.connections.opening import ForeignDatabaseError, OtherSchemaError, find_difference, open_database, reset
+from exgrpo.db.connections.session import (
     DamagedDatabaseError,
     Database,
     DatabaseError,
@@ -17,15 +17,15 @@ from db.connections.session import (
     file_inode,
     sqlite_path,
 )
-from db.connections.sqlite_files import set_aside
-from db.ingest import annotations
-from db.ingest.events import read_position, unannounced_runs
-from db.queries.runs import get_run, list_ends
-from db.rows.runs import UnknownRunError
+from exgrpo.db.connections.sqlite_files import set_aside
+from exgrpo.db.ingest import annotations
+from exgrpo.db.ingest.events import read_position, unannounced_runs
+from exgrpo.db.queries.runs import get_run, list_ends
+from exgrpo.db.rows.runs import UnknownRunError
+from exgrpo.jobs.execution.supervisor.run_index import RunIndexing
+from exgrpo.jobs.runs.directory import RunDirectory, is_run_folder, paths_of_runs
+from exgrpo.jobs.runs.journal import Journal, JournalEntry, JournalKind
 from exgrpo_core.errors import first_line
-from jobs.execution.supervisor.run_index import RunIndexing
-from jobs.runs.directory import RunDirectory, is_run_folder, paths_of_runs
-from jobs.runs.journal import Journal, JournalEntry, JournalKind
 
 logger = logging.getLogger(__name__)
 

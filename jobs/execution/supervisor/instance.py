@@ -4,10 +4,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from db import DATABASE_URL_VARIABLE
-from jobs.runs.control import DEFAULT_GRACE_SECONDS
-from jobs.runs.directory import WORKBENCH_FOLDER
-from jobs.runs.launchers.local import start_detached
+from exgrpo.db import DATABASE_URL_VARIABLE
+from exgrpo.jobs.runs.control import DEFAULT_GRACE_SECONDS
+from exgrpo.jobs.runs.directory import WORKBENCH_FOLDER
+from exgrpo.jobs.runs.launchers.local import start_detached
 
 LOG_FILE = "supervisor.log"
 
@@ -16,7 +16,7 @@ def supervisor_command(
     runs_root: Path, max_running: int = 1, stop_grace_seconds: float = DEFAULT_GRACE_SECONDS
 ) -> list[str]:
     """Return the command line of a supervisor."""
-    program = [sys.executable, "-P", "-m", "jobs.execution.supervisor"]
+    program = [sys.executable, "-P", "-m", "exgrpo.jobs.execution.supervisor"]
     options = ["--max-running", str(max_running), "--stop-grace", str(stop_grace_seconds)]
     return [*program, "--runs-root", str(runs_root.resolve()), *options]
 

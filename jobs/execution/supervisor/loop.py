@@ -8,27 +8,27 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from exgrpo_core.durable_files import is_disk_full
-from exgrpo_core.recording.run_folder import AttemptClaimedError
-from jobs.execution.supervisor.ray_watch import RayWatch
-from jobs.execution.supervisor.watch import AttemptWatch, StopPolicy
-from jobs.machine.hardware import Gpu, list_gpus
-from jobs.runs.attempts import read_outcome, write_outcome_of_lost
-from jobs.runs.control import RunStatus
-from jobs.runs.directory import (
+from exgrpo.jobs.execution.supervisor.ray_watch import RayWatch
+from exgrpo.jobs.execution.supervisor.watch import AttemptWatch, StopPolicy
+from exgrpo.jobs.machine.hardware import Gpu, list_gpus
+from exgrpo.jobs.runs.attempts import read_outcome, write_outcome_of_lost
+from exgrpo.jobs.runs.control import RunStatus
+from exgrpo.jobs.runs.directory import (
     RunDirectory,
     RunDirectoryError,
     is_run_folder,
     paths_of_runs,
 )
-from jobs.runs.journal import Journal, JournalKind, add_request, request_resume, waited_for
-from jobs.runs.launchers.local import LaunchError, LocalLauncher
-from jobs.runs.launchers.ray_jobs import RayJobsLauncher
-from jobs.runs.people import Person, Role, acting_as
-from jobs.runs.state import RunState, is_recorded, read_contact, read_state
-from jobs.runs.supervisor_file import SingleInstance
-from jobs.specs.any_job import local_gpus
-from jobs.specs.train import SpecError, TrainSpec
+from exgrpo.jobs.runs.journal import Journal, JournalKind, add_request, request_resume, waited_for
+from exgrpo.jobs.runs.launchers.local import LaunchError, LocalLauncher
+from exgrpo.jobs.runs.launchers.ray_jobs import RayJobsLauncher
+from exgrpo.jobs.runs.people import Person, Role, acting_as
+from exgrpo.jobs.runs.state import RunState, is_recorded, read_contact, read_state
+from exgrpo.jobs.runs.supervisor_file import SingleInstance
+from exgrpo.jobs.specs.any_job import local_gpus
+from exgrpo.jobs.specs.train import SpecError, TrainSpec
+from exgrpo_core.durable_files import is_disk_full
+from exgrpo_core.recording.run_folder import AttemptClaimedError
 
 logger = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from db.connections.opening import ForeignDatabaseError, find_difference, open_database, reset
-from db.connections.session import (
+from exgrpo.db.connections.opening import ForeignDatabaseError, find_difference, open_database, reset
+from exgrpo.db.connections.session import (
     UNAVAILABLE_ERRORS,
     DamagedDatabaseError,
     Database,
@@ -16,13 +16,13 @@ from db.connections.session import (
     check_pages,
     sqlite_path,
 )
-from db.connections.sqlite_files import refusal, set_aside
-from db.queries import runs
+from exgrpo.db.connections.sqlite_files import refusal, set_aside
+from exgrpo.db.queries import runs
+from exgrpo.jobs.execution.supervisor.indexing import Indexer
+from exgrpo.jobs.runs.directory import list_run_directories
+from exgrpo.jobs.runs.supervisor_file import SupervisorRunningError, read_supervisor
 from exgrpo_core.durable_files import explain
 from exgrpo_core.errors import first_line
-from jobs.execution.supervisor.indexing import Indexer
-from jobs.runs.directory import list_run_directories
-from jobs.runs.supervisor_file import SupervisorRunningError, read_supervisor
 
 logger = logging.getLogger(__name__)
 

@@ -7,14 +7,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from jobs.execution.supervisor.watch import KILLED, StopClock, StopPolicy
-from jobs.runs.attempts import AttemptEnd, read_heartbeat, read_outcome, write_outcome_of_lost
-from jobs.runs.control import RunStatus
-from jobs.runs.directory import RunDirectory
-from jobs.runs.launchers.local import LaunchError
-from jobs.runs.launchers.ray_jobs import LaunchCancelledError, RayJobsLauncher
-from jobs.runs.launchers.ray_jobs_api import RayJob, RayJobsError, RayJobStatus
-from jobs.runs.state import (
+from exgrpo.jobs.execution.supervisor.watch import KILLED, StopClock, StopPolicy
+from exgrpo.jobs.runs.attempts import AttemptEnd, read_heartbeat, read_outcome, write_outcome_of_lost
+from exgrpo.jobs.runs.control import RunStatus
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.launchers.local import LaunchError
+from exgrpo.jobs.runs.launchers.ray_jobs import LaunchCancelledError, RayJobsLauncher
+from exgrpo.jobs.runs.launchers.ray_jobs_api import RayJob, RayJobsError, RayJobStatus
+from exgrpo.jobs.runs.state import (
     CONTACT_TIMEOUT_SECONDS,
     STOPPED_IN_QUEUE,
     RayContact,

@@ -5,19 +5,19 @@ import math
 import time
 from datetime import datetime
 
-from db.connections.session import Database, concerns_database
-from db.ingest import events
-from db.ingest.events import read_position
-from db.ingest.run_summary import forget_not_shown, record_faults
-from db.queries.runs import get_run
+from exgrpo.db.connections.session import Database, concerns_database
+from exgrpo.db.ingest import events
+from exgrpo.db.ingest.events import read_position
+from exgrpo.db.ingest.run_summary import forget_not_shown, record_faults
+from exgrpo.db.queries.runs import get_run
+from exgrpo.jobs.evaluation.recorded_answers import find_answer_damage
+from exgrpo.jobs.runs.attempts import read_outcome
+from exgrpo.jobs.runs.control import RunStatus
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.recording.event_reader import EventReader, find_missing_events
+from exgrpo.jobs.runs.state import RunState, describe_run, read_state
 from exgrpo_core.errors import first_line
 from exgrpo_core.faults import Fault, FaultKind
-from jobs.evaluation.recorded_answers import find_answer_damage
-from jobs.runs.attempts import read_outcome
-from jobs.runs.control import RunStatus
-from jobs.runs.directory import RunDirectory
-from jobs.runs.recording.event_reader import EventReader, find_missing_events
-from jobs.runs.state import RunState, describe_run, read_state
 
 logger = logging.getLogger(__name__)
 

@@ -7,14 +7,22 @@ import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from exgrpo.jobs.machine.hardware import GPUS_VARIABLE
+from exgrpo.jobs.runs.attempts import AttemptEnd, Heartbeat, read_heartbeat, read_outcome, write_outcome_of_lost
+from exgrpo.jobs.runs.control import DEFAULT_GRACE_SECONDS, INTERRUPTED, RunStatus, stop_grace
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.launchers.local import LocalLauncher
+from exgrpo.jobs.runs.processes import (
+    ProcessIdentity,
+    boot_id,
+    is_alive,
+    signal_group,
+    signal_leader,
+    variable_of,
+    works_on,
+)
+from exgrpo.jobs.runs.state import CONTACT_TIMEOUT_SECONDS, end_without_outcome, has_worker
 from exgrpo_core.recording.attempt_gate import LOCK_FILE, FileLock
-from jobs.machine.hardware import GPUS_VARIABLE
-from jobs.runs.attempts import AttemptEnd, Heartbeat, read_heartbeat, read_outcome, write_outcome_of_lost
-from jobs.runs.control import DEFAULT_GRACE_SECONDS, INTERRUPTED, RunStatus, stop_grace
-from jobs.runs.directory import RunDirectory
-from jobs.runs.launchers.local import LocalLauncher
-from jobs.runs.processes import ProcessIdentity, boot_id, is_alive, signal_group, signal_leader, variable_of, works_on
-from jobs.runs.state import CONTACT_TIMEOUT_SECONDS, end_without_outcome, has_worker
 
 logger = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """One attempt's process: takes the lock, sends heartbeats, builds recorder and loop, and writes the outcome.
 
-Started as `python -m jobs.execution.worker RUN_DIRECTORY ATTEMPT`. An error becomes the status `failed` with one
+Started as `python -m exgrpo.jobs.execution.worker RUN_DIRECTORY ATTEMPT`. An error becomes the status `failed` with one
 sentence; the traceback is in `log.txt`, the output of this process.
 """
 
@@ -14,6 +14,23 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from exgrpo.jobs.actions.preflight.local_sources import with_model_source
+from exgrpo.jobs.actions.preflight.looks import look_at
+from exgrpo.jobs.actions.preflight.machine_fit import check_machine
+from exgrpo.jobs.evaluation.model_folder import find_shards, keep_model, link_model, merge_shards
+from exgrpo.jobs.execution.worker.control import WorkerControl
+from exgrpo.jobs.execution.worker.system_metrics import SystemSampler
+from exgrpo.jobs.runs.attempts import read_outcome, write_outcome
+from exgrpo.jobs.runs.checkpoints import checkpoint_path, find_fault, kept_start, list_steps, remove_unfinished
+from exgrpo.jobs.runs.control import INTERRUPTED, Control, RunStatus, StoppedBeforeStartError, TrainingError
+from exgrpo.jobs.runs.directory import RunDirectory, RunDirectoryError
+from exgrpo.jobs.runs.processes import peak_memory
+from exgrpo.jobs.runs.recording.event_reader import refusal_of_new_start
+from exgrpo.jobs.runs.recording.loggers import open_recorder
+from exgrpo.jobs.specs.any_job import JobSpec, loop_name
+from exgrpo.jobs.specs.evaluation import EvalSpec
+from exgrpo.jobs.specs.train import TrainSpec
+from exgrpo.jobs.training.threads import limit_threads
 from exgrpo_core.durable_files import cause_of, is_disk_full, what_to_free
 from exgrpo_core.errors import UserError
 from exgrpo_core.faults import describe_fault
@@ -28,25 +45,8 @@ from exgrpo_core.recording.attempt_gate import (
     set_attempt,
 )
 from exgrpo_core.recording.recorder import RunRecorder
-from jobs.actions.preflight.local_sources import with_model_source
-from jobs.actions.preflight.looks import look_at
-from jobs.actions.preflight.machine_fit import check_machine
-from jobs.evaluation.model_folder import find_shards, keep_model, link_model, merge_shards
-from jobs.execution.worker.control import WorkerControl
-from jobs.execution.worker.system_metrics import SystemSampler
-from jobs.runs.attempts import read_outcome, write_outcome
-from jobs.runs.checkpoints import checkpoint_path, find_fault, kept_start, list_steps, remove_unfinished
-from jobs.runs.control import INTERRUPTED, Control, RunStatus, StoppedBeforeStartError, TrainingError
-from jobs.runs.directory import RunDirectory, RunDirectoryError
-from jobs.runs.processes import peak_memory
-from jobs.runs.recording.event_reader import refusal_of_new_start
-from jobs.runs.recording.loggers import open_recorder
-from jobs.specs.any_job import JobSpec, loop_name
-from jobs.specs.evaluation import EvalSpec
-from jobs.specs.train import TrainSpec
-from jobs.training.threads import limit_threads
 
-logger = logging.getLogger("jobs.execution.worker")
+logger = logging.getLogger("exgrpo.jobs.execution.worker")
 
 EXIT_FAILED = 1
 _FIELDS_OF_MEMORY = ("algorithm.mini_batch_size", "algorithm.max_response_tokens", "model.source")
@@ -63,8 +63,8 @@ def load_embedded_loop(*, is_sft: bool = False) -> JobLoop:
     keep_freed_memory()
     from transformers.utils import logging as transformers_logging
 
-    from jobs.evaluation.benchmark_questions import read_validation_questions
-    from jobs.training.composition import run_sft, run_training
+    from exgrpo.jobs.evaluation.benchmark_questions import read_validation_questions
+    from exgrpo.jobs.training.composition import run_sft, run_training
 
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     return partial(run_sft if is_sft else run_training, read_benchmarks=read_validation_questions)
@@ -73,22 +73,22 @@ def load_embedded_loop(*, is_sft: bool = False) -> JobLoop:
 def load_evaluation_loop() -> JobLoop:
     """Return the loop of an evaluation."""
     limit_threads()
-    from jobs.evaluation.evaluation_loop import run_evaluation
+    from exgrpo.jobs.evaluation.evaluation_loop import run_evaluation
 
     return run_evaluation
 
 
 def load_verl_loop() -> JobLoop:
     """Return the loop of the verl engine, for an interpreter of verl's environment."""
-    from jobs.evaluation.benchmark_questions import read_validation_questions
-    from jobs.training.verl_composition import run_training
+    from exgrpo.jobs.evaluation.benchmark_questions import read_validation_questions
+    from exgrpo.jobs.training.verl_composition import run_training
 
     return _on_its_gpus(partial(run_training, read_benchmarks=read_validation_questions))
 
 
 def load_verl_sft_loop() -> JobLoop:
     """Return the loop of verl's SFT trainer, for an interpreter of verl's environment."""
-    from jobs.training.verl_sft import run_sft
+    from exgrpo.jobs.training.verl_sft import run_sft
 
     return _on_its_gpus(run_sft)
 
@@ -105,7 +105,7 @@ def _on_its_gpus(loop: JobLoop) -> JobLoop:
 
 def load_judge_loop() -> JobLoop:
     """Return the loop of a judge, which needs no engine."""
-    from jobs.evaluation.judging.judge_loop import run_judging
+    from exgrpo.jobs.evaluation.judging.judge_loop import run_judging
 
     return run_judging
 
@@ -119,7 +119,7 @@ LOOP_LOADERS: dict[str, Callable[[], JobLoop]] = {
     "eval vllm": load_evaluation_loop,
     "judge": load_judge_loop,
 }
-"""What loads a job's loop, by `jobs.specs.any_job.loop_name`: a training run's engine or another job's kind."""
+"""What loads a job's loop, by `exgrpo.jobs.specs.any_job.loop_name`: a training run's engine or another job's kind."""
 
 
 def main(arguments: list[str], loaders: dict[str, Callable[[], JobLoop]] = LOOP_LOADERS) -> int:

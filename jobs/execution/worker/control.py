@@ -11,11 +11,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 
+from exgrpo.jobs.runs.attempts import Heartbeat, write_heartbeat
+from exgrpo.jobs.runs.control import Phase, RunStatus
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.processes import identify, peak_memory
 from exgrpo_core.recording.attempt_gate import exit_if_fenced
-from jobs.runs.attempts import Heartbeat, write_heartbeat
-from jobs.runs.control import Phase, RunStatus
-from jobs.runs.directory import RunDirectory
-from jobs.runs.processes import identify, peak_memory
 
 BEAT_SECONDS = 2.0
 _NUM_RECENT = 20

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import psutil
 
-from jobs.machine.hardware import list_gpus
+from exgrpo.jobs.machine.hardware import list_gpus
 
 logger = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Runs a program that ends when its starter ends: `python -m jobs.runs.launchers.end_with_starter PROGRAM ...`.
+"""Runs a program that ends when its starter ends: `python -m exgrpo.jobs.runs.launchers.end_with_starter PROGRAM ...`.
 
 On Linux the kernel sends SIGTERM when the starter dies, even of SIGKILL; elsewhere the program simply runs.
 """

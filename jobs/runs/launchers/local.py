@@ -6,15 +6,15 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from exgrpo.jobs.machine.engine_environments import PROJECT_ROOT, EngineEnvironmentError, engine_python
+from exgrpo.jobs.machine.hardware import GPUS_VARIABLE, VISIBLE_VARIABLE
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.processes import ATTEMPT_VARIABLE, ProcessIdentity, has_pid, identify
+from exgrpo.jobs.specs.any_job import loop_name
+from exgrpo.jobs.specs.train import SpecError
 from exgrpo_core.errors import FieldsNamedError, UserError
-from jobs.machine.engine_environments import PROJECT_ROOT, EngineEnvironmentError, engine_python
-from jobs.machine.hardware import GPUS_VARIABLE, VISIBLE_VARIABLE
-from jobs.runs.directory import RunDirectory
-from jobs.runs.processes import ATTEMPT_VARIABLE, ProcessIdentity, has_pid, identify
-from jobs.specs.any_job import loop_name
-from jobs.specs.train import SpecError
 
-WORKER_MODULE = "jobs.execution.worker"
+WORKER_MODULE = "exgrpo.jobs.execution.worker"
 _CHILDREN: dict[int, subprocess.Popen[bytes]] = {}
 """Detached processes that this one started, by pid: they outlive the launcher that started them."""
 
@@ -119,7 +119,7 @@ def start_detached(
 
 
 def project_environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return this process's environment with `variables`, for a program that imports this project."""
+    """Return this process's environment with `variables`, for a program that imports this project after your own."""
     environment = dict(os.environ) | dict(variables)
-    paths = [str(PROJECT_ROOT), *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]
+    paths = [*filter(None, environment.get("PYTHONPATH", "").split(os.pathsep)), str(PROJECT_ROOT)]
     return environment | {"PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)), "PYTHONUNBUFFERED": "1"}

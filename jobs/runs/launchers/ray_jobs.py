@@ -12,11 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from exgrpo_core.methods.loading import ALLOWED_CODE_VARIABLE
-from jobs.machine.engine_environments import PROJECT_ROOT
-from jobs.runs.directory import RunDirectory
-from jobs.runs.launchers.local import WORKER_MODULE, LaunchError
-from jobs.runs.launchers.ray_jobs_api import (
+from exgrpo.jobs.machine.engine_environments import PROJECT_ROOT
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.launchers.local import WORKER_MODULE, LaunchError
+from exgrpo.jobs.runs.launchers.ray_jobs_api import (
     RayJob,
     RayJobsApi,
     RayJobsError,
@@ -24,13 +23,14 @@ from jobs.runs.launchers.ray_jobs_api import (
     check_address,
     needs_token,
 )
-from jobs.runs.launchers.ray_machines import Machine, check_model, check_size, describe_machines, probed_model
-from jobs.runs.processes import ATTEMPT_VARIABLE
-from jobs.runs.state import RayContact
-from jobs.specs.train import TrainSpec
-from jobs.specs.verl import RAY_TOKEN_VARIABLE
+from exgrpo.jobs.runs.launchers.ray_machines import Machine, check_model, check_size, describe_machines, probed_model
+from exgrpo.jobs.runs.processes import ATTEMPT_VARIABLE
+from exgrpo.jobs.runs.state import RayContact
+from exgrpo.jobs.specs.train import TrainSpec
+from exgrpo.jobs.specs.verl import RAY_TOKEN_VARIABLE
+from exgrpo_core.methods.loading import ALLOWED_CODE_VARIABLE
 
-PROBE_MODULE = "jobs.runs.launchers.ray_programs"
+PROBE_MODULE = "exgrpo.jobs.runs.launchers.ray_programs"
 REACH_SECONDS = 15.0
 PROBE_SECONDS = 40.0
 """Connecting and probing take at most a minute together, once the cluster takes jobs."""
@@ -148,7 +148,7 @@ class RayJobsLauncher:
     def _environment(self, *, is_worker: bool) -> dict[str, str]:
         folder = str(self._spec.ray.working_dir or PROJECT_ROOT)
         environment = dict(self._spec.ray.environment)
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [folder, environment.get("PYTHONPATH")]))
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [environment.get("PYTHONPATH"), folder]))
         if is_worker:
             environment[ATTEMPT_VARIABLE] = str(self.attempt_path)
             environment |= {name: os.environ[name] for name in [ALLOWED_CODE_VARIABLE] if name in os.environ}

@@ -11,9 +11,9 @@ from urllib.parse import quote, urlsplit
 
 import httpx2
 
-from jobs.machine.model_server import is_link_local
-from jobs.runs.launchers.local import LaunchError
-from jobs.specs.verl import RAY_TOKEN_VARIABLE, RaySpec, VerlSpec
+from exgrpo.jobs.machine.model_server import is_link_local
+from exgrpo.jobs.runs.launchers.local import LaunchError
+from exgrpo.jobs.specs.verl import RAY_TOKEN_VARIABLE, RaySpec, VerlSpec
 
 logging.getLogger("httpx2").setLevel(logging.WARNING)  # it reports every request as INFO
 

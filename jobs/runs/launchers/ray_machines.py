@@ -4,10 +4,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from jobs.machine.hardware import GB
-from jobs.runs.launchers.local import LaunchError
-from jobs.specs.train import TrainSpec
-from jobs.specs.verl import CPUS_PER_GPU, ray_cpus
+from exgrpo.jobs.machine.hardware import GB
+from exgrpo.jobs.runs.launchers.local import LaunchError
+from exgrpo.jobs.specs.train import TrainSpec
+from exgrpo.jobs.specs.verl import CPUS_PER_GPU, ray_cpus
 
 MOST_HOSTS = 4
 """Machines that a sentence names."""

@@ -1,4 +1,4 @@
-"""What runs where Ray is: `python -m jobs.runs.launchers.ray_programs storage|sweep|wait ARGUMENT`.
+"""What runs where Ray is: `python -m exgrpo.jobs.runs.launchers.ray_programs storage|sweep|wait ARGUMENT`.
 
 `storage FILE` and `sweep FOLDER` run a task on every machine of the cluster and print one line of JSON, which starts
 with `EXGRPO-PROBE` to differ from the output of Ray: what each machine reads in the file, a nonce and on the next line

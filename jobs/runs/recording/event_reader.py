@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
 
+from exgrpo.jobs.runs.attempts import AttemptEnd
+from exgrpo.jobs.runs.checkpoints import list_checkpoints, list_steps
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.recording.line_events import Event, LineReader
+from exgrpo.jobs.tasks.grading.code_rules import mark_code
 from exgrpo_core.faults import Fault, FaultKind
 from exgrpo_core.recording.lines import parse_lines
 from exgrpo_core.recording.record_file import Member, RecordPath, iterate_lines, list_records, read_members
-from jobs.runs.attempts import AttemptEnd
-from jobs.runs.checkpoints import list_checkpoints, list_steps
-from jobs.runs.directory import RunDirectory
-from jobs.runs.recording.line_events import Event, LineReader
-from jobs.tasks.grading.code_rules import mark_code
 
 MAX_STEPS = 16
 """Steps with trajectories in one batch: their texts are in memory together."""

@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.specs.any_job import JobSpec
+from exgrpo.jobs.specs.train import RecordingSpec, SpecError, TrainSpec
 from exgrpo_core.recording.recorder import EvaluationRecord, RunRecorder
 from exgrpo_core.step_report import StepReport
 from exgrpo_core.types import Question
-from jobs.runs.directory import RunDirectory
-from jobs.specs.any_job import JobSpec
-from jobs.specs.train import RecordingSpec, SpecError, TrainSpec
 
 logger = logging.getLogger(__name__)
 

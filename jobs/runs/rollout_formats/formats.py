@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from exgrpo_core.errors import InputError
-from exgrpo_core.recording.rows import RecordedStep
-from jobs.runs.rollout_formats import (
+from exgrpo.jobs.runs.rollout_formats import (
     inspect_logs,
     json_lines,
     lm_eval,
@@ -21,7 +19,9 @@ from jobs.runs.rollout_formats import (
     verifiers_results,
     verl_dumps,
 )
-from jobs.runs.rollout_formats.source import WHOLE, Part, RolloutSource, Sample, training_and_evaluation
+from exgrpo.jobs.runs.rollout_formats.source import WHOLE, Part, RolloutSource, Sample, training_and_evaluation
+from exgrpo_core.errors import InputError
+from exgrpo_core.recording.rows import RecordedStep
 
 
 class UnknownRolloutsError(InputError):

@@ -10,10 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from exgrpo.jobs.runs.rollout_formats.row_fields import Row, extra_of, with_rewards
+from exgrpo.jobs.runs.rollout_formats.source import Part, RolloutSource, Sample, list_files, with_short_names
 from exgrpo_core.recording.openai_messages import as_text, messages_of
 from exgrpo_core.recording.rows import Message, RecordedStep, RecordedTrajectory
-from jobs.runs.rollout_formats.row_fields import Row, extra_of, with_rewards
-from jobs.runs.rollout_formats.source import Part, RolloutSource, Sample, list_files, with_short_names
 
 _FIELDS = {"id", "epoch", "input", "target", "messages", "scores", "model_usage", "error", "limit"}
 _VERDICTS = {"C": "correct", "I": "wrong", "P": "partly correct", "N": "no answer"}

@@ -8,9 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from exgrpo_core.recording.openai_messages import messages_of
-from exgrpo_core.recording.rows import RecordedStep, RecordedTrajectory
-from jobs.runs.rollout_formats.row_fields import (
+from exgrpo.jobs.runs.rollout_formats.row_fields import (
     NO_REWARDS,
     Row,
     extra_of,
@@ -19,7 +17,9 @@ from jobs.runs.rollout_formats.row_fields import (
     step_of_file,
     with_rewards,
 )
-from jobs.runs.rollout_formats.source import RolloutSource, Sample
+from exgrpo.jobs.runs.rollout_formats.source import RolloutSource, Sample
+from exgrpo_core.recording.openai_messages import messages_of
+from exgrpo_core.recording.rows import RecordedStep, RecordedTrajectory
 
 
 @dataclass(frozen=True, slots=True)

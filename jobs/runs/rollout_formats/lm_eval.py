@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from functools import lru_cache, partial
 from pathlib import Path
 
+from exgrpo.jobs.runs.rollout_formats.row_fields import Row, number_of
+from exgrpo.jobs.runs.rollout_formats.source import Part, RolloutSource, Sample, list_files, with_short_names
 from exgrpo_core.recording.openai_messages import messages_of
 from exgrpo_core.recording.rows import Message, RecordedStep, RecordedTrajectory
 from exgrpo_core.types import PART_PREFIX
-from jobs.runs.rollout_formats.row_fields import Row, number_of
-from jobs.runs.rollout_formats.source import Part, RolloutSource, Sample, list_files, with_short_names
 
 _FACTS = ("correct", "wrong")
 _NO_FILTER = "none"

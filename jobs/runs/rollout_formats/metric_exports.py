@@ -16,11 +16,11 @@ from collections.abc import Iterable, Iterator
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
+from exgrpo.jobs.runs.rollout_formats.row_fields import Row, doubled
+from exgrpo.jobs.runs.rollout_formats.source import RolloutSource, Rows, Sample
 from exgrpo_core.bounded_json import parse_json, read_plain
 from exgrpo_core.recording.rows import RecordedStep
 from exgrpo_core.recording.run import as_step, flat
-from jobs.runs.rollout_formats.row_fields import Row, doubled
-from jobs.runs.rollout_formats.source import RolloutSource, Rows, Sample
 
 _STEPS = ("_step", "step", "Step", "global_step", "trainer/global_step")
 _OTHERS = {"prompt", "completion", "messages", "input", "output", "content", "traces", "resps"}

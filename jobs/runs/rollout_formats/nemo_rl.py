@@ -10,11 +10,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from exgrpo.jobs.runs.rollout_formats.row_fields import Row, extra_of, number_of
+from exgrpo.jobs.runs.rollout_formats.source import RolloutSource, Sample
+from exgrpo.jobs.runs.rollout_formats.tokens import of_mask, only_value
 from exgrpo_core.recording.openai_messages import messages_of
 from exgrpo_core.recording.rows import Message, RecordedStep, RecordedTrajectory
-from jobs.runs.rollout_formats.row_fields import Row, extra_of, number_of
-from jobs.runs.rollout_formats.source import RolloutSource, Sample
-from jobs.runs.rollout_formats.tokens import of_mask, only_value
 
 _FILE = re.compile(r"(?:train|val)_data_step\d+\.jsonl")
 _OWN = ("content", "rewards", "idx", "input_lengths")

@@ -18,13 +18,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from exgrpo.jobs.runs.rollout_formats.formats import RolloutFormat
+from exgrpo.jobs.runs.rollout_formats.row_fields import Row, extra_of, step_of, step_of_file
+from exgrpo.jobs.runs.rollout_formats.source import PART_SIZE, RolloutSource, Rows
+from exgrpo.jobs.specs.presets import read_mapping
 from exgrpo_core.errors import InputError, first_line
 from exgrpo_core.recording.given import as_trajectory
 from exgrpo_core.recording.rows import RecordedStep, RecordedTrajectory
-from jobs.runs.rollout_formats.formats import RolloutFormat
-from jobs.runs.rollout_formats.row_fields import Row, extra_of, step_of, step_of_file
-from jobs.runs.rollout_formats.source import PART_SIZE, RolloutSource, Rows
-from jobs.specs.presets import read_mapping
 
 FIELDS = (
     "prompt", "response", "messages", "step", "reward", "rewards", "advantage", "question_id", "group", "answer",

@@ -14,12 +14,12 @@ from zlib import crc32
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from db.rows.sort_order import natural_order
+from exgrpo.db.rows.sort_order import natural_order
+from exgrpo.jobs.runs.rollout_formats.row_fields import Row, doubled
 from exgrpo_core.bounded_json import UnreadableFileError, open_plain, parse_json
 from exgrpo_core.errors import UserError, first_line
 from exgrpo_core.recording.rows import RecordedStep, RecordedTrajectory
 from exgrpo_core.recording.run import MAX_STEP
-from jobs.runs.rollout_formats.row_fields import Row, doubled
 
 Rows = Iterable[tuple[int, Row]]
 Rollouts = Iterable[tuple[int, RecordedTrajectory]]

@@ -7,12 +7,12 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from exgrpo.jobs.runs.rollout_formats.plain_pickle import load_torch_file
+from exgrpo.jobs.runs.rollout_formats.row_fields import Row, extra_of, number_of, step_of
+from exgrpo.jobs.runs.rollout_formats.source import RolloutSource, Sample
+from exgrpo.jobs.runs.rollout_formats.tokens import of_mask
 from exgrpo_core.recording.openai_messages import messages_of
 from exgrpo_core.recording.rows import RecordedStep, RecordedTrajectory
-from jobs.runs.rollout_formats.plain_pickle import load_torch_file
-from jobs.runs.rollout_formats.row_fields import Row, extra_of, number_of, step_of
-from jobs.runs.rollout_formats.source import RolloutSource, Sample
-from jobs.runs.rollout_formats.tokens import of_mask
 
 _OWN = ("prompt", "response", "reward", "label", "group_index", "response_length", "status")
 _ENDS = {"completed": False, "truncated": True}

@@ -11,12 +11,12 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from exgrpo.jobs.runs.rollout_formats.row_fields import Row, step_of
+from exgrpo.jobs.runs.rollout_formats.source import RolloutSource, Sample
+from exgrpo.jobs.runs.rollout_formats.tokens import of_mask, only_value
 from exgrpo_core.recording.openai_messages import messages_of
 from exgrpo_core.recording.rows import Message, RecordedStep, RecordedTrajectory
 from exgrpo_core.types import PART_PREFIX
-from jobs.runs.rollout_formats.row_fields import Row, step_of
-from jobs.runs.rollout_formats.source import RolloutSource, Sample
-from jobs.runs.rollout_formats.tokens import of_mask, only_value
 
 _FILE = "traces.jsonl"
 _LIMITS = ("max_turns", "max_input_tokens", "max_output_tokens", "max_total_tokens", "context_length")

@@ -11,10 +11,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from exgrpo.jobs.runs.rollout_formats.row_fields import NO_REWARDS, Row, extra_of, number_of, step_of, with_rewards
+from exgrpo.jobs.runs.rollout_formats.source import RolloutSource, Sample
 from exgrpo_core.recording.openai_messages import messages_of
 from exgrpo_core.recording.rows import RecordedStep, RecordedTrajectory
-from jobs.runs.rollout_formats.row_fields import NO_REWARDS, Row, extra_of, number_of, step_of, with_rewards
-from jobs.runs.rollout_formats.source import RolloutSource, Sample
 
 _OWN = ("step", "prompt", "completion", "advantage")
 

@@ -5,10 +5,10 @@ Source: `state_to_output` of verifiers 0.1.14.
 
 from collections.abc import Iterator
 
+from exgrpo.jobs.runs.rollout_formats.row_fields import Row, extra_of, number_of
+from exgrpo.jobs.runs.rollout_formats.source import RolloutSource, Sample
 from exgrpo_core.recording.openai_messages import messages_of
 from exgrpo_core.recording.rows import RecordedStep, RecordedTrajectory
-from jobs.runs.rollout_formats.row_fields import Row, extra_of, number_of
-from jobs.runs.rollout_formats.source import RolloutSource, Sample
 
 _OWN = ("prompt", "completion", "reward", "answer", "example_id", "is_truncated", "is_completed")
 

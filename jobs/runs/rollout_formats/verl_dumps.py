@@ -6,9 +6,9 @@ Source: `_write_generations` of verl 0.9.1 (`verl/trainer/ppo/v1/trainer_base.py
 from collections.abc import Iterator
 from pathlib import Path
 
+from exgrpo.jobs.runs.rollout_formats.row_fields import Row, extra_of, number_of, step_of, text_of
+from exgrpo.jobs.runs.rollout_formats.source import RolloutSource, Sample
 from exgrpo_core.recording.rows import Message, RecordedStep, RecordedTrajectory
-from jobs.runs.rollout_formats.row_fields import Row, extra_of, number_of, step_of, text_of
-from jobs.runs.rollout_formats.source import RolloutSource, Sample
 
 _OWN = ("input", "output", "gts", "score", "step", "uid", "acc")
 

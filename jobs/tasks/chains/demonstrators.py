@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers  # type: ignore[import-untyped]
 from transformers import PreTrainedTokenizerFast
 
-from jobs.tasks.chains.question_set import LABELS, ChainProblem, Operation, draw_operation, write_box, write_step
+from exgrpo.jobs.tasks.chains.question_set import LABELS, ChainProblem, Operation, draw_operation, write_box, write_step
 
 REGISTER_NAMES = "xyvt"
 BASE_ERROR = {"+": 0.06, "-": 0.12, "*": 0.22}

@@ -4,7 +4,7 @@ import ast
 import re
 from dataclasses import dataclass
 
-from jobs.tasks.chains.question_set import LABELS, ChainProblem, write_box
+from exgrpo.jobs.tasks.chains.question_set import LABELS, ChainProblem, write_box
 
 CODE_FENCE = "```"
 

@@ -8,8 +8,8 @@ import re
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
+from exgrpo.jobs.tasks.questions import TextEncoder, build_question, encode_prompt, hash_question
 from exgrpo_core.types import Question
-from jobs.tasks.questions import TextEncoder, build_question, encode_prompt, hash_question
 
 LABELS = "abcdefghijklmnop"
 OPERATORS = "+-*"

@@ -22,8 +22,8 @@ from importlib.metadata import version
 from queue import SimpleQueue
 from typing import Self
 
-from jobs.specs.base import AnswerKind
-from jobs.tasks.grading.boxed_answers import (
+from exgrpo.jobs.specs.base import AnswerKind
+from exgrpo.jobs.tasks.grading.boxed_answers import (
     closes_thought,
     grade_choice,
     grade_without_verifier,
@@ -31,8 +31,8 @@ from jobs.tasks.grading.boxed_answers import (
     last_boxed,
     last_boxed_as_published,
 )
-from jobs.tasks.grading.reward_function import Grade
-from jobs.tasks.grading.worker_process import Comparison, GradingProcess
+from exgrpo.jobs.tasks.grading.reward_function import Grade
+from exgrpo.jobs.tasks.grading.worker_process import Comparison, GradingProcess
 
 GRADING_RULES = 9
 """Version of the rules: raise it when an answer is decided otherwise. Scores of different versions are not compared."""

@@ -6,7 +6,7 @@ A choice is a label in the box, never a guess from prose.
 import re
 from fractions import Fraction
 
-from jobs.tasks.grading.reward_function import Grade
+from exgrpo.jobs.tasks.grading.reward_function import Grade
 
 _MARKS = re.compile(r"(?P<box>\\{1,2}boxed\s{0,8}\{)|\\.|[{}]", re.DOTALL)
 _WRAPPER = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit|bf|rm)\s*\{([^{}]*)\}")

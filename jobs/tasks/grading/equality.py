@@ -21,10 +21,10 @@ from fractions import Fraction
 from itertools import accumulate
 from typing import Any
 
-from jobs.tasks.grading.boxed_answers import read_choice
-from jobs.tasks.grading.moments import compare_moments
-from jobs.tasks.grading.residues import compare_residues, with_decimal_numerals
-from jobs.tasks.grading.units import (
+from exgrpo.jobs.tasks.grading.boxed_answers import read_choice
+from exgrpo.jobs.tasks.grading.moments import compare_moments
+from exgrpo.jobs.tasks.grading.residues import compare_residues, with_decimal_numerals
+from exgrpo.jobs.tasks.grading.units import (
     comparable_values,
     plain_words,
     quantity_lists,

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Sequence
 
-from jobs.tasks.grading.answer_grader import AnswerGrader, GradeItem
-from jobs.tasks.grading.equality import as_latex
-from jobs.tasks.grading.reward_function import Grade
+from exgrpo.jobs.tasks.grading.answer_grader import AnswerGrader, GradeItem
+from exgrpo.jobs.tasks.grading.equality import as_latex
+from exgrpo.jobs.tasks.grading.reward_function import Grade
 
 MAX_COMPARED = 200
 """Most gold answers of a source with words around a number that are put to the grader, some milliseconds each."""

@@ -11,7 +11,7 @@ import sympy
 import yaml
 from pylatexenc.latex2text import LatexNodes2Text
 
-from jobs.tasks.grading.published_expressions import ExpressionError, read_expression
+from exgrpo.jobs.tasks.grading.published_expressions import ExpressionError, read_expression
 
 LONG_CHARS = 128
 REPEATED_SHARE = 0.2

@@ -5,19 +5,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from zlib import crc32
 
+from exgrpo.jobs.specs.base import AnswerKind
+from exgrpo.jobs.specs.train import CHAINS_SOURCE, WORD_PROBLEMS_SOURCE, DataSpec, TrainSpec
+from exgrpo.jobs.tasks.chains import question_set
+from exgrpo.jobs.tasks.chains.oracle import judge_response, prints_answer
+from exgrpo.jobs.tasks.chains.question_set import read_problem
+from exgrpo.jobs.tasks.grading.answer_grader import AnswerGrader, GradeItem
+from exgrpo.jobs.tasks.grading.reward_function import Grade, Response, RewardFunction, Verdict
+from exgrpo.jobs.tasks.questions import TextEncoder
+from exgrpo.jobs.tasks.word_problems import oracle as word_problems_oracle
+from exgrpo.jobs.tasks.word_problems import question_set as word_problems
+from exgrpo.jobs.tasks.word_problems.story import Story
 from exgrpo_core.config import RewardKind
 from exgrpo_core.types import Question
-from jobs.specs.base import AnswerKind
-from jobs.specs.train import CHAINS_SOURCE, WORD_PROBLEMS_SOURCE, DataSpec, TrainSpec
-from jobs.tasks.chains import question_set
-from jobs.tasks.chains.oracle import judge_response, prints_answer
-from jobs.tasks.chains.question_set import read_problem
-from jobs.tasks.grading.answer_grader import AnswerGrader, GradeItem
-from jobs.tasks.grading.reward_function import Grade, Response, RewardFunction, Verdict
-from jobs.tasks.questions import TextEncoder
-from jobs.tasks.word_problems import oracle as word_problems_oracle
-from jobs.tasks.word_problems import question_set as word_problems
-from jobs.tasks.word_problems.story import Story
 
 
 class MathReward:

@@ -1,10 +1,10 @@
 """The grading process: compares answers by a rule, one at a time, until its input ends.
 
-`jobs.tasks.grading.worker_process` runs it as a program. It imports Math-Verify, tries it once, and then only forks: a
-child grades, and when it is killed or dies the next one is there in milliseconds. Children speak JSON lines over the
-program's input and output: in, [request's number, list of [rule, gold, answer]]; out, [0, process id] from each child
-when it is ready and [request's number, outcome] for each answer. A child that gets ready while an answer is waited for
-says that the answer took the one before it down.
+`exgrpo.jobs.tasks.grading.worker_process` runs it as a program. It imports Math-Verify, tries it once, and then only
+forks: a child grades, and when it is killed or dies the next one is there in milliseconds. Children speak JSON lines
+over the program's input and output: in, [request's number, list of [rule, gold, answer]]; out, [0, process id] from
+each child when it is ready and [request's number, outcome] for each answer. A child that gets ready while an answer is
+waited for says that the answer took the one before it down.
 
 Math-Verify's own time limits are off: they are signals that a worker thread cannot get and that library code in C
 ignores. The parent's clock kills the child; should the parent be gone, a kernel alarm on CPU time does.
@@ -34,8 +34,8 @@ def load_rules() -> dict[str, Compare]:
     """Import Math-Verify and return for each rule its comparison of a gold answer with a given one."""
     from math_verify import ExprExtractionConfig, LatexExtractionConfig, parse, verify
 
-    from jobs.tasks.grading.equality import are_equal
-    from jobs.tasks.grading.published_rules import equals_by_published_rules
+    from exgrpo.jobs.tasks.grading.equality import are_equal
+    from exgrpo.jobs.tasks.grading.published_rules import equals_by_published_rules
 
     logging.disable(logging.CRITICAL)
     targets = (LatexExtractionConfig(boxed_match_priority=0), ExprExtractionConfig())

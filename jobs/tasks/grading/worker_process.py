@@ -9,16 +9,15 @@ import sys
 import time
 from collections.abc import Sequence
 from multiprocessing.connection import wait
-from pathlib import Path
 from typing import IO
 
-from jobs.tasks.grading.reward_function import Grade
-from jobs.tasks.grading.verifier import READY
+from exgrpo.jobs.machine.engine_environments import PROJECT_ROOT
+from exgrpo.jobs.tasks.grading.reward_function import Grade
+from exgrpo.jobs.tasks.grading.verifier import READY
 
 START_SECONDS = 120.0
 END_SECONDS = 5.0
-PROGRAM = "jobs.tasks.grading.verifier"
-PROJECT_ROOT = Path(__file__).resolve().parents[3]
+PROGRAM = "exgrpo.jobs.tasks.grading.verifier"
 READ_BYTES = 1 << 16
 
 Comparison = tuple[str, str, str]

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from jobs.tasks.word_problems.expressions import NotComputableError, Reading, evaluate, parse_formula
-from jobs.tasks.word_problems.oracle import CODE_FENCE
-from jobs.tasks.word_problems.problem import NAMES
-from jobs.tasks.word_problems.question_set import NumberSize, draw_any_story, is_held_out_set
-from jobs.tasks.word_problems.story import RESULTS, Story
+from exgrpo.jobs.tasks.word_problems.expressions import NotComputableError, Reading, evaluate, parse_formula
+from exgrpo.jobs.tasks.word_problems.oracle import CODE_FENCE
+from exgrpo.jobs.tasks.word_problems.problem import NAMES
+from exgrpo.jobs.tasks.word_problems.question_set import NumberSize, draw_any_story, is_held_out_set
+from exgrpo.jobs.tasks.word_problems.story import RESULTS, Story
 
 BASE_ERROR = {"+": 0.02, "-": 0.03, "*": 0.05, "/": 0.05}
 LARGE_VALUE = 50

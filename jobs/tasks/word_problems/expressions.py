@@ -14,7 +14,7 @@ from itertools import product
 from operator import add, mul, sub, truediv
 from typing import NamedTuple
 
-from jobs.tasks.word_problems.tokens import Kind, Token
+from exgrpo.jobs.tasks.word_problems.tokens import Kind, Token
 
 PRIME = 2**61 - 1
 MAX_NUMBERS = 26

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from itertools import islice, product
 
-from jobs.tasks.word_problems.expressions import (
+from exgrpo.jobs.tasks.word_problems.expressions import (
     Expression,
     Letter,
     Letters,
@@ -16,8 +16,8 @@ from jobs.tasks.word_problems.expressions import (
     evaluate,
     letters_of,
 )
-from jobs.tasks.word_problems.problem import StoryProblem
-from jobs.tasks.word_problems.statements import Equation, Statement
+from exgrpo.jobs.tasks.word_problems.problem import StoryProblem
+from exgrpo.jobs.tasks.word_problems.statements import Equation, Statement
 
 MAX_KNOWN = 150
 """Numbers that are kept; a chain of thought with more of them is not read further."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
 
-from jobs.tasks.word_problems.expressions import (
+from exgrpo.jobs.tasks.word_problems.expressions import (
     Letters,
     MalformedError,
     NotComputableError,
@@ -18,10 +18,10 @@ from jobs.tasks.word_problems.expressions import (
     evaluate,
     parse_formula,
 )
-from jobs.tasks.word_problems.known_numbers import KnownNumbers
-from jobs.tasks.word_problems.problem import StoryProblem
-from jobs.tasks.word_problems.statements import Calculation, Equation, Mention, read_sentences
-from jobs.tasks.word_problems.walk import Fault, FaultKind, Walk
+from exgrpo.jobs.tasks.word_problems.known_numbers import KnownNumbers
+from exgrpo.jobs.tasks.word_problems.problem import StoryProblem
+from exgrpo.jobs.tasks.word_problems.statements import Calculation, Equation, Mention, read_sentences
+from exgrpo.jobs.tasks.word_problems.walk import Fault, FaultKind, Walk
 
 MAX_CHARS = 20_000
 """Longer responses are not read."""

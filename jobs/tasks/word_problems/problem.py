@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import combinations
 from typing import Self
 
-from jobs.tasks.word_problems.expressions import (
+from exgrpo.jobs.tasks.word_problems.expressions import (
     Binary,
     Expression,
     Letter,

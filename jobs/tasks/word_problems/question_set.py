@@ -11,11 +11,11 @@ from typing import Any, Literal
 
 import yaml
 
+from exgrpo.jobs.tasks.questions import TextEncoder, build_question, encode_prompt
+from exgrpo.jobs.tasks.word_problems.expressions import Expression, NotComputableError, Reading, evaluate, parse_formula
+from exgrpo.jobs.tasks.word_problems.problem import NAMES
+from exgrpo.jobs.tasks.word_problems.story import SOURCE, Story, StoryStep
 from exgrpo_core.types import Question
-from jobs.tasks.questions import TextEncoder, build_question, encode_prompt
-from jobs.tasks.word_problems.expressions import Expression, NotComputableError, Reading, evaluate, parse_formula
-from jobs.tasks.word_problems.problem import NAMES
-from jobs.tasks.word_problems.story import SOURCE, Story, StoryStep
 
 NumberSize = Literal["tiny", "small", "medium", "large"]
 

@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from jobs.tasks.word_problems.expressions import Binary, Expression, MalformedError, Number, parse_expression
-from jobs.tasks.word_problems.tokens import Kind, Token, read_tokens
-from jobs.tasks.word_problems.wording import read_words
+from exgrpo.jobs.tasks.word_problems.expressions import Binary, Expression, MalformedError, Number, parse_expression
+from exgrpo.jobs.tasks.word_problems.tokens import Kind, Token, read_tokens
+from exgrpo.jobs.tasks.word_problems.wording import read_words
 
 MAX_WORDS_BEFORE_OPERAND = 2
 MAX_WORDS_BEFORE_OPERATOR = 5

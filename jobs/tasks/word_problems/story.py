@@ -7,8 +7,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Self
 
-from jobs.tasks.questions import hash_question
-from jobs.tasks.word_problems.problem import StoryProblem
+from exgrpo.jobs.tasks.questions import hash_question
+from exgrpo.jobs.tasks.word_problems.problem import StoryProblem
 
 SOURCE = "word_problems"
 RESULTS = "pqrstu"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 
-from jobs.tasks.word_problems.expressions import (
+from exgrpo.jobs.tasks.word_problems.expressions import (
     Binary,
     Expression,
     Letter,
@@ -18,9 +18,9 @@ from jobs.tasks.word_problems.expressions import (
     letters_of,
     numbers_of,
 )
-from jobs.tasks.word_problems.known_numbers import KnownNumbers, Span, assign_unknowns
-from jobs.tasks.word_problems.problem import StoryProblem
-from jobs.tasks.word_problems.statements import Calculation, Equation, Mention, Statement
+from exgrpo.jobs.tasks.word_problems.known_numbers import KnownNumbers, Span, assign_unknowns
+from exgrpo.jobs.tasks.word_problems.problem import StoryProblem
+from exgrpo.jobs.tasks.word_problems.statements import Calculation, Equation, Mention, Statement
 
 MAX_ROUNDS = 3
 """How often a sentence is read: "50 - 27 = 23, because 3 * 9 = 27" explains its number later."""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from fractions import Fraction
 
-from jobs.tasks.word_problems.tokens import Kind, Token
+from exgrpo.jobs.tasks.word_problems.tokens import Kind, Token
 
 _UNITS = [
     "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",

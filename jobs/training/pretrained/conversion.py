@@ -11,9 +11,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, Pretra
 from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 from transformers.utils import logging as transformers_logging
 
-from exgrpo_core.durable_files import is_disk_full
-from exgrpo_core.errors import first_line
-from jobs.training.pretrained.sources import (
+from exgrpo.jobs.training.pretrained.sources import (
     ModelSourceError,
     converted_folder,
     fetch_model_file,
@@ -21,6 +19,8 @@ from jobs.training.pretrained.sources import (
     is_converted,
     make_once,
 )
+from exgrpo_core.durable_files import is_disk_full
+from exgrpo_core.errors import first_line
 
 logger = logging.getLogger(__name__)
 

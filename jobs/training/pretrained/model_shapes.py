@@ -8,10 +8,10 @@ from typing import Any
 
 import yaml
 
+from exgrpo.jobs.specs.base import LoraSpec
+from exgrpo.jobs.specs.train import CHAINS_WARM_MODEL, ModelSpec, SpecError
+from exgrpo.jobs.training.pretrained.sources import converted_folder, is_converted
 from exgrpo_core.bounded_json import UnreadableFileError, read_json
-from jobs.specs.base import LoraSpec
-from jobs.specs.train import CHAINS_WARM_MODEL, ModelSpec, SpecError
-from jobs.training.pretrained.sources import converted_folder, is_converted
 
 TABLE = Path(__file__).parent / "model_shapes.yaml"
 CONFIG_FILE = "config.json"

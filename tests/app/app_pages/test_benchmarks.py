@@ -3,13 +3,13 @@ from dataclasses import replace
 
 import pytest
 
-from app.formats import literal
-from db.connections.opening import open_database
-from jobs.actions.preflight.benchmark_look import keep_benchmark_file, look_at_benchmark
-from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
-from jobs.runs.directory import list_run_directories
-from jobs.runs.journal import Journal, JournalKind
-from jobs.training.data_rows import DataError
+from exgrpo.app.formats import literal
+from exgrpo.db.connections.opening import open_database
+from exgrpo.jobs.actions.preflight.benchmark_look import keep_benchmark_file, look_at_benchmark
+from exgrpo.jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
+from exgrpo.jobs.runs.directory import list_run_directories
+from exgrpo.jobs.runs.journal import Journal, JournalKind
+from exgrpo.jobs.training.data_rows import DataError
 from tests.app import recorded, scored
 from tests.app.charts import figures
 from tests.app.page_texts import has_text, tables, texts
@@ -205,7 +205,7 @@ def test_a_file_of_the_papers_questions_serves_their_benchmarks(runs_root, tmp_p
 
 def test_generator_vllm_says_that_no_environment_has_it_and_what_makes_one(runs_root, open_page, monkeypatch, tmp_path):
     monkeypatch.delenv(VERL_PYTHON_VARIABLE, raising=False)
-    monkeypatch.setattr("jobs.machine.engine_environments.PROJECT_ROOT", tmp_path)
+    monkeypatch.setattr("exgrpo.jobs.machine.engine_environments.PROJECT_ROOT", tmp_path)
     page = open_page("benchmarks", start="true", target="owner/model")
     sentence = "no environment has vLLM; make one with"
     assert has_text(page, sentence)

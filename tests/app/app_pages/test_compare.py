@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from app import theme
+from exgrpo.app import theme
 from tests.app import recorded, scored
 from tests.app.charts import figures
 from tests.app.page_texts import has_text, tables

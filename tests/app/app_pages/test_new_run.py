@@ -4,17 +4,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from app import settings
-from app.components.new_run import data_preview
-from app.components.new_run.where import Where
-from app.formats import with_code
-from jobs.actions import named_entries, queueing
-from jobs.actions.preflight.model_look import FirstLook
-from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
-from jobs.runs.launchers.ray_jobs_api import RayClusterState, RayMachine
-from jobs.runs.lookup import CommandError
-from jobs.runs.people import Person, Role, identify_by
-from jobs.specs.train import preset_description, preset_group, preset_names
+from exgrpo.app import settings
+from exgrpo.app.components.new_run import data_preview
+from exgrpo.app.components.new_run.where import Where
+from exgrpo.app.formats import with_code
+from exgrpo.jobs.actions import named_entries, queueing
+from exgrpo.jobs.actions.preflight.model_look import FirstLook
+from exgrpo.jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
+from exgrpo.jobs.runs.launchers.ray_jobs_api import RayClusterState, RayMachine
+from exgrpo.jobs.runs.lookup import CommandError
+from exgrpo.jobs.runs.people import Person, Role, identify_by
+from exgrpo.jobs.specs.train import preset_description, preset_group, preset_names
 from tests.app.charts import figures
 from tests.app.page_texts import field, has_text, texts
 
@@ -141,7 +141,9 @@ def test_the_chosen_clusters_gpus_are_beside_the_launch_button(
 def test_a_disk_that_may_become_full_is_said_beside_other_mistakes_and_blocks_no_launch(
     runs_root, open_page, monkeypatch
 ):
-    monkeypatch.setattr("jobs.actions.preflight.machine_fit.shutil.disk_usage", lambda _: SimpleNamespace(free=1000))
+    monkeypatch.setattr(
+        "exgrpo.jobs.actions.preflight.machine_fit.shutil.disk_usage", lambda _: SimpleNamespace(free=1000)
+    )
     page = open_page("new_run", section="Model")
     assert has_text(page, "Ready to launch")
     assert has_text(page, "or use another disk\\: `--runs-root FOLDER`")

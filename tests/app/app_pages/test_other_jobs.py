@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from app.components.system import system_view
-from db.connections.opening import open_database
-from db.ingest import events
-from jobs.runs.attempts import write_plan
-from jobs.runs.journal import Journal, JournalKind
+from exgrpo.app.components.system import system_view
+from exgrpo.db.connections.opening import open_database
+from exgrpo.db.ingest import events
+from exgrpo.jobs.runs.attempts import write_plan
+from exgrpo.jobs.runs.journal import Journal, JournalKind
 from tests.app import played, recorded
 from tests.app.page_texts import has_text, tables, texts
 from tests.db.queries.test_judging import ingest_job, job_of_votes

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from sqlalchemy import update
 
-from app.page_list import PLACES
-from db.connections.opening import open_database
-from db.tables import models
+from exgrpo.app.page_list import PLACES
+from exgrpo.db.connections.opening import open_database
+from exgrpo.db.tables import models
+from exgrpo.jobs.execution.supervisor.open_index import ingest_all
 from exgrpo_core import recording
-from jobs.execution.supervisor.open_index import ingest_all
 from tests.app.charts import figures
 from tests.app.page_texts import tables, texts
 

@@ -7,19 +7,19 @@ from datetime import UTC, datetime
 import pytest
 import streamlit as st
 
-from app.queries import runs as run_queries
-from db.connections.opening import open_database
-from db.ingest import events
-from jobs.actions import branching
-from jobs.actions.queueing import queue_job
-from jobs.execution.supervisor.open_index import ingest_all
-from jobs.runs.attempts import Heartbeat, write_heartbeat, write_outcome
-from jobs.runs.control import Phase, RunStatus
-from jobs.runs.directory import RunDirectory
-from jobs.runs.journal import Journal, JournalKind
-from jobs.runs.processes import identify
-from jobs.specs.evaluation import parse_eval_spec
-from jobs.specs.train import load_preset
+from exgrpo.app.queries import runs as run_queries
+from exgrpo.db.connections.opening import open_database
+from exgrpo.db.ingest import events
+from exgrpo.jobs.actions import branching
+from exgrpo.jobs.actions.queueing import queue_job
+from exgrpo.jobs.execution.supervisor.open_index import ingest_all
+from exgrpo.jobs.runs.attempts import Heartbeat, write_heartbeat, write_outcome
+from exgrpo.jobs.runs.control import Phase, RunStatus
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.journal import Journal, JournalKind
+from exgrpo.jobs.runs.processes import identify
+from exgrpo.jobs.specs.evaluation import parse_eval_spec
+from exgrpo.jobs.specs.train import load_preset
 from tests.app import recorded
 from tests.app.charts import figures
 from tests.app.page_texts import field, has_text, texts

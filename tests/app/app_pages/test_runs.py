@@ -9,17 +9,17 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from app.components.runs import run_groups
-from app.queries import runs as run_queries
-from app.queries.answers import ask
-from app.queries.runs import RUNS_PAGE_SIZE
-from db.connections.opening import open_database
-from db.connections.sqlite_files import set_aside
-from db.queries import runs
+from exgrpo.app.components.runs import run_groups
+from exgrpo.app.queries import runs as run_queries
+from exgrpo.app.queries.answers import ask
+from exgrpo.app.queries.runs import RUNS_PAGE_SIZE
+from exgrpo.db.connections.opening import open_database
+from exgrpo.db.connections.sqlite_files import set_aside
+from exgrpo.db.queries import runs
+from exgrpo.jobs.actions import run_bin
+from exgrpo.jobs.execution.supervisor.open_index import ingest_all
+from exgrpo.jobs.runs.journal import Journal, JournalKind
 from exgrpo_core import recording
-from jobs.actions import run_bin
-from jobs.execution.supervisor.open_index import ingest_all
-from jobs.runs.journal import Journal, JournalKind
 from tests.app import recorded
 from tests.app.page_texts import has_text, tables, texts
 
@@ -34,7 +34,7 @@ def actions_on(*run_ids):
     """Show what can be done to ticked runs, without their table, in which no test can tick."""
 
     def show(rows):
-        from app.components.runs import list_actions
+        from exgrpo.app.components.runs import list_actions
 
         list_actions.show_last()
         list_actions.show_archive(rows)

@@ -2,16 +2,16 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app.components.system import system_view
-from app.components.widgets import long_lists
-from db.connections.opening import open_database
-from db.ingest.events import register_run
-from jobs.actions import named_entries
-from jobs.machine import machine_report
-from jobs.machine.hardware import Gpu
-from jobs.machine.machine_report import Check, package_versions
-from jobs.runs.journal import Journal, JournalKind
-from jobs.runs.launchers.ray_jobs_api import RayClusterState, RayMachine
+from exgrpo.app.components.system import system_view
+from exgrpo.app.components.widgets import long_lists
+from exgrpo.db.connections.opening import open_database
+from exgrpo.db.ingest.events import register_run
+from exgrpo.jobs.actions import named_entries
+from exgrpo.jobs.machine import machine_report
+from exgrpo.jobs.machine.hardware import Gpu
+from exgrpo.jobs.machine.machine_report import Check, package_versions
+from exgrpo.jobs.runs.journal import Journal, JournalKind
+from exgrpo.jobs.runs.launchers.ray_jobs_api import RayClusterState, RayMachine
 from tests.app import recorded
 from tests.app.page_texts import tables, texts
 from tests.tools import free_port
@@ -39,7 +39,7 @@ def test_overview_has_the_supervisor_the_database_and_an_empty_queue(runs_root, 
 
 def test_machine_shows_findings_gpus_and_versions(open_page, monkeypatch):
     monkeypatch.setattr(machine_report, "examine_machine", lambda *_: FINDINGS)
-    monkeypatch.setattr("jobs.machine.hardware.list_gpus", lambda: [Gpu(0, "H200", 50.0, 10, 100)])
+    monkeypatch.setattr("exgrpo.jobs.machine.hardware.list_gpus", lambda: [Gpu(0, "H200", 50.0, 10, 100)])
     page = open_page("system", view="Machine")
     findings, versions = tables(page)[0].value, tables(page)[-1].value
     assert list(findings["Checked"]) == ["Python", "GPU"]

@@ -5,11 +5,11 @@ import sys
 
 import pytest
 
-from app import settings
-from app.publishing.__main__ import main
-from app.publishing.static_page import write_page
+from exgrpo.app import settings
+from exgrpo.app.publishing.__main__ import main
+from exgrpo.app.publishing.static_page import write_page
+from exgrpo.jobs.execution.supervisor.open_index import ingest_all
 from exgrpo_core import recording
-from jobs.execution.supervisor.open_index import ingest_all
 
 CONFIG = {
     "api_key": "sk-SECRET",

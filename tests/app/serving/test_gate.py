@@ -13,10 +13,10 @@ from math import nan
 import httpx2
 import pytest
 
-from app.components.widgets import chart
-from app.serving import downloads
-from app.serving.gate import HEALTH_PATH
-from db.rows.trajectories import TrajectoryRow
+from exgrpo.app.components.widgets import chart
+from exgrpo.app.serving import downloads
+from exgrpo.app.serving.gate import HEALTH_PATH
+from exgrpo.db.rows.trajectories import TrajectoryRow
 from tests.app import played, web_server
 from tests.jobs.cli.invoked import printed_json
 

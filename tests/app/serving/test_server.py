@@ -5,8 +5,8 @@ import socket
 import pytest
 from streamlit import config
 
-from app import theme
-from app.serving import server, streamlit_changes
+from exgrpo.app import theme
+from exgrpo.app.serving import server, streamlit_changes
 from tests.app import web_server
 
 pytestmark = pytest.mark.slow

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import streamlit
 
-from app.components.widgets import chart
-from app.page_list import PATHS
-from app.serving import shell
+from exgrpo.app.components.widgets import chart
+from exgrpo.app.page_list import PATHS
+from exgrpo.app.serving import shell
 
 
 def preloaded(path):

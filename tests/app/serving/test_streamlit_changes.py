@@ -5,7 +5,7 @@ from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from streamlit.runtime.forward_msg_queue import ForwardMsgQueue
 from streamlit.runtime.scriptrunner import ScriptRunContext, ScriptRunner
 
-from app.serving import streamlit_changes
+from exgrpo.app.serving import streamlit_changes
 
 pytestmark = pytest.mark.slow
 

@@ -12,24 +12,24 @@ from typing import Any
 import pytest
 from sqlalchemy import create_engine, make_url
 
-from db.connections.opening import (
+from exgrpo.db.connections.opening import (
     ForeignDatabaseError,
     OtherSchemaError,
     find_difference,
     open_database,
     reset,
 )
-from db.connections.session import DatabaseError, parse_url
-from db.ingest.annotations import annotate
-from db.queries.metrics import metric_series
-from db.queries.runs import list_notes, list_runs
-from db.queries.trajectory_list import list_snippets
-from db.rows.trajectories import TrajectoryFacets
-from jobs.execution.supervisor import indexing
-from jobs.execution.supervisor.open_index import describe_database, ingest_all, rebuild_index
-from jobs.queries import table
-from jobs.runs.attempts import write_outcome
-from jobs.runs.control import RunStatus
+from exgrpo.db.connections.session import DatabaseError, parse_url
+from exgrpo.db.ingest.annotations import annotate
+from exgrpo.db.queries.metrics import metric_series
+from exgrpo.db.queries.runs import list_notes, list_runs
+from exgrpo.db.queries.trajectory_list import list_snippets
+from exgrpo.db.rows.trajectories import TrajectoryFacets
+from exgrpo.jobs.execution.supervisor import indexing
+from exgrpo.jobs.execution.supervisor.open_index import describe_database, ingest_all, rebuild_index
+from exgrpo.jobs.queries import table
+from exgrpo.jobs.runs.attempts import write_outcome
+from exgrpo.jobs.runs.control import RunStatus
 from tests.db.recorded_runs import ingest_run, new_run, record_attempt
 from tests.db.table_contents import contents
 from tests.faults import used_workbench

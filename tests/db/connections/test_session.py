@@ -9,9 +9,9 @@ import pytest
 from sqlalchemy import insert, select
 from sqlalchemy.exc import IntegrityError
 
-from db.connections.opening import open_database
-from db.connections.session import UNAVAILABLE_ERRORS, Database, DatabaseError
-from db.tables import models
+from exgrpo.db.connections.opening import open_database
+from exgrpo.db.connections.session import UNAVAILABLE_ERRORS, Database, DatabaseError
+from exgrpo.db.tables import models
 
 pytestmark = pytest.mark.slow
 
@@ -82,7 +82,7 @@ def test_the_default_is_a_sqlite_file_of_the_workbench_with_a_write_ahead_log(tm
 
 
 def test_a_writer_that_never_lets_go_ends_in_one_sentence(tmp_path, monkeypatch):
-    monkeypatch.setattr("db.connections.sqlite_files.BUSY_SECONDS", 0.01)
+    monkeypatch.setattr("exgrpo.db.connections.sqlite_files.BUSY_SECONDS", 0.01)
     database = open_database(None, tmp_path)
     other = sqlite3.connect(tmp_path / "workbench" / "workbench.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
@@ -118,7 +118,7 @@ def test_a_server_that_takes_a_connection_and_says_nothing_is_given_up(tmp_path)
 
 
 def test_the_write_ahead_log_is_emptied_although_some_reader_is_always_there(tmp_path, monkeypatch):
-    monkeypatch.setattr("db.connections.sqlite_files.MAX_LOG_BYTES", 2 * 2**20)
+    monkeypatch.setattr("exgrpo.db.connections.sqlite_files.MAX_LOG_BYTES", 2 * 2**20)
     database = open_database(None, tmp_path)
     is_over = threading.Event()
 

@@ -2,11 +2,11 @@ from pathlib import Path
 
 import pytest
 
-from db.connections import sqlite_files
-from db.connections.opening import open_database
-from db.connections.session import DatabaseError
-from db.connections.sqlite_files import is_network_type, type_of
-from jobs.execution.supervisor.open_index import describe_database
+from exgrpo.db.connections import sqlite_files
+from exgrpo.db.connections.opening import open_database
+from exgrpo.db.connections.session import DatabaseError
+from exgrpo.db.connections.sqlite_files import is_network_type, type_of
+from exgrpo.jobs.execution.supervisor.open_index import describe_database
 
 MOUNTS = r"""
 22 1 0:1 / / rw,relatime - ext4 /dev/vda rw

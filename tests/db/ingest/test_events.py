@@ -4,17 +4,17 @@ from itertools import pairwise
 
 import pytest
 
-from db.ingest import events as ingest
-from db.ingest.events import read_position
-from db.queries.metrics import list_evaluations, metric_series
-from db.queries.runs import get_run, list_attempts, list_checkpoints, run_spec
-from db.queries.trajectory_list import list_snippets
-from db.rows.runs import UnknownRunError
-from db.rows.spec_fields import UNREADABLE_SPEC
-from db.rows.trajectories import TrajectoryFacets
+from exgrpo.db.ingest import events as ingest
+from exgrpo.db.ingest.events import read_position
+from exgrpo.db.queries.metrics import list_evaluations, metric_series
+from exgrpo.db.queries.runs import get_run, list_attempts, list_checkpoints, run_spec
+from exgrpo.db.queries.trajectory_list import list_snippets
+from exgrpo.db.rows.runs import UnknownRunError
+from exgrpo.db.rows.spec_fields import UNREADABLE_SPEC
+from exgrpo.db.rows.trajectories import TrajectoryFacets
+from exgrpo.jobs.runs.control import RunStatus
+from exgrpo.jobs.runs.recording.event_reader import EventReader
 from exgrpo_core.faults import Fault, FaultKind
-from jobs.runs.control import RunStatus
-from jobs.runs.recording.event_reader import EventReader
 from tests.db import recorded_runs
 from tests.db.conftest import KINDS, on_sqlite
 from tests.db.recorded_runs import ingest_run, new_run, record_attempt, register

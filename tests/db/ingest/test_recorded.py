@@ -7,17 +7,17 @@ import time
 import numpy as np
 import pytest
 
-from db.connections.opening import reset
-from db.ingest import events
-from db.queries import lineage, metrics, runs, trajectories, trajectory_list
-from db.rows.trajectories import TrajectoryFacets
+from exgrpo.db.connections.opening import reset
+from exgrpo.db.ingest import events
+from exgrpo.db.queries import lineage, metrics, runs, trajectories, trajectory_list
+from exgrpo.db.rows.trajectories import TrajectoryFacets
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.recording import event_reader
+from exgrpo.jobs.runs.recording.event_reader import EventReader
+from exgrpo.jobs.runs.state import describe_run
 from exgrpo_core import recording
 from exgrpo_core.recording.record_file import pack, read_members
 from exgrpo_core.recording.rows import Message, RecordedTrajectory
-from jobs.runs.directory import RunDirectory
-from jobs.runs.recording import event_reader
-from jobs.runs.recording.event_reader import EventReader
-from jobs.runs.state import describe_run
 from tests.db.conftest import on_sqlite
 from tests.db.table_contents import contents
 

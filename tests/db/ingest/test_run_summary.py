@@ -3,10 +3,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import update
 
-from db.ingest import events
-from db.queries import runs
-from db.tables import models
-from jobs.specs.train import load_preset
+from exgrpo.db.ingest import events
+from exgrpo.db.queries import runs
+from exgrpo.db.tables import models
+from exgrpo.jobs.specs.train import load_preset
 from tests.db.conftest import on_sqlite
 from tests.db.recorded_runs import ingest_changed_run, ingest_run, new_run, record_attempt
 

@@ -2,9 +2,9 @@ import pytest
 from sqlalchemy import select
 from sqlalchemy.exc import DBAPIError
 
-from db.ingest import events
-from db.ingest.upsert import insert_new
-from db.tables import models
+from exgrpo.db.ingest import events
+from exgrpo.db.ingest.upsert import insert_new
+from exgrpo.db.tables import models
 
 RUN = {"run_id": "r", "name": "r", "created_at": "2026-01-01T00:00:00+00:00"}
 

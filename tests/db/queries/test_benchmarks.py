@@ -3,10 +3,10 @@ from functools import partial
 
 import pytest
 
-from db.ingest import annotations, events
-from db.queries.benchmarks import compare_scores, list_items, list_scores
-from jobs.runs.directory import RunDirectory
-from jobs.specs.train import TrainSpec, load_preset
+from exgrpo.db.ingest import annotations, events
+from exgrpo.db.queries.benchmarks import compare_scores, list_items, list_scores
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.specs.train import TrainSpec, load_preset
 from tests.db.conftest import on_sqlite
 from tests.db.recorded_scores import PARTS, event, record_scores
 

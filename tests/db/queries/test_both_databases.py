@@ -5,8 +5,8 @@ from dataclasses import asdict, is_dataclass
 
 import pytest
 
-from db.connections.opening import open_database
-from db.queries import (
+from exgrpo.db.connections.opening import open_database
+from exgrpo.db.queries import (
     buffer,
     cases,
     code_analysis,
@@ -20,10 +20,10 @@ from db.queries import (
     selections,
     trajectory_list,
 )
-from db.rows.trajectories import TrajectoryFacets
-from jobs.execution.supervisor.open_index import ingest_all
-from jobs.queries import calls
-from jobs.queries.table import QUERIES
+from exgrpo.db.rows.trajectories import TrajectoryFacets
+from exgrpo.jobs.execution.supervisor.open_index import ingest_all
+from exgrpo.jobs.queries import calls
+from exgrpo.jobs.queries.table import QUERIES
 from tests.app import played
 from tests.faults import used_workbench
 from tests.postgres import create_postgres_database

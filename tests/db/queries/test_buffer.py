@@ -2,11 +2,11 @@ from collections import Counter
 
 import pytest
 
-from db.queries import buffer
+from exgrpo.db.queries import buffer
+from exgrpo.jobs.runs.control import RunStatus
+from exgrpo.jobs.specs.train import RecordingSpec
 from exgrpo_core.recording.file_recorder import FileRecorder
 from exgrpo_core.step_report import BufferEvent, BufferEventKind
-from jobs.runs.control import RunStatus
-from jobs.specs.train import RecordingSpec
 from tests.db.conftest import KINDS
 from tests.db.queries.conftest import NUM_STEPS
 from tests.db.recorded_runs import ingest_run, new_run, record_attempt

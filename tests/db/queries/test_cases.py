@@ -3,10 +3,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from db.ingest.annotations import annotate, withdraw
-from db.queries.cases import find_cases, list_case_sets, saved_cases, sets_of_run
-from db.rows.chains_of_thought import CaseSetRow, SavedCase
-from db.rows.runs import UnknownRunError
+from exgrpo.db.ingest.annotations import annotate, withdraw
+from exgrpo.db.queries.cases import find_cases, list_case_sets, saved_cases, sets_of_run
+from exgrpo.db.rows.chains_of_thought import CaseSetRow, SavedCase
+from exgrpo.db.rows.runs import UnknownRunError
 from tests.db.conftest import on_sqlite
 from tests.db.queries.test_judging import ingest_job, job_of_votes
 from tests.db.recorded_chains import Response, Step, record_steps

@@ -1,13 +1,13 @@
 import pytest
 
-from db.queries.code_analysis import (
+from exgrpo.db.queries.code_analysis import (
     Spreading,
     code_lines,
     entropy_points,
     group_rates,
     share_timeline,
 )
-from db.rows.chains_of_thought import Difficulty
+from exgrpo.db.rows.chains_of_thought import Difficulty
 from tests.db.conftest import on_sqlite
 from tests.db.queries.test_judging import ingest_job, job_of_votes
 from tests.db.recorded_chains import Response, Step, record_steps

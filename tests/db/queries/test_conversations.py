@@ -2,9 +2,9 @@
 
 import pytest
 
-from db.queries import trajectories, trajectory_list
-from db.queries.lineage import group_members
-from db.rows.trajectories import TrajectoryFacets
+from exgrpo.db.queries import trajectories, trajectory_list
+from exgrpo.db.queries.lineage import group_members
+from exgrpo.db.rows.trajectories import TrajectoryFacets
 from exgrpo_core.recording.conversations import is_plain
 from exgrpo_core.recording.rows import Message
 from tests.db.conftest import KINDS

@@ -4,10 +4,10 @@ from datetime import UTC, datetime
 import pytest
 from sqlalchemy import select
 
-from db.ingest import events
-from db.ingest.annotations import annotate, withdraw
-from db.queries.code_analysis import code_lines
-from db.queries.judging import (
+from exgrpo.db.ingest import events
+from exgrpo.db.ingest.annotations import annotate, withdraw
+from exgrpo.db.queries.code_analysis import code_lines
+from exgrpo.db.queries.judging import (
     agreement,
     calibration_votes,
     count_issues,
@@ -19,15 +19,15 @@ from db.queries.judging import (
     list_verdicts,
     list_votes,
 )
-from db.queries.verdicts import judged_trajectories
-from db.rows.chains_of_thought import AgreementRow
-from db.rows.judging import JudgedOrder, JudgedSortKey, VerdictFilter
-from db.tables import models
+from exgrpo.db.queries.verdicts import judged_trajectories
+from exgrpo.db.rows.chains_of_thought import AgreementRow
+from exgrpo.db.rows.judging import JudgedOrder, JudgedSortKey, VerdictFilter
+from exgrpo.db.tables import models
+from exgrpo.jobs.evaluation.judging.votes import VOTES_EVENT
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.recording.event_reader import EventReader
+from exgrpo.jobs.specs.train import RecordingSpec
 from exgrpo_core.recording.file_recorder import FileRecorder
-from jobs.evaluation.judging.votes import VOTES_EVENT
-from jobs.runs.directory import RunDirectory
-from jobs.runs.recording.event_reader import EventReader
-from jobs.specs.train import RecordingSpec
 from tests.db.conftest import on_sqlite
 from tests.db.recorded_chains import Response, Step, record_steps
 from tests.db.recorded_runs import ingest_run

@@ -2,9 +2,9 @@ from dataclasses import replace
 
 import pytest
 
-from db.queries import lineage
+from exgrpo.db.queries import lineage
+from exgrpo.jobs.runs.control import RunStatus
 from exgrpo_core.step_report import BufferEvent, BufferEventKind
-from jobs.runs.control import RunStatus
 from tests.db.conftest import KINDS
 from tests.db.recorded_runs import ingest_run, new_run, record_attempt
 from tests.step_reports import make_questions, make_report

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 from sqlalchemy import update
 
-from db.queries import metrics, runs
-from db.queries.whole_tables import whole_table
-from db.rows.runs import RewardCountRow
-from db.tables import models
-from jobs.runs.report import report_run
+from exgrpo.db.queries import metrics, runs
+from exgrpo.db.queries.whole_tables import whole_table
+from exgrpo.db.rows.runs import RewardCountRow
+from exgrpo.db.tables import models
+from exgrpo.jobs.runs.report import report_run
 from tests.db.conftest import on_sqlite
 from tests.db.recorded_runs import ingest_changed_run, ingest_run, new_run, record_attempt
 

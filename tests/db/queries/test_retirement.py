@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from db.queries.retirement import retired_questions, retirement_lines
+from exgrpo.db.queries.retirement import retired_questions, retirement_lines
 from exgrpo_core.step_report import BufferEvent, BufferEventKind
 from tests.db.conftest import on_sqlite
 from tests.db.recorded_runs import ingest_changed_run

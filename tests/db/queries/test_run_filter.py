@@ -7,17 +7,17 @@ from decimal import Decimal
 import pytest
 from sqlalchemy import insert, select, update
 
-from db.ingest import annotations, events
-from db.queries import runs
-from db.queries.run_filter import RunFilter, RunOrder, RunSortKey
-from db.queries.run_values import list_values, method_expression
-from db.queries.runs import list_run_names
-from db.queries.text_search import MAX_CHARACTERS, MAX_WORDS, SearchError, split_words
-from db.queries.trajectory_list import list_snippets
-from db.rows.spec_fields import UNREADABLE_SPEC
-from db.rows.trajectories import TrajectoryFacets
-from db.tables import models
-from jobs.specs.train import load_preset
+from exgrpo.db.ingest import annotations, events
+from exgrpo.db.queries import runs
+from exgrpo.db.queries.run_filter import RunFilter, RunOrder, RunSortKey
+from exgrpo.db.queries.run_values import list_values, method_expression
+from exgrpo.db.queries.runs import list_run_names
+from exgrpo.db.queries.text_search import MAX_CHARACTERS, MAX_WORDS, SearchError, split_words
+from exgrpo.db.queries.trajectory_list import list_snippets
+from exgrpo.db.rows.spec_fields import UNREADABLE_SPEC
+from exgrpo.db.rows.trajectories import TrajectoryFacets
+from exgrpo.db.tables import models
+from exgrpo.jobs.specs.train import load_preset
 from tests.db.conftest import KINDS
 
 BORN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

@@ -5,8 +5,8 @@ import pytest
 from sqlalchemy import select
 from sqlalchemy.dialects import sqlite
 
-from db.ingest import annotations
-from db.queries import (
+from exgrpo.db.ingest import annotations
+from exgrpo.db.queries import (
     buffer,
     lineage,
     metrics,
@@ -15,12 +15,12 @@ from db.queries import (
     runs,
     selections,
 )
-from db.queries.judging import question_texts
-from db.queries.run_filter import list_specs
-from db.rows.runs import UnknownRunError
-from db.tables import models
-from db.tables.column_types import one_of
-from jobs.specs.train import TrainSpec
+from exgrpo.db.queries.judging import question_texts
+from exgrpo.db.queries.run_filter import list_specs
+from exgrpo.db.rows.runs import UnknownRunError
+from exgrpo.db.tables import models
+from exgrpo.db.tables.column_types import one_of
+from exgrpo.jobs.specs.train import TrainSpec
 from tests.db.conftest import on_sqlite
 from tests.db.recorded_runs import ingest_run, new_run, record_attempt, register
 

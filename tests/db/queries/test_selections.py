@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from sqlalchemy import select
 
-from db.queries import buffer, selections
-from db.tables import models
+from exgrpo.db.queries import buffer, selections
+from exgrpo.db.tables import models
 from tests.db.recorded_runs import ingest_run, new_run, record_attempt
 from tests.step_reports import make_report
 

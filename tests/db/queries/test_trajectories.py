@@ -3,9 +3,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from db.ingest.annotations import annotate, withdraw
-from db.queries.trajectories import list_marks, marked_trajectories, marks_of
-from db.rows.trajectories import MarkCount, MarkedTrajectory
+from exgrpo.db.ingest.annotations import annotate, withdraw
+from exgrpo.db.queries.trajectories import list_marks, marked_trajectories, marks_of
+from exgrpo.db.rows.trajectories import MarkCount, MarkedTrajectory
 from tests.db.recorded_chains import Response, Step, record_steps
 from tests.db.recorded_runs import ingest_run
 

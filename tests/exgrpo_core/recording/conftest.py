@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.runs.directory import RunDirectory
-from jobs.specs.train import TrainSpec
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.specs.train import TrainSpec
 
 
 @pytest.fixture

@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from exgrpo.jobs.runs.attempts import read_outcome
 from exgrpo_core import recording
 from exgrpo_core.errors import InputError
 from exgrpo_core.recording.lines import parse_trajectory
 from exgrpo_core.recording.record_file import read_members, record_path
 from exgrpo_core.recording.rows import Message, RecordedTrajectory
-from jobs.runs.attempts import read_outcome
 from tests.records import read_lines, tokens_of
 
 TRAJECTORY = {"prompt": "1 + 1?", "response": "2", "reward": 1.0, "tokens": [5, 6], "logprobs": [-0.5, -0.25]}

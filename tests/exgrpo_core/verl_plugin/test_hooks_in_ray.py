@@ -29,8 +29,8 @@ def composed(tmp_path_factory):
 
         patch.setenv(GENERATOR_VARIABLE, "vllm")
         patch.setenv("EXGRPO_RUNS_ROOT", str(folder / "runs"))
+        from exgrpo.jobs.training.engines.verl_ray.overrides_from_spec import ENGINE_OVERRIDES, verl_overrides
         from exgrpo_core.verl_plugin.session import compose_config, ray_session
-        from jobs.training.engines.verl_ray.overrides_from_spec import ENGINE_OVERRIDES, verl_overrides
 
         spec = tiny_spec(save_tiny_model(folder / "model"), 1)
         config = compose_config([*ENGINE_OVERRIDES, *verl_overrides(spec, folder / "run")])

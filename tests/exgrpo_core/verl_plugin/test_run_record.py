@@ -2,11 +2,11 @@
 
 import pytest
 
+from exgrpo.jobs.runs.directory import list_run_directories
+from exgrpo.jobs.runs.state import read_state
 from exgrpo_core import exgrpo_step
 from exgrpo_core.recording.record_file import RecordFile
 from exgrpo_core.verl_plugin.run_record import RunRecord
-from jobs.runs.directory import list_run_directories
-from jobs.runs.state import read_state
 from tests.exgrpo_core.builders import small_config
 from tests.exgrpo_core.toy_engine import ToyEngine
 from tests.exgrpo_core.toy_runs import MEDIUM_RATES, new_state

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 import pytest
 from sqlalchemy import text
 
-from jobs.execution.supervisor.open_index import open_fresh_index
-from jobs.runs.attempts import read_outcome
-from jobs.runs.directory import list_run_directories
-from jobs.runs.rollout_formats import verl_dumps
-from jobs.runs.rollout_formats.source import RolloutSource
-from jobs.runs.state import is_recorded, read_state
+from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
+from exgrpo.jobs.runs.attempts import read_outcome
+from exgrpo.jobs.runs.directory import list_run_directories
+from exgrpo.jobs.runs.rollout_formats import verl_dumps
+from exgrpo.jobs.runs.rollout_formats.source import RolloutSource
+from exgrpo.jobs.runs.state import is_recorded, read_state
 from tests.exgrpo_core.verl_plugin import stock_verl
 from tests.exgrpo_core.verl_plugin.stock_verl import imports, launch, make_environment, metrics_of, rollouts_of
 
@@ -60,7 +60,7 @@ def trained(tmp_path_factory) -> Trained:
     """Four steps, then two more from the checkpoint, whose rollouts are begun before the updates before them."""
     folder = tmp_path_factory.mktemp("stock")
     python, runs = make_environment(folder / "environment"), folder / "runs"
-    assert not imports(python, "jobs")
+    assert not imports(python, "exgrpo")
     settings, metrics = stock_verl.write_inputs(folder), []
     for changes, lines in ((FIRST, LINES), (SECOND, (*LINES, *AHEAD))):
         done = launch(python, folder, settings | changes, [*lines, f"+exgrpo.record_to={runs}"])

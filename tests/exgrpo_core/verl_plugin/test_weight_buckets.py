@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from exgrpo.jobs.specs.train import load_preset
+from exgrpo.jobs.training.engines.verl_ray.overrides_from_spec import verl_overrides
 from exgrpo_core.verl_plugin.settings import EXTERNAL_MODULES_VARIABLE, PLATFORM_VARIABLE, UNSHARED_VARIABLES
-from jobs.specs.train import load_preset
-from jobs.training.engines.verl_ray.overrides_from_spec import verl_overrides
 
 pytestmark = [pytest.mark.verl, pytest.mark.slow, pytest.mark.timeout(1200)]
 

@@ -15,12 +15,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from exgrpo.jobs.actions.archive import ArchiveError, export_run, import_run, staging_folder, unpack
+from exgrpo.jobs.actions.backup import back_up, restore
+from exgrpo.jobs.runs.directory import RunDirectory, list_run_directories
+from exgrpo.jobs.runs.journal import Journal, JournalKind
+from exgrpo.jobs.specs.train import TrainSpec
 from exgrpo_core.bounded_json import seal
-from jobs.actions.archive import ArchiveError, export_run, import_run, staging_folder, unpack
-from jobs.actions.backup import back_up, restore
-from jobs.runs.directory import RunDirectory, list_run_directories
-from jobs.runs.journal import Journal, JournalKind
-from jobs.specs.train import TrainSpec
 
 INFO = seal(
     b'{"name": "one", "created_at": "2026-01-01T00:00:00+00:00", "parent_run_id": null, "branched_from_step": null}'
@@ -220,7 +220,7 @@ def test_an_import_that_is_killed_anywhere_stops_no_later_import_and_no_backup_a
     root, source = tmp_path / "runs", write(tmp_path / "good.tar.gz", WHOLE | {"run-1/a/b": b"x" * 5000})
     if (child := os.fork()) == 0:
         try:
-            owner, _, name = f"jobs.actions.archive.{place}".rpartition(".")
+            owner, _, name = f"exgrpo.jobs.actions.archive.{place}".rpartition(".")
             setattr(pkgutil.resolve_name(owner), name, dead)
             import_run(source, root)
         finally:
@@ -270,7 +270,7 @@ def test_a_deep_folder_is_refused_and_leaves_nothing(deep_folder, tmp_path):
 
 @pytest.mark.parametrize("read", [import_run, restore])
 def test_the_number_of_members_is_bounded(tmp_path, monkeypatch, read):
-    monkeypatch.setattr("jobs.actions.archive.MAX_MEMBERS", 3)
+    monkeypatch.setattr("exgrpo.jobs.actions.archive.MAX_MEMBERS", 3)
     monkeypatch.setattr(unpack, "__defaults__", (*unpack.__defaults__[:-1], 3))
     source = write(tmp_path / "many.tar.gz", WHOLE | {f"run-1/{number}": b"" for number in range(2)})
     with pytest.raises(ArchiveError, match="more than 3 files"):

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from db.connections.opening import open_database
+from exgrpo.db.connections.opening import open_database
+from exgrpo.jobs.actions import backup, run_actions
+from exgrpo.jobs.actions.archive import ArchiveError
+from exgrpo.jobs.actions.backup import back_up, restore
+from exgrpo.jobs.execution.supervisor.open_index import ingest_all
+from exgrpo.jobs.runs.control import RunStatus
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.journal import Journal
 from exgrpo_core.bounded_json import seal
-from jobs.actions import backup, run_actions
-from jobs.actions.archive import ArchiveError
-from jobs.actions.backup import back_up, restore
-from jobs.execution.supervisor.open_index import ingest_all
-from jobs.runs.control import RunStatus
-from jobs.runs.directory import RunDirectory
-from jobs.runs.journal import Journal
 from tests.db.table_contents import contents
 from tests.jobs.execution.supervisor.toy_bench import Bench, toy_spec
 

@@ -3,16 +3,16 @@
 import pytest
 from typer.testing import CliRunner
 
-from app.components.new_run import spec_summary
+from exgrpo.app.components.new_run import spec_summary
+from exgrpo.jobs.actions import branching
+from exgrpo.jobs.actions.preflight.disk_estimate import estimate_disk
+from exgrpo.jobs.actions.preflight.resolution import RunRefusedError
+from exgrpo.jobs.cli.main import app
+from exgrpo.jobs.runs.checkpoints import save_checkpoint
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.specs.settings import apply_settings
+from exgrpo.jobs.specs.train import SpecError, TrainSpec, load_preset
 from exgrpo_core.experience_management.replay_buffer import ReplayBuffer
-from jobs.actions import branching
-from jobs.actions.preflight.disk_estimate import estimate_disk
-from jobs.actions.preflight.resolution import RunRefusedError
-from jobs.cli.main import app
-from jobs.runs.checkpoints import save_checkpoint
-from jobs.runs.directory import RunDirectory
-from jobs.specs.settings import apply_settings
-from jobs.specs.train import SpecError, TrainSpec, load_preset
 
 CLI = CliRunner()
 HALVES = ["actor_rollout_ref.actor.ulysses_sequence_parallel_size=2"]

@@ -3,21 +3,21 @@ from pathlib import Path
 
 import pytest
 
+from exgrpo.jobs.actions.evaluations import asked_and_graded, plan_evaluation, resolve_evaluation, resolve_target
+from exgrpo.jobs.actions.queueing import queue_job
+from exgrpo.jobs.evaluation.model_folder import model_source
+from exgrpo.jobs.evaluation.protocols import benchmarks_folder
+from exgrpo.jobs.runs.checkpoints import checkpoint_path, list_steps, save_checkpoint
+from exgrpo.jobs.runs.control import TrainingError
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.lookup import CommandError
+from exgrpo.jobs.runs.recording.event_reader import best_checkpoint
+from exgrpo.jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
+from exgrpo.jobs.specs.train import DataSpec, RecordingSpec, SpecError, TrainSpec
+from exgrpo.jobs.training.training_loop import keep_checkpoint
 from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.recording.file_recorder import FileRecorder
 from exgrpo_core.recording.recorder import EvaluationRecord
-from jobs.actions.evaluations import asked_and_graded, plan_evaluation, resolve_evaluation, resolve_target
-from jobs.actions.queueing import queue_job
-from jobs.evaluation.model_folder import model_source
-from jobs.evaluation.protocols import benchmarks_folder
-from jobs.runs.checkpoints import checkpoint_path, list_steps, save_checkpoint
-from jobs.runs.control import TrainingError
-from jobs.runs.directory import RunDirectory
-from jobs.runs.lookup import CommandError
-from jobs.runs.recording.event_reader import best_checkpoint
-from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
-from jobs.specs.train import DataSpec, RecordingSpec, SpecError, TrainSpec
-from jobs.training.training_loop import keep_checkpoint
 from tests.data_files import verl_row, write_lines
 from tests.faults.small_training import StepControl
 from tests.jobs.evaluation.tiny_evaluations import save_tiny_model, tiny_evaluation

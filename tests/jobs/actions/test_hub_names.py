@@ -3,8 +3,8 @@ import json
 import pytest
 from huggingface_hub import constants
 
-from jobs.actions.evaluations import refuse_unknown
-from jobs.specs.train import SpecError
+from exgrpo.jobs.actions.evaluations import refuse_unknown
+from exgrpo.jobs.specs.train import SpecError
 from tests.http_server import Answer, answering
 from tests.tools import free_port
 

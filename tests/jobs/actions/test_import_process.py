@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from jobs.actions import import_process
-from jobs.actions.import_process import import_in_process, preview_import, recognise
-from jobs.runs.rollout_formats.formats import UnknownRolloutsError, find_format
+from exgrpo.jobs.actions import import_process
+from exgrpo.jobs.actions.import_process import import_in_process, preview_import, recognise
+from exgrpo.jobs.runs.rollout_formats.formats import UnknownRolloutsError, find_format
 from tests.jobs.runs.rollout_formats.test_verl_dumps import line
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
@@ -173,7 +173,7 @@ def test_ctrl_c_ends_a_reading_that_never_ends(tmp_path, words):
         "XDG_CACHE_HOME": str(tmp_path / "cache"),
         "EXGRPO_RUNS_ROOT": str(tmp_path / "runs"),
     }
-    command = [sys.executable, "-m", "jobs.cli", *words, str(tmp_path / "1.pt")]
+    command = [sys.executable, "-m", "exgrpo.jobs.cli", *words, str(tmp_path / "1.pt")]
     with subprocess.Popen(command, env=environment, start_new_session=True) as process:
         while len(named_by(tmp_path)) < 2:  # the command, and the process that reads for it
             assert process.poll() is None

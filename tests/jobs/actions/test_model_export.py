@@ -5,16 +5,16 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from jobs.actions.model_export import export_model
-from jobs.actions.queueing import queue_job
-from jobs.runs.checkpoints import save_checkpoint
-from jobs.runs.directory import RunDirectory
-from jobs.runs.lookup import CommandError
-from jobs.specs.train import TrainSpec
-from jobs.training.engines.embedded.lora import LoraSettings
-from jobs.training.engines.embedded.model import load_policy, train_adapters
-from jobs.training.engines.embedded.state_files import save_engine
-from jobs.training.engines.embedded.update import OptimSettings, PolicyOptimizer
+from exgrpo.jobs.actions.model_export import export_model
+from exgrpo.jobs.actions.queueing import queue_job
+from exgrpo.jobs.runs.checkpoints import save_checkpoint
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.lookup import CommandError
+from exgrpo.jobs.specs.train import TrainSpec
+from exgrpo.jobs.training.engines.embedded.lora import LoraSettings
+from exgrpo.jobs.training.engines.embedded.model import load_policy, train_adapters
+from exgrpo.jobs.training.engines.embedded.state_files import save_engine
+from exgrpo.jobs.training.engines.embedded.update import OptimSettings, PolicyOptimizer
 from tests.jobs.training.chat_model import CHAT_TEMPLATE, make_chat_model
 
 pytestmark = pytest.mark.slow
@@ -76,7 +76,7 @@ def test_disk_that_fills_leaves_nothing(run, tmp_path, monkeypatch):
         return copy_file(source, target)
 
     copy_file = shutil.copyfile
-    monkeypatch.setattr("jobs.actions.model_export.shutil.copyfile", refuse_weights)
+    monkeypatch.setattr("exgrpo.jobs.actions.model_export.shutil.copyfile", refuse_weights)
     with pytest.raises(CommandError, match="No space left on device"):
         export_model(run.path.parent, "mine@5", tmp_path / "model")
     assert [path.name for path in tmp_path.iterdir()] == ["runs"]

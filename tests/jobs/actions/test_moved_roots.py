@@ -5,23 +5,23 @@ from pathlib import Path
 
 import pytest
 
-from jobs.actions import run_actions
-from jobs.actions.archive import export_run, import_run
-from jobs.actions.branching import branch
-from jobs.actions.evaluations import plan_evaluation
-from jobs.actions.model_export import export_model
-from jobs.actions.playground.answering import find_model
-from jobs.actions.queueing import queue_job
-from jobs.execution.supervisor.loop import find_hold
-from jobs.execution.worker.__main__ import main
-from jobs.runs.control import RunStatus
-from jobs.runs.directory import RunDirectory
-from jobs.runs.journal import waited_for
-from jobs.runs.lookup import find_run_id
-from jobs.runs.state import read_state
-from jobs.specs.judging import JudgedSpec, JudgeSpec
-from jobs.specs.train import load_preset, parse_spec
-from jobs.training.engines.embedded.model import load_policy, resolve_device
+from exgrpo.jobs.actions import run_actions
+from exgrpo.jobs.actions.archive import export_run, import_run
+from exgrpo.jobs.actions.branching import branch
+from exgrpo.jobs.actions.evaluations import plan_evaluation
+from exgrpo.jobs.actions.model_export import export_model
+from exgrpo.jobs.actions.playground.answering import find_model
+from exgrpo.jobs.actions.queueing import queue_job
+from exgrpo.jobs.execution.supervisor.loop import find_hold
+from exgrpo.jobs.execution.worker.__main__ import main
+from exgrpo.jobs.runs.control import RunStatus
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.journal import waited_for
+from exgrpo.jobs.runs.lookup import find_run_id
+from exgrpo.jobs.runs.state import read_state
+from exgrpo.jobs.specs.judging import JudgedSpec, JudgeSpec
+from exgrpo.jobs.specs.train import load_preset, parse_spec
+from exgrpo.jobs.training.engines.embedded.model import load_policy, resolve_device
 from tests.jobs.training.conftest import SMALL, model  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.slow

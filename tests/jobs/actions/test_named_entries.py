@@ -3,7 +3,7 @@ from functools import partial
 
 import pytest
 
-from jobs.actions.named_entries import (
+from exgrpo.jobs.actions.named_entries import (
     RAY_CLUSTERS,
     SAVED_VIEWS,
     ask_cluster,
@@ -15,11 +15,11 @@ from jobs.actions.named_entries import (
     save_cluster,
     save_draft,
 )
-from jobs.runs.journal import Journal
-from jobs.runs.launchers.local import LaunchError
-from jobs.runs.people import Person, Role, acting_as
-from jobs.specs.train import SpecError, load_spec
-from jobs.specs.verl import RAY_TOKEN_VARIABLE
+from exgrpo.jobs.runs.journal import Journal
+from exgrpo.jobs.runs.launchers.local import LaunchError
+from exgrpo.jobs.runs.people import Person, Role, acting_as
+from exgrpo.jobs.specs.train import SpecError, load_spec
+from exgrpo.jobs.specs.verl import RAY_TOKEN_VARIABLE
 from tests.tools import free_port
 
 pytestmark = pytest.mark.slow

@@ -4,14 +4,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from jobs.actions.progress import describe_stop, job_progress
-from jobs.runs.attempts import Heartbeat, read_heartbeat, write_heartbeat, write_plan
-from jobs.runs.control import Phase, RunStatus
-from jobs.runs.directory import RunDirectory
-from jobs.runs.processes import identify
-from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
-from jobs.specs.judging import JudgedSpec, JudgeSpec
-from jobs.specs.train import load_preset
+from exgrpo.jobs.actions.progress import describe_stop, job_progress
+from exgrpo.jobs.runs.attempts import Heartbeat, read_heartbeat, write_heartbeat, write_plan
+from exgrpo.jobs.runs.control import Phase, RunStatus
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.processes import identify
+from exgrpo.jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
+from exgrpo.jobs.specs.judging import JudgedSpec, JudgeSpec
+from exgrpo.jobs.specs.train import load_preset
 
 
 def beat(run, step):

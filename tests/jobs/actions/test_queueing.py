@@ -5,23 +5,23 @@ from pathlib import Path
 
 import pytest
 
+from exgrpo.jobs.actions import branching, run_actions
+from exgrpo.jobs.actions.evaluations import resolve_target
+from exgrpo.jobs.actions.queueing import queue_job
+from exgrpo.jobs.actions.studies.definition import Scale, load_study
+from exgrpo.jobs.actions.studies.matrix import RunKey
+from exgrpo.jobs.actions.studies.running import PendingRun, start
+from exgrpo.jobs.runs import lookup
+from exgrpo.jobs.runs.checkpoints import save_checkpoint
+from exgrpo.jobs.runs.control import RunStatus
+from exgrpo.jobs.runs.directory import RunDirectory, RunDirectoryError
+from exgrpo.jobs.runs.journal import Journal
+from exgrpo.jobs.runs.lookup import CommandError
+from exgrpo.jobs.runs.state import read_state
+from exgrpo.jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
+from exgrpo.jobs.specs.judging import JudgedSpec, JudgeSpec
+from exgrpo.jobs.specs.train import DataSpec, ModelSpec, SpecError, TrainSpec, load_preset
 from exgrpo_core.config import ExGRPOConfig
-from jobs.actions import branching, run_actions
-from jobs.actions.evaluations import resolve_target
-from jobs.actions.queueing import queue_job
-from jobs.actions.studies.definition import Scale, load_study
-from jobs.actions.studies.matrix import RunKey
-from jobs.actions.studies.running import PendingRun, start
-from jobs.runs import lookup
-from jobs.runs.checkpoints import save_checkpoint
-from jobs.runs.control import RunStatus
-from jobs.runs.directory import RunDirectory, RunDirectoryError
-from jobs.runs.journal import Journal
-from jobs.runs.lookup import CommandError
-from jobs.runs.state import read_state
-from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
-from jobs.specs.judging import JudgedSpec, JudgeSpec
-from jobs.specs.train import DataSpec, ModelSpec, SpecError, TrainSpec, load_preset
 from tests.jobs.evaluation.judging.chain_runs import oracle_spec, server_spec
 from tests.jobs.evaluation.tiny_evaluations import save_tiny_model, tiny_evaluation
 

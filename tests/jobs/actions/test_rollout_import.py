@@ -18,22 +18,22 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from db.queries.metrics import last_metrics
-from db.queries.runs import get_run
-from db.queries.trajectory_list import list_snippets
-from db.rows.trajectories import TrajectoryFacets
+from exgrpo.db.queries.metrics import last_metrics
+from exgrpo.db.queries.runs import get_run
+from exgrpo.db.queries.trajectory_list import list_snippets
+from exgrpo.db.rows.trajectories import TrajectoryFacets
+from exgrpo.jobs.actions import rollout_import
+from exgrpo.jobs.actions.import_process import format_file, import_in_process
+from exgrpo.jobs.actions.rollout_import import RolloutImport, import_rollouts, open_imports
+from exgrpo.jobs.cli.main import app
+from exgrpo.jobs.execution.supervisor.indexing import Indexer
+from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.journal import Journal, JournalKind
+from exgrpo.jobs.runs.rollout_formats.formats import UnknownRolloutsError, find_format
 from exgrpo_core.bounded_json import read_json
 from exgrpo_core.errors import UserError
 from exgrpo_core.recording import CannotRecordError, RecordedStep, RecordedTrajectory
-from jobs.actions import rollout_import
-from jobs.actions.import_process import format_file, import_in_process
-from jobs.actions.rollout_import import RolloutImport, import_rollouts, open_imports
-from jobs.cli.main import app
-from jobs.execution.supervisor.indexing import Indexer
-from jobs.execution.supervisor.open_index import open_fresh_index
-from jobs.runs.directory import RunDirectory
-from jobs.runs.journal import Journal, JournalKind
-from jobs.runs.rollout_formats.formats import UnknownRolloutsError, find_format
 from tests.jobs.runs.rollout_formats.test_published_writers import NEMO, write
 from tests.jobs.runs.rollout_formats.test_verl_dumps import line
 from tests.records import lines_of

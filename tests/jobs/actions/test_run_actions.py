@@ -5,19 +5,19 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from jobs.actions import run_actions, run_bin
-from jobs.actions.queueing import queue_job
-from jobs.actions.run_actions import read_job_spec
-from jobs.cli.main import app
-from jobs.runs import lookup
-from jobs.runs.attempts import write_outcome
-from jobs.runs.control import INTERRUPTED, RunStatus
-from jobs.runs.directory import RunDirectory
-from jobs.runs.lookup import CommandError
-from jobs.runs.state import read_state
-from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
-from jobs.specs.judging import JudgedSpec, JudgeSpec
-from jobs.specs.train import TrainSpec
+from exgrpo.jobs.actions import run_actions, run_bin
+from exgrpo.jobs.actions.queueing import queue_job
+from exgrpo.jobs.actions.run_actions import read_job_spec
+from exgrpo.jobs.cli.main import app
+from exgrpo.jobs.runs import lookup
+from exgrpo.jobs.runs.attempts import write_outcome
+from exgrpo.jobs.runs.control import INTERRUPTED, RunStatus
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.lookup import CommandError
+from exgrpo.jobs.runs.state import read_state
+from exgrpo.jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
+from exgrpo.jobs.specs.judging import JudgedSpec, JudgeSpec
+from exgrpo.jobs.specs.train import TrainSpec
 
 pytestmark = pytest.mark.slow
 
@@ -74,7 +74,7 @@ def test_unusable_tag_and_too_long_note_are_refused(tmp_path):
 
 def test_commands_load_no_training_engine(repository: Path):
     unwanted = "{'torch', 'transformers', 'sqlalchemy'}"
-    code = f"import sys, jobs.actions.run_actions; print(sorted({unwanted} & set(sys.modules)))"
+    code = f"import sys, exgrpo.jobs.actions.run_actions; print(sorted({unwanted} & set(sys.modules)))"
     result = subprocess.run([sys.executable, "-c", code], cwd=repository, capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
 

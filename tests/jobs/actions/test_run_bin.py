@@ -3,15 +3,15 @@ import os
 
 import pytest
 
-from db.queries import runs
-from db.queries.run_filter import RunFilter
-from jobs.actions import run_actions, run_bin
-from jobs.actions.queueing import queue_job
-from jobs.execution.supervisor.open_index import open_fresh_index
-from jobs.runs.directory import RunDirectory
-from jobs.runs.journal import Journal, JournalKind
-from jobs.runs.lookup import CommandError, find_run_id
-from jobs.specs.train import TrainSpec
+from exgrpo.db.queries import runs
+from exgrpo.db.queries.run_filter import RunFilter
+from exgrpo.jobs.actions import run_actions, run_bin
+from exgrpo.jobs.actions.queueing import queue_job
+from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.journal import Journal, JournalKind
+from exgrpo.jobs.runs.lookup import CommandError, find_run_id
+from exgrpo.jobs.specs.train import TrainSpec
 from tests.app import recorded
 
 pytestmark = pytest.mark.slow

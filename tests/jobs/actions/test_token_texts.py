@@ -2,11 +2,11 @@ import sys
 
 import pytest
 
-from jobs.actions.token_texts import token_texts
-from jobs.runs.checkpoints import save_checkpoint
-from jobs.runs.directory import RunDirectory
-from jobs.specs.train import ModelSpec, TrainSpec
-from jobs.tasks.chains.demonstrators import make_tokenizer
+from exgrpo.jobs.actions.token_texts import token_texts
+from exgrpo.jobs.runs.checkpoints import save_checkpoint
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.specs.train import ModelSpec, TrainSpec
+from exgrpo.jobs.tasks.chains.demonstrators import make_tokenizer
 from tests.jobs.actions.preflight.test_data_preview import PANICS
 
 

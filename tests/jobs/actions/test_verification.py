@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 
+from exgrpo.jobs.actions.run_actions import resume
+from exgrpo.jobs.actions.verification import verify_run
+from exgrpo.jobs.execution.worker.__main__ import EXIT_FAILED
+from exgrpo.jobs.execution.worker.__main__ import main as worker_main
+from exgrpo.jobs.runs.attempts import write_outcome
+from exgrpo.jobs.runs.control import RunStatus
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.lookup import CommandError
+from exgrpo.jobs.runs.state import read_state
 from exgrpo_core import recording
 from exgrpo_core.faults import Fault, FaultKind
 from exgrpo_core.recording.record_file import read_members
-from jobs.actions.run_actions import resume
-from jobs.actions.verification import verify_run
-from jobs.execution.worker.__main__ import EXIT_FAILED
-from jobs.execution.worker.__main__ import main as worker_main
-from jobs.runs.attempts import write_outcome
-from jobs.runs.control import RunStatus
-from jobs.runs.directory import RunDirectory
-from jobs.runs.lookup import CommandError
-from jobs.runs.state import read_state
 from tests.faults.small_training import train
 from tests.jobs.cli.invoked import exgrpo, printed_json
 from tests.jobs.training.killed_runs import killed_run

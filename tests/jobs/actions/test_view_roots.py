@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
+from exgrpo.jobs.actions.view_roots import CacheError, cache_folder, link_runs, open_view_root, prune
+from exgrpo.jobs.runs.directory import RunDirectory, RunDirectoryError, list_run_directories
+from exgrpo.jobs.specs.train import TrainSpec
 from exgrpo_core.recording.attempt_gate import FileLock
-from jobs.actions.view_roots import CacheError, cache_folder, link_runs, open_view_root, prune
-from jobs.runs.directory import RunDirectory, RunDirectoryError, list_run_directories
-from jobs.specs.train import TrainSpec
 
 
 @pytest.fixture(autouse=True)

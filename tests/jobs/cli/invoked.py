@@ -6,7 +6,7 @@ from typing import Any
 
 from typer.testing import CliRunner
 
-from jobs.cli.main import app
+from exgrpo.jobs.cli.main import app
 
 WIDE = {"EXGRPO_RUNS_ROOT": "", "NO_COLOR": "1", "COLUMNS": "200"}
 

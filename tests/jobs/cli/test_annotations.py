@@ -3,8 +3,8 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from jobs.cli.main import app
-from jobs.runs.journal import Journal, JournalKind
+from exgrpo.jobs.cli.main import app
+from exgrpo.jobs.runs.journal import Journal, JournalKind
 from tests.jobs.cli.invoked import exgrpo, printed_json
 from tests.jobs.evaluation.judging.chain_runs import new_job, oracle_spec, record_chains, run_job
 

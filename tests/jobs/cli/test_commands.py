@@ -5,8 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from jobs import cli
-from jobs.cli.main import COMMANDS
+from exgrpo.jobs import cli
+from exgrpo.jobs.cli.main import COMMANDS
 
 TARGETS = {name: target for commands in COMMANDS.values() for name, target in commands.items()}
 
@@ -29,9 +29,16 @@ def test_every_function_with_the_options_of_a_command_is_in_the_table():
 
 def test_listing_the_commands_imports_none():
     code = (
-        "import sys; from typer.testing import CliRunner; from jobs.cli.main import app; "
+        "import sys; from typer.testing import CliRunner; from exgrpo.jobs.cli.main import app; "
         "assert CliRunner().invoke(app, ['--help']).exit_code == 0; "
-        "print(*sorted(name for name in sys.modules if name.startswith(('jobs.', 'db.', 'torch', 'pydantic'))))"
+        "own = ('exgrpo.jobs.', 'exgrpo.db.', 'torch', 'pydantic'); "
+        "print(*sorted(name for name in sys.modules if name.startswith(own)))"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert done.stdout.split() == ["db.rows", "db.rows.display_names", "jobs.cli", "jobs.cli.main", "jobs.cli.options"]
+    assert done.stdout.split() == [
+        "exgrpo.db.rows",
+        "exgrpo.db.rows.display_names",
+        "exgrpo.jobs.cli",
+        "exgrpo.jobs.cli.main",
+        "exgrpo.jobs.cli.options",
+    ]

@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from jobs.cli import demo
-from jobs.runs.journal import Journal
-from jobs.runs.lookup import open_run
-from jobs.specs.settings import apply_settings
-from jobs.specs.train import load_preset
-from jobs.training.pretrained.sources import CACHE_VARIABLE
+from exgrpo.jobs.cli import demo
+from exgrpo.jobs.runs.journal import Journal
+from exgrpo.jobs.runs.lookup import open_run
+from exgrpo.jobs.specs.settings import apply_settings
+from exgrpo.jobs.specs.train import load_preset
+from exgrpo.jobs.training.pretrained.sources import CACHE_VARIABLE
 from tests.jobs.training.chat_model import make_chat_model
 from tests.jobs.training.pretrained.gguf_files import write_gguf
 

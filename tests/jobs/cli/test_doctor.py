@@ -12,14 +12,14 @@ from types import SimpleNamespace
 
 import pytest
 
+from exgrpo.jobs.cli import doctor
+from exgrpo.jobs.cli.doctor import CheckResult, check_alerts, check_temporary_folder, check_verl
+from exgrpo.jobs.cli.workbench import WorkbenchInstance
+from exgrpo.jobs.execution.alerts.destinations import FILE_VARIABLE, URLS_VARIABLE
+from exgrpo.jobs.machine.engine_environments import VERL_PYTHON_VARIABLE, Pins
+from exgrpo.jobs.machine.hardware import Gpu
+from exgrpo.jobs.machine.memory_sharing import MemorySharing
 from exgrpo_core.verl_plugin.attention_kernel import KERNEL
-from jobs.cli import doctor
-from jobs.cli.doctor import CheckResult, check_alerts, check_temporary_folder, check_verl
-from jobs.cli.workbench import WorkbenchInstance
-from jobs.execution.alerts.destinations import FILE_VARIABLE, URLS_VARIABLE
-from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE, Pins
-from jobs.machine.hardware import Gpu
-from jobs.machine.memory_sharing import MemorySharing
 from tests.jobs.cli.invoked import exgrpo
 
 pytestmark = pytest.mark.slow
@@ -155,7 +155,7 @@ def test_a_fresh_machine_is_fit_and_stays_as_it_was(tmp_path):
     home = tmp_path / "home"
     home.mkdir()
     environment = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(REPOSITORY), "LANG": "C.UTF-8"}
-    command = [sys.executable, "-P", "-B", "-m", "jobs.cli", "doctor", "--json", "--port", "0"]
+    command = [sys.executable, "-P", "-B", "-m", "exgrpo.jobs.cli", "doctor", "--json", "--port", "0"]
     done = subprocess.run(
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=True
     )
@@ -190,7 +190,7 @@ def test_a_machine_without_space_fails_and_one_without_pytorch_is_a_viewer(tmp_p
 def test_the_workbench_does_not_start_on_a_taken_port_and_says_why(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        command = [sys.executable, "-P", "-m", "jobs.cli", "up", "--no-browser", "--runs-root", str(tmp_path)]
+        command = [sys.executable, "-P", "-m", "exgrpo.jobs.cli", "up", "--no-browser", "--runs-root", str(tmp_path)]
         environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
         finished = subprocess.run(
             [*command, "--port", str(port)], env=environment, capture_output=True, text=True, timeout=120, check=False

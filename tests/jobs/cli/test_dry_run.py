@@ -4,8 +4,8 @@ import re
 import pytest
 from typer.testing import CliRunner
 
-from jobs.cli.main import app
-from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
+from exgrpo.jobs.cli.main import app
+from exgrpo.jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
 
 pytestmark = pytest.mark.slow
 

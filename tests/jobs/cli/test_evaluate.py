@@ -4,11 +4,11 @@ import time
 
 import pytest
 
-from jobs.evaluation.judging.verdicts import PROMPT_FILE
-from jobs.execution.supervisor.__main__ import supervise
-from jobs.execution.supervisor.indexing import REFRESH_SECONDS, Indexer
-from jobs.execution.supervisor.loop import Supervisor
-from jobs.runs.directory import RunDirectory
+from exgrpo.jobs.evaluation.judging.verdicts import PROMPT_FILE
+from exgrpo.jobs.execution.supervisor.__main__ import supervise
+from exgrpo.jobs.execution.supervisor.indexing import REFRESH_SECONDS, Indexer
+from exgrpo.jobs.execution.supervisor.loop import Supervisor
+from exgrpo.jobs.runs.directory import RunDirectory
 from tests.data_files import write_lines
 from tests.jobs.cli.invoked import exgrpo, printed_json
 from tests.jobs.evaluation.judging.chain_runs import record_chains

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from jobs.actions import run_actions
-from jobs.actions.branching import branch_spec
-from jobs.actions.queueing import queue_job
-from jobs.cli.main import app
-from jobs.runs.directory import RunDirectory
-from jobs.specs.train import TrainSpec
+from exgrpo.jobs.actions import run_actions
+from exgrpo.jobs.actions.branching import branch_spec
+from exgrpo.jobs.actions.queueing import queue_job
+from exgrpo.jobs.cli.main import app
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.specs.train import TrainSpec
 from tests.app import recorded
 from tests.jobs.cli.invoked import WIDE, exgrpo, printed_json
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from jobs.runs.checkpoints import list_steps
-from jobs.runs.control import INTERRUPTED, RunStatus
-from jobs.runs.launchers import local
-from jobs.runs.state import read_state
-from jobs.runs.supervisor_file import read_supervisor
-from jobs.specs.settings import apply_settings
-from jobs.specs.train import TrainSpec, load_preset
+from exgrpo.jobs.runs.checkpoints import list_steps
+from exgrpo.jobs.runs.control import INTERRUPTED, RunStatus
+from exgrpo.jobs.runs.launchers import local
+from exgrpo.jobs.runs.state import read_state
+from exgrpo.jobs.runs.supervisor_file import read_supervisor
+from exgrpo.jobs.specs.settings import apply_settings
+from exgrpo.jobs.specs.train import TrainSpec, load_preset
 from tests.jobs.cli.invoked import exgrpo, printed_json
 from tests.jobs.execution.supervisor.toy_bench import TOY_WORKER, Bench, processes_of, wait_until
 
@@ -114,7 +114,7 @@ def test_up_serves_the_pages_refuses_a_second_one_restarts_its_supervisor_and_en
     browser.write_text(f"#!/bin/sh\ncat /proc/$$/cmdline >{opened}; cat ${{1#file://}} >>{opened}\n")
     browser.chmod(0o700)
     environment = os.environ | {"BROWSER": str(browser)}
-    process = start(bench.runs_root, "up", "--port", "0", module="jobs.cli", env=environment)
+    process = start(bench.runs_root, "up", "--port", "0", module="exgrpo.jobs.cli", env=environment)
     link = process.stdout.readline().strip()
     address, _, token = link.partition("?token=")
     wait_until(lambda: opened.is_file() and token in opened.read_text(), "the browser")
@@ -125,7 +125,7 @@ def test_up_serves_the_pages_refuses_a_second_one_restarts_its_supervisor_and_en
     assert file.stat().st_mode & 0o777 == 0o600
     with pytest.raises(urllib.error.HTTPError):
         urllib.request.urlopen(address, timeout=30)
-    second = start(bench.runs_root, "up", "--no-browser", "--port", "0", module="jobs.cli")
+    second = start(bench.runs_root, "up", "--no-browser", "--port", "0", module="exgrpo.jobs.cli")
     output, errors = second.communicate(timeout=30)
     assert (second.returncode, output) == (1, "")
     assert f"already at {address} (pid {process.pid}, since 2" in errors
@@ -145,7 +145,7 @@ def test_up_serves_the_pages_refuses_a_second_one_restarts_its_supervisor_and_en
 
 def test_up_leaves_the_runs_to_another_supervisor_takes_over_after_it_and_killed_ends_its_own(bench: Bench):
     trainer, run_id = training(bench.runs_root)
-    process = start(bench.runs_root, "up", "--no-browser", "--port", "0", module="jobs.cli")
+    process = start(bench.runs_root, "up", "--no-browser", "--port", "0", module="exgrpo.jobs.cli")
     process.stdout.readline()
     assert read_supervisor(bench.runs_root).pid == trainer.pid
     trainer.kill()
@@ -162,7 +162,7 @@ def test_up_that_stops_runs_gives_them_time_for_a_checkpoint_and_prints_no_token
     changes = ("algorithm.batch_size=8", "data.num_questions=8", "num_steps=4000", "validation.interval=null")
     run_id = bench.submit(apply_settings(load_preset("chains-exgrpo"), list(changes)))
     environment = os.environ | {"EXGRPO_TOKEN": "a" * 16, "EXGRPO_STOP_RUNS": "1"}
-    process = start(bench.runs_root, "up", "--no-browser", "--port", "0", module="jobs.cli", env=environment)
+    process = start(bench.runs_root, "up", "--no-browser", "--port", "0", module="exgrpo.jobs.cli", env=environment)
     link = process.stdout.readline().strip()
     assert urllib.request.urlopen(f"{link}?token={'a' * 16}", timeout=30).status == 200
     bench.wait_for_step(run_id, 2)

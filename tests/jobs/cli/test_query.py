@@ -7,11 +7,11 @@ import pandas
 import pytest
 from typer.testing import CliRunner
 
-from jobs.cli.main import app
-from jobs.evaluation.benchmark_questions import load_benchmark
-from jobs.evaluation.protocols import protocol_of
-from jobs.queries.table import QUERIES
-from jobs.specs.evaluation import BenchmarkChoice
+from exgrpo.jobs.cli.main import app
+from exgrpo.jobs.evaluation.benchmark_questions import load_benchmark
+from exgrpo.jobs.evaluation.protocols import protocol_of
+from exgrpo.jobs.queries.table import QUERIES
+from exgrpo.jobs.specs.evaluation import BenchmarkChoice
 from tests.jobs.cli.invoked import WIDE, exgrpo, printed_json
 from tests.jobs.queries import seeded
 from tests.jobs.queries.seeded import RUN

@@ -2,7 +2,7 @@
 
 import json
 
-from jobs.queries.frames import open_run
+from exgrpo.jobs.queries.frames import open_run
 from tests.app import played
 from tests.jobs.actions.replay import solved_runs
 from tests.jobs.actions.replay.test_steps import token_changed

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from jobs.actions.studies.definition import Scale, load_study
-from jobs.actions.studies.matrix import RunKey
-from jobs.cli.main import app
-from jobs.cli.options import EXIT_FAILURE
-from jobs.runs.attempts import read_heartbeat
-from jobs.runs.control import RunStatus
-from jobs.runs.launchers import local
+from exgrpo.jobs.actions.studies.definition import Scale, load_study
+from exgrpo.jobs.actions.studies.matrix import RunKey
+from exgrpo.jobs.cli.main import app
+from exgrpo.jobs.cli.options import EXIT_FAILURE
+from exgrpo.jobs.runs.attempts import read_heartbeat
+from exgrpo.jobs.runs.control import RunStatus
+from exgrpo.jobs.runs.launchers import local
 from tests.jobs.actions.studies.recorded import record_run, record_seeds
 from tests.jobs.cli.invoked import WIDE, exgrpo, printed_json
 from tests.jobs.execution.supervisor.toy_bench import TOY_WORKER, wait_until

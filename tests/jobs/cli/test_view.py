@@ -9,21 +9,21 @@ from subprocess import PIPE, Popen
 import pytest
 from typer.testing import CliRunner
 
-from db import SQLITE_FILE
-from db.connections.opening import open_database
-from db.queries.trajectory_list import count_trajectories
-from db.rows.trajectories import TrajectoryFacets
+from exgrpo.db import SQLITE_FILE
+from exgrpo.db.connections.opening import open_database
+from exgrpo.db.queries.trajectory_list import count_trajectories
+from exgrpo.db.rows.trajectories import TrajectoryFacets
+from exgrpo.jobs.actions import rollout_import
+from exgrpo.jobs.actions.rollout_import import RolloutImport, read_sources
+from exgrpo.jobs.actions.view_roots import open_view_root, runs_at
+from exgrpo.jobs.cli.main import app
+from exgrpo.jobs.cli.view import expand
+from exgrpo.jobs.cli.workbench import Workbench, WorkbenchInstance
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.rollout_formats.formats import UnknownRolloutsError, find_format, find_only_format, formats_in
+from exgrpo.jobs.runs.rollout_formats.source import PART_SIZE
+from exgrpo.jobs.specs.train import TrainSpec
 from exgrpo_core.bounded_json import read_json
-from jobs.actions import rollout_import
-from jobs.actions.rollout_import import RolloutImport, read_sources
-from jobs.actions.view_roots import open_view_root, runs_at
-from jobs.cli.main import app
-from jobs.cli.view import expand
-from jobs.cli.workbench import Workbench, WorkbenchInstance
-from jobs.runs.directory import RunDirectory
-from jobs.runs.rollout_formats.formats import UnknownRolloutsError, find_format, find_only_format, formats_in
-from jobs.runs.rollout_formats.source import PART_SIZE
-from jobs.specs.train import TrainSpec
 from tests.jobs.runs.rollout_formats.test_verl_dumps import line
 
 SAMPLES = Path(__file__).parents[1] / "runs" / "rollout_formats" / "samples"

@@ -7,14 +7,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from jobs.cli import workbench
-from jobs.cli.workbench import Workbench, WorkbenchInstance, WorkbenchRunningError, read_workbench
-from jobs.execution.supervisor import run_index
-from jobs.execution.supervisor.indexing import Indexer
-from jobs.runs.attempts import write_outcome
-from jobs.runs.control import RunStatus
-from jobs.runs.directory import RunDirectory
-from jobs.specs.train import TrainSpec
+from exgrpo.jobs.cli import workbench
+from exgrpo.jobs.cli.workbench import Workbench, WorkbenchInstance, WorkbenchRunningError, read_workbench
+from exgrpo.jobs.execution.supervisor import run_index
+from exgrpo.jobs.execution.supervisor.indexing import Indexer
+from exgrpo.jobs.runs.attempts import write_outcome
+from exgrpo.jobs.runs.control import RunStatus
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.specs.train import TrainSpec
 
 STUBBORN = "import pathlib, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
 STUBBORN += "pathlib.Path('ready').touch(); time.sleep(600)"

@@ -1,7 +1,7 @@
 """The `exgrpo` command with toy workers."""
 
-from jobs.cli.main import main
-from jobs.runs.launchers import local
+from exgrpo.jobs.cli.main import main
+from exgrpo.jobs.runs.launchers import local
 from tests.jobs.execution.supervisor.toy_bench import TOY_WORKER
 
 local.WORKER_MODULE = TOY_WORKER

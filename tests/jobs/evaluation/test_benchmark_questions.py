@@ -4,17 +4,17 @@ from functools import partial
 
 import pytest
 
-from jobs.evaluation.benchmark_questions import (
+from exgrpo.jobs.evaluation.benchmark_questions import (
     FIRST_INDEX,
     load_benchmark,
     read_validation_questions,
     refuse_control_tokens,
 )
-from jobs.evaluation.protocols import Protocol, find_protocol, load_protocols, protocol_of
-from jobs.specs.evaluation import BenchmarkChoice
-from jobs.specs.train import SpecError, parse_spec
-from jobs.training.data_rows import DataError
-from jobs.training.layouts import read_row
+from exgrpo.jobs.evaluation.protocols import Protocol, find_protocol, load_protocols, protocol_of
+from exgrpo.jobs.specs.evaluation import BenchmarkChoice
+from exgrpo.jobs.specs.train import SpecError, parse_spec
+from exgrpo.jobs.training.data_rows import DataError
+from exgrpo.jobs.training.layouts import read_row
 from tests import data_files
 from tests.data_files import write_lines
 from tests.jobs.training.format_tokenizer import make_format_tokenizer

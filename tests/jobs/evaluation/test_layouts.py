@@ -4,11 +4,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from jobs.evaluation.benchmark_questions import load_benchmark
-from jobs.evaluation.protocols import protocol_of
-from jobs.specs.evaluation import BenchmarkChoice
-from jobs.training.data_rows import DataError
-from jobs.training.dataset import DataSource, read_rows
+from exgrpo.jobs.evaluation.benchmark_questions import load_benchmark
+from exgrpo.jobs.evaluation.protocols import protocol_of
+from exgrpo.jobs.specs.evaluation import BenchmarkChoice
+from exgrpo.jobs.training.data_rows import DataError
+from exgrpo.jobs.training.dataset import DataSource, read_rows
 from tests.data_files import write_lines
 
 OPTIONS = ["red", "green", "blue"]

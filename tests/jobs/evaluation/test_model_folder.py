@@ -5,11 +5,11 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
-from jobs.evaluation.model_folder import link_model, merge_shards
-from jobs.machine.engine_environments import EngineEnvironmentError, engine_python
-from jobs.runs.control import TrainingError
-from jobs.runs.directory import RunDirectoryError
-from jobs.training.engines.embedded.model import load_policy
+from exgrpo.jobs.evaluation.model_folder import link_model, merge_shards
+from exgrpo.jobs.machine.engine_environments import EngineEnvironmentError, engine_python
+from exgrpo.jobs.runs.control import TrainingError
+from exgrpo.jobs.runs.directory import RunDirectoryError
+from exgrpo.jobs.training.engines.embedded.model import load_policy
 from tests.jobs.evaluation.tiny_evaluations import save_tiny_model
 
 
@@ -19,7 +19,7 @@ def test_a_copy_that_was_cut_short_leaves_no_model_and_the_next_one_is_whole(tmp
     for name in ("config.json", "model-1.safetensors", "model-2.safetensors"):
         (policy / name).write_text(name)
     with monkeypatch.context() as full_disk:
-        full_disk.setattr("jobs.evaluation.model_folder.link_or_copy", refuse_the_last)
+        full_disk.setattr("exgrpo.jobs.evaluation.model_folder.link_or_copy", refuse_the_last)
         with pytest.raises(OSError, match="No space"):
             link_model(policy, target)
     assert not target.exists()

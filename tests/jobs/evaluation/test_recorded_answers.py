@@ -2,16 +2,22 @@ import json
 
 import pytest
 
-from db.queries.runs import get_run
+from exgrpo.db.queries.runs import get_run
+from exgrpo.jobs.actions.verification import verify_run
+from exgrpo.jobs.evaluation.answer_log import AnswerLog
+from exgrpo.jobs.evaluation.recorded_answers import (
+    FOLDER,
+    encode_line,
+    find_answer_damage,
+    find_answers,
+    iterate_answers,
+)
+from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
+from exgrpo.jobs.runs.attempts import write_outcome
+from exgrpo.jobs.runs.control import RunStatus
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
 from exgrpo_core.faults import Fault, FaultKind, describe_fault
-from jobs.actions.verification import verify_run
-from jobs.evaluation.answer_log import AnswerLog
-from jobs.evaluation.recorded_answers import FOLDER, encode_line, find_answer_damage, find_answers, iterate_answers
-from jobs.execution.supervisor.open_index import open_fresh_index
-from jobs.runs.attempts import write_outcome
-from jobs.runs.control import RunStatus
-from jobs.runs.directory import RunDirectory
-from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
 from tests.jobs.evaluation.analysis.recorded_samples import append
 
 pytestmark = pytest.mark.slow

@@ -1,10 +1,10 @@
 import pytest
 
-from jobs.evaluation import server_generator
-from jobs.evaluation.generation import PromptedQuestion, Sample
-from jobs.evaluation.server_generator import ServerGenerator
-from jobs.runs.control import TrainingError
-from jobs.specs.evaluation import API_KEY_VARIABLE, BenchmarkChoice, ServerSpec
+from exgrpo.jobs.evaluation import server_generator
+from exgrpo.jobs.evaluation.generation import PromptedQuestion, Sample
+from exgrpo.jobs.evaluation.server_generator import ServerGenerator
+from exgrpo.jobs.runs.control import TrainingError
+from exgrpo.jobs.specs.evaluation import API_KEY_VARIABLE, BenchmarkChoice, ServerSpec
 from tests.jobs.evaluation.judging.judge_server import Reply, completions, serving
 from tests.jobs.evaluation.tiny_evaluations import tiny_evaluation
 

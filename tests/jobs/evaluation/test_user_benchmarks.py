@@ -1,15 +1,15 @@
 import pytest
 
-from jobs.evaluation.protocols import (
+from exgrpo.jobs.evaluation.protocols import (
     UserBenchmarks,
     benchmarks_folder,
     choose_benchmark,
     load_user_benchmarks,
     with_declared_benchmarks,
 )
-from jobs.specs.evaluation import BenchmarkChoice
-from jobs.specs.mistakes import SpecError
-from jobs.specs.train import DataSpec, ModelSpec, TrainSpec, ValidationSpec
+from exgrpo.jobs.specs.evaluation import BenchmarkChoice
+from exgrpo.jobs.specs.mistakes import SpecError
+from exgrpo.jobs.specs.train import DataSpec, ModelSpec, TrainSpec, ValidationSpec
 
 OF_OTHERS = {"model": ModelSpec(source="mine"), "data": DataSpec(source="hub/data")}
 

@@ -9,12 +9,12 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from jobs.evaluation import local_generators
-from jobs.evaluation.generation import PromptedQuestion
-from jobs.evaluation.local_generators import VllmGenerator, vllm_prompts
-from jobs.machine.hardware import Gpu
-from jobs.runs.control import TrainingError
-from jobs.specs.evaluation import BenchmarkChoice
+from exgrpo.jobs.evaluation import local_generators
+from exgrpo.jobs.evaluation.generation import PromptedQuestion
+from exgrpo.jobs.evaluation.local_generators import VllmGenerator, vllm_prompts
+from exgrpo.jobs.machine.hardware import Gpu
+from exgrpo.jobs.runs.control import TrainingError
+from exgrpo.jobs.specs.evaluation import BenchmarkChoice
 from tests.jobs.evaluation.judging.vllm_server import save_random_judge
 from tests.jobs.evaluation.tiny_evaluations import tiny_evaluation
 from tests.jobs.training.chat_model import CHAT_TEMPLATE
@@ -106,8 +106,8 @@ from types import SimpleNamespace
 
 import torch
 
-from jobs.evaluation.local_generators import VllmGenerator
-from jobs.specs.evaluation import BenchmarkChoice
+from exgrpo.jobs.evaluation.local_generators import VllmGenerator
+from exgrpo.jobs.specs.evaluation import BenchmarkChoice
 from tests.jobs.evaluation.tiny_evaluations import tiny_evaluation
 
 

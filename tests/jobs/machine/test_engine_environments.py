@@ -2,7 +2,7 @@ import sys
 
 import pytest
 
-from jobs.machine.engine_environments import (
+from exgrpo.jobs.machine.engine_environments import (
     VERL_PYTHON_VARIABLE,
     EngineEnvironmentError,
     Pins,
@@ -10,12 +10,12 @@ from jobs.machine.engine_environments import (
     installed_versions,
     verl_pins,
 )
-from jobs.runs.directory import RunDirectory
-from jobs.runs.launchers import local
-from jobs.runs.launchers.local import LaunchError, LocalLauncher
-from jobs.specs.any_job import loop_name
-from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
-from jobs.specs.train import TrainSpec, load_preset
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.launchers import local
+from exgrpo.jobs.runs.launchers.local import LaunchError, LocalLauncher
+from exgrpo.jobs.specs.any_job import loop_name
+from exgrpo.jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
+from exgrpo.jobs.specs.train import TrainSpec, load_preset
 from tests.jobs.execution.supervisor.toy_bench import TOY_WORKER
 
 pytestmark = pytest.mark.slow
@@ -38,7 +38,7 @@ def test_verl_alone_has_the_interpreter_that_the_variable_names(other_python):
 
 def test_verl_has_the_environment_beside_the_project_by_default(tmp_path, monkeypatch):
     monkeypatch.delenv(VERL_PYTHON_VARIABLE, raising=False)
-    monkeypatch.setattr("jobs.machine.engine_environments.PROJECT_ROOT", tmp_path)
+    monkeypatch.setattr("exgrpo.jobs.machine.engine_environments.PROJECT_ROOT", tmp_path)
     python = tmp_path / ".venv-verl" / "bin" / "python"
     with pytest.raises(EngineEnvironmentError, match="make verl-env"):
         engine_python("verl")
@@ -97,7 +97,7 @@ def make_environment(root, name, vllm):
 
 def test_an_evaluation_by_vllm_runs_in_the_first_environment_that_has_it(tmp_path, monkeypatch):
     monkeypatch.delenv(VERL_PYTHON_VARIABLE, raising=False)
-    monkeypatch.setattr("jobs.machine.engine_environments.PROJECT_ROOT", tmp_path)
+    monkeypatch.setattr("exgrpo.jobs.machine.engine_environments.PROJECT_ROOT", tmp_path)
     spec = EvalSpec(generator="vllm", model=EvalModelSpec(source="a/b"), benchmarks=(BenchmarkChoice(name="math500"),))
     make_environment(tmp_path, ".venv-verl", "null")
     with pytest.raises(EngineEnvironmentError, match="make verl-env GPU=1"):

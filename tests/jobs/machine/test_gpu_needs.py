@@ -9,10 +9,16 @@ from types import SimpleNamespace
 
 import pytest
 
+from exgrpo.jobs.machine import gpu_needs, hardware
+from exgrpo.jobs.machine.engine_environments import (
+    GPU_PINS,
+    PROJECT_ROOT,
+    VERL_PACKAGES,
+    EngineEnvironmentError,
+    verl_pins,
+)
+from exgrpo.jobs.machine.gpu_needs import FETCH_COMMAND, GpuNeeds, missing_packages, needs_of, torch_cuda
 from exgrpo_core.verl_plugin.attention_kernel import KERNEL, REVISION, cached_kernel, use_cached_kernel
-from jobs.machine import gpu_needs, hardware
-from jobs.machine.engine_environments import GPU_PINS, PROJECT_ROOT, VERL_PACKAGES, EngineEnvironmentError, verl_pins
-from jobs.machine.gpu_needs import FETCH_COMMAND, GpuNeeds, missing_packages, needs_of, torch_cuda
 
 pytestmark = pytest.mark.slow
 

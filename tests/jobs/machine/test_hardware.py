@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pynvml
 import pytest
 
-from jobs.machine import hardware
-from jobs.machine.hardware import Gpu, list_gpus
+from exgrpo.jobs.machine import hardware
+from exgrpo.jobs.machine.hardware import Gpu, list_gpus
 
 pytestmark = pytest.mark.slow
 

@@ -3,9 +3,9 @@ import time
 
 import pytest
 
-from jobs.machine import memory_sharing
-from jobs.machine.hardware import list_gpus
-from jobs.machine.memory_sharing import probe_sharing
+from exgrpo.jobs.machine import memory_sharing
+from exgrpo.jobs.machine.hardware import list_gpus
+from exgrpo.jobs.machine.memory_sharing import probe_sharing
 
 pytestmark = pytest.mark.slow
 

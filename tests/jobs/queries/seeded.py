@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from db.connections.opening import open_database
+from exgrpo.db.connections.opening import open_database
 from tests.app import played
 from tests.db.queries.test_judging import job_of_votes
 from tests.db.recorded_scores import PARTS, event, record_scores

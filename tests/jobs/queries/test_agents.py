@@ -10,12 +10,12 @@ import pytest
 from mcp import Client
 from typer.testing import CliRunner
 
-from jobs.cli.agents import ACTIONS, make_server
-from jobs.cli.main import app
-from jobs.queries import calls
-from jobs.queries.table import QUERIES
-from jobs.runs.directory import RunDirectory
-from jobs.runs.journal import Journal
+from exgrpo.jobs.cli.agents import ACTIONS, make_server
+from exgrpo.jobs.cli.main import app
+from exgrpo.jobs.queries import calls
+from exgrpo.jobs.queries.table import QUERIES
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.journal import Journal
 from tests.jobs.queries import seeded
 from tests.jobs.queries.seeded import RUN
 from tests.records import lines_of
@@ -141,7 +141,7 @@ def test_the_command_speaks_mcp_on_standard_input_and_output_and_answers_half_a_
     for number, half in enumerate(HALVES):
         call = f'{{"name": "run", "arguments": {{"run_id": "{half}"}}}}'
         lines.append(f'{{"jsonrpc": "2.0", "id": {number}, "method": "tools/call", "params": {call}}}')
-    command = [sys.executable, "-m", "jobs.cli", "mcp", "--runs-root", str(runs_root)]
+    command = [sys.executable, "-m", "exgrpo.jobs.cli", "mcp", "--runs-root", str(runs_root)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8") as process:
         process.stdin.write("".join(f"{line}\n" for line in lines))
         process.stdin.flush()

@@ -1,8 +1,8 @@
 import pandas
 import pytest
 
-from jobs.queries.frames import open_run
-from jobs.runs.directory import RunDirectoryError
+from exgrpo.jobs.queries.frames import open_run
+from exgrpo.jobs.runs.directory import RunDirectoryError
 from tests.app import played
 from tests.records import lines_of
 

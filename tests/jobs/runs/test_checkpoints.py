@@ -3,10 +3,8 @@ import shutil
 
 import pytest
 
-from exgrpo_core.faults import Fault, FaultKind
-from exgrpo_core.verl_plugin.rank_files import write_checksums
-from jobs.runs import checkpoints
-from jobs.runs.checkpoints import (
+from exgrpo.jobs.runs import checkpoints
+from exgrpo.jobs.runs.checkpoints import (
     DamagedCheckpointError,
     find_fault,
     list_checkpoints,
@@ -14,6 +12,8 @@ from jobs.runs.checkpoints import (
     prune_checkpoints,
     save_checkpoint,
 )
+from exgrpo_core.faults import Fault, FaultKind
+from exgrpo_core.verl_plugin.rank_files import write_checksums
 
 
 def save(folder, step, content=b"weights" * 100):

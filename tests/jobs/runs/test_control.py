@@ -1,6 +1,6 @@
 import pytest
 
-from jobs.runs.control import Phase, stop_grace
+from exgrpo.jobs.runs.control import Phase, stop_grace
 
 PAPER = {Phase.STEP: 150.0, Phase.EVALUATION: 300.0, Phase.CHECKPOINT: 400.0}
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from db.queries.metrics import last_metrics
+from exgrpo.db.queries.metrics import last_metrics
+from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
+from exgrpo.jobs.runs.directory import RunDirectory, RunDirectoryError, list_run_directories
+from exgrpo.jobs.specs.train import TrainSpec
 from exgrpo_core import recording
 from exgrpo_core.recording.run_folder import AttemptClaimedError, make_run_id
-from jobs.execution.supervisor.open_index import open_fresh_index
-from jobs.runs.directory import RunDirectory, RunDirectoryError, list_run_directories
-from jobs.specs.train import TrainSpec
 
 
 @pytest.fixture

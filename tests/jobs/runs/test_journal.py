@@ -2,8 +2,8 @@ import json
 
 import pytest
 
+from exgrpo.jobs.runs.journal import Journal, JournalEntry, JournalKind, add_request
 from exgrpo_core.bounded_json import seal
-from jobs.runs.journal import Journal, JournalEntry, JournalKind, add_request
 
 pytestmark = pytest.mark.slow
 

@@ -1,12 +1,12 @@
 import pytest
 
-from jobs.actions import run_actions
-from jobs.actions.preflight.dry_run import plan_run
-from jobs.actions.queueing import queue_job
-from jobs.runs.checkpoints import checkpoint_path, kept_start, prune_checkpoints, save_checkpoint
-from jobs.runs.directory import RunDirectory
-from jobs.runs.lookup import CommandError, find_checkpoint, starting_checkpoint
-from jobs.specs.train import ModelSpec, TrainSpec
+from exgrpo.jobs.actions import run_actions
+from exgrpo.jobs.actions.preflight.dry_run import plan_run
+from exgrpo.jobs.actions.queueing import queue_job
+from exgrpo.jobs.runs.checkpoints import checkpoint_path, kept_start, prune_checkpoints, save_checkpoint
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.lookup import CommandError, find_checkpoint, starting_checkpoint
+from exgrpo.jobs.specs.train import ModelSpec, TrainSpec
 
 
 def write_model(checkpoint):

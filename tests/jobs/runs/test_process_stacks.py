@@ -5,10 +5,10 @@ from contextlib import ExitStack
 
 import pytest
 
-from jobs.runs import process_stacks
-from jobs.runs.directory import RunDirectory
-from jobs.runs.process_stacks import find_processes, read_stacks, waits_for
-from jobs.runs.processes import ATTEMPT_VARIABLE
+from exgrpo.jobs.runs import process_stacks
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.process_stacks import find_processes, read_stacks, waits_for
+from exgrpo.jobs.runs.processes import ATTEMPT_VARIABLE
 from tests.faults.small_training import small_spec
 from tests.jobs.cli.invoked import exgrpo, printed_json
 

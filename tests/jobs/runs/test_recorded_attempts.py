@@ -1,13 +1,13 @@
 import pytest
 
+from exgrpo.jobs.actions import run_actions
+from exgrpo.jobs.runs.control import RunStatus
+from exgrpo.jobs.runs.directory import list_run_directories
+from exgrpo.jobs.runs.lookup import CommandError
+from exgrpo.jobs.runs.state import read_state
 from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.step_report import StepReport
 from exgrpo_core.verl_plugin.run_record import RunRecord
-from jobs.actions import run_actions
-from jobs.runs.control import RunStatus
-from jobs.runs.directory import list_run_directories
-from jobs.runs.lookup import CommandError
-from jobs.runs.state import read_state
 
 CONFIG = {
     "data": {"train_files": "rows.parquet"},

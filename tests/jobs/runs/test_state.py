@@ -4,15 +4,15 @@ import os
 
 import pytest
 
+from exgrpo.jobs.actions.run_actions import resume, stop
+from exgrpo.jobs.runs import state
+from exgrpo.jobs.runs.attempts import write_outcome
+from exgrpo.jobs.runs.control import RunStatus
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.lookup import CommandError
+from exgrpo.jobs.runs.state import read_state
+from exgrpo.jobs.specs.train import load_preset
 from exgrpo_core import recording
-from jobs.actions.run_actions import resume, stop
-from jobs.runs import state
-from jobs.runs.attempts import write_outcome
-from jobs.runs.control import RunStatus
-from jobs.runs.directory import RunDirectory
-from jobs.runs.lookup import CommandError
-from jobs.runs.state import read_state
-from jobs.specs.train import load_preset
 
 
 def test_a_worker_that_writes_its_outcome_and_ends_while_it_is_looked_at_is_not_lost(tmp_path, monkeypatch):

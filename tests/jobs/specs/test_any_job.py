@@ -1,12 +1,12 @@
 import pytest
 
-from jobs.actions import run_actions
-from jobs.actions.queueing import queue_job
-from jobs.runs import lookup
-from jobs.runs.directory import RunDirectory
-from jobs.specs.any_job import load_any_spec, parse_any_spec, shape_mistakes
-from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec, ServerSpec
-from jobs.specs.train import DataSpec, ModelSpec, SpecError, TrainSpec, dump_spec
+from exgrpo.jobs.actions import run_actions
+from exgrpo.jobs.actions.queueing import queue_job
+from exgrpo.jobs.runs import lookup
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.specs.any_job import load_any_spec, parse_any_spec, shape_mistakes
+from exgrpo.jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec, ServerSpec
+from exgrpo.jobs.specs.train import DataSpec, ModelSpec, SpecError, TrainSpec, dump_spec
 
 EVALUATION = EvalSpec(model=EvalModelSpec(source="a-model"), benchmarks=(BenchmarkChoice(name="math500"),))
 CONTENT = {"kind": "eval", "model": {"source": "a-model"}, "benchmarks": [{"name": "math500"}]}

@@ -1,7 +1,7 @@
 import pytest
 
-from jobs.specs.mistakes import SpecError
-from jobs.specs.train import parse_spec
+from exgrpo.jobs.specs.mistakes import SpecError
+from exgrpo.jobs.specs.train import parse_spec
 
 
 def mistakes(content):

@@ -4,9 +4,9 @@ import time
 import pytest
 import yaml
 
-from jobs.specs.presets import MAX_YAML_BYTES, load_plain_yaml
-from jobs.specs.settings import apply_settings, full_path
-from jobs.specs.train import SpecError, TrainSpec, load_spec
+from exgrpo.jobs.specs.presets import MAX_YAML_BYTES, load_plain_yaml
+from exgrpo.jobs.specs.settings import apply_settings, full_path
+from exgrpo.jobs.specs.train import SpecError, TrainSpec, load_spec
 
 
 def test_values_are_read_as_yaml_and_an_exponent_without_a_point_is_a_number():

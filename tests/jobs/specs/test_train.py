@@ -3,10 +3,9 @@ import unicodedata
 import pytest
 from pydantic import ValidationError
 
-from exgrpo_core.config import Clipping
-from jobs.specs.base import LoraSpec
-from jobs.specs.settings import apply_settings
-from jobs.specs.train import (
+from exgrpo.jobs.specs.base import LoraSpec
+from exgrpo.jobs.specs.settings import apply_settings
+from exgrpo.jobs.specs.train import (
     SpecError,
     TrainSpec,
     dump_spec,
@@ -16,6 +15,7 @@ from jobs.specs.train import (
     preset_description,
     preset_names,
 )
+from exgrpo_core.config import Clipping
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from jobs.tasks.word_problems.question_set import make_stories
+from exgrpo.jobs.tasks.word_problems.question_set import make_stories
 from tests.jobs.training.format_tokenizer import make_format_tokenizer
 
 CHAT_TEMPLATE = (

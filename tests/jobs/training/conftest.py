@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.tasks.chains.demonstrators import make_tokenizer
-from jobs.training.imitation import make_small_policy
+from exgrpo.jobs.tasks.chains.demonstrators import make_tokenizer
+from exgrpo.jobs.training.imitation import make_small_policy
 from tests.jobs.training.chat_model import make_chat_model
 
 GENERATION = {"do_sample": False, "temperature": 0.9, "top_p": 0.6}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.directory import RunDirectory
 from tests.faults.small_training import StepControl, small_spec, train
 
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from jobs.runs.checkpoints import list_checkpoints
-from jobs.runs.control import RunStatus, TrainingError
-from jobs.runs.directory import RunDirectory
-from jobs.specs.train import parse_spec
-from jobs.tasks.chains.question_set import make_questions
-from jobs.training.composition import run_training
+from exgrpo.jobs.runs.checkpoints import list_checkpoints
+from exgrpo.jobs.runs.control import RunStatus, TrainingError
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.specs.train import parse_spec
+from exgrpo.jobs.tasks.chains.question_set import make_questions
+from exgrpo.jobs.training.composition import run_training
 from tests.faults.small_training import StepControl
 from tests.jobs.training.conftest import GENERATION, SMALL
 

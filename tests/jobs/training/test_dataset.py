@@ -7,13 +7,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from jobs.evaluation.benchmark_questions import load_benchmark
-from jobs.evaluation.protocols import protocol_of
-from jobs.specs.evaluation import BenchmarkChoice
-from jobs.tasks.chains.demonstrators import make_tokenizer
-from jobs.training.data_rows import DataError
-from jobs.training.dataset import DataSource, encode_rows, leak_notices, read_rows
-from jobs.training.templates import TemplateName
+from exgrpo.jobs.evaluation.benchmark_questions import load_benchmark
+from exgrpo.jobs.evaluation.protocols import protocol_of
+from exgrpo.jobs.specs.evaluation import BenchmarkChoice
+from exgrpo.jobs.tasks.chains.demonstrators import make_tokenizer
+from exgrpo.jobs.training.data_rows import DataError
+from exgrpo.jobs.training.dataset import DataSource, encode_rows, leak_notices, read_rows
+from exgrpo.jobs.training.templates import TemplateName
 from tests.data_files import write_lines
 from tests.jobs.training.format_tokenizer import make_format_tokenizer
 

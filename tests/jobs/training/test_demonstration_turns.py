@@ -2,10 +2,10 @@ import json
 
 import pytest
 
-from jobs.tasks.questions import build_question
-from jobs.training.data_rows import DataError
-from jobs.training.demonstration_turns import encode_turns, is_one_text, one_text, read_turns
-from jobs.training.templates import TemplateName, encode_messages
+from exgrpo.jobs.tasks.questions import build_question
+from exgrpo.jobs.training.data_rows import DataError
+from exgrpo.jobs.training.demonstration_turns import encode_turns, is_one_text, one_text, read_turns
+from exgrpo.jobs.training.templates import TemplateName, encode_messages
 from tests.jobs.training.chat_model import CHAT_TEMPLATE
 from tests.jobs.training.format_tokenizer import make_format_tokenizer
 

@@ -4,13 +4,13 @@ import json
 import numpy as np
 import pytest
 
+from exgrpo.jobs.runs.control import TrainingError
+from exgrpo.jobs.specs.train import DataSpec, ModelSpec, TrainSpec
+from exgrpo.jobs.tasks.chains.demonstrators import make_tokenizer
+from exgrpo.jobs.tasks.chains.question_set import make_questions
+from exgrpo.jobs.training.data_rows import DataError
+from exgrpo.jobs.training.demonstrations import encode_response, load_external, read_external
 from exgrpo_core.config import ExGRPOConfig
-from jobs.runs.control import TrainingError
-from jobs.specs.train import DataSpec, ModelSpec, TrainSpec
-from jobs.tasks.chains.demonstrators import make_tokenizer
-from jobs.tasks.chains.question_set import make_questions
-from jobs.training.data_rows import DataError
-from jobs.training.demonstrations import encode_response, load_external, read_external
 from tests.data_files import write_lines
 from tests.jobs.training.format_tokenizer import make_format_tokenizer
 

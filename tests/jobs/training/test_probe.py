@@ -7,12 +7,12 @@ import time
 import pytest
 from typer.testing import CliRunner
 
-from jobs.actions.playground.process import ProbeProcess
-from jobs.cli.main import app
-from jobs.specs.settings import apply_settings
-from jobs.specs.train import parse_spec
-from jobs.training.probe import probe
-from jobs.training.probe_report import ProbedAnswer, ProbeReport
+from exgrpo.jobs.actions.playground.process import ProbeProcess
+from exgrpo.jobs.cli.main import app
+from exgrpo.jobs.specs.settings import apply_settings
+from exgrpo.jobs.specs.train import parse_spec
+from exgrpo.jobs.training.probe import probe
+from exgrpo.jobs.training.probe_report import ProbedAnswer, ProbeReport
 
 pytestmark = pytest.mark.slow
 

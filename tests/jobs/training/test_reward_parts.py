@@ -4,14 +4,14 @@ import numpy as np
 import psutil
 import pytest
 
+from exgrpo.jobs.runs.control import TrainingError
+from exgrpo.jobs.specs.base import PARTS
+from exgrpo.jobs.specs.train import SpecError, parse_spec
+from exgrpo.jobs.tasks.grading.reward_function import Response, Verdict
+from exgrpo.jobs.tasks.questions import build_question
+from exgrpo.jobs.training.reward_parts import _PARTS, CodeReward, open_reward_parts
 from exgrpo_core.methods.loading import ALLOWED_CODE_VARIABLE
 from exgrpo_core.step_report import METRIC_LABELS
-from jobs.runs.control import TrainingError
-from jobs.specs.base import PARTS
-from jobs.specs.train import SpecError, parse_spec
-from jobs.tasks.grading.reward_function import Response, Verdict
-from jobs.tasks.questions import build_question
-from jobs.training.reward_parts import _PARTS, CodeReward, open_reward_parts
 from tests.step_reports import make_report
 
 pytestmark = pytest.mark.slow

@@ -5,19 +5,19 @@ import json
 import pytest
 import torch
 
+from exgrpo.jobs.runs.control import RunStatus
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.recording.event_reader import EventReader
+from exgrpo.jobs.specs.settings import apply_settings
+from exgrpo.jobs.specs.train import parse_spec
+from exgrpo.jobs.tasks.grading.rewards import TASKS, BuiltInTask
+from exgrpo.jobs.tasks.questions import build_question
+from exgrpo.jobs.tasks.word_problems.story import Story
+from exgrpo.jobs.training.composition import run_sft, run_training
+from exgrpo.jobs.training.demonstrations import read_demonstrations
+from exgrpo.jobs.training.engines.verl_ray.reward import compute_score, describe_question
+from exgrpo.jobs.training.run_data import log_first_prompt, open_data
 from exgrpo_core.recording.file_recorder import FileRecorder
-from jobs.runs.control import RunStatus
-from jobs.runs.directory import RunDirectory
-from jobs.runs.recording.event_reader import EventReader
-from jobs.specs.settings import apply_settings
-from jobs.specs.train import parse_spec
-from jobs.tasks.grading.rewards import TASKS, BuiltInTask
-from jobs.tasks.questions import build_question
-from jobs.tasks.word_problems.story import Story
-from jobs.training.composition import run_sft, run_training
-from jobs.training.demonstrations import read_demonstrations
-from jobs.training.engines.verl_ray.reward import compute_score, describe_question
-from jobs.training.run_data import log_first_prompt, open_data
 from tests.faults.small_training import StepControl
 from tests.jobs.evaluation.judging.chain_runs import new_job, oracle_spec, run_job, votes_of
 from tests.jobs.training.conftest import SMALL

@@ -4,17 +4,17 @@ import numpy as np
 import pytest
 import torch
 
-from jobs.runs.control import RunStatus, TrainingError
-from jobs.runs.directory import RunDirectory
-from jobs.specs.train import SpecError, parse_spec
-from jobs.tasks.chains.demonstrators import make_tokenizer
-from jobs.tasks.chains.oracle import judge_response
-from jobs.tasks.chains.question_set import read_problem
-from jobs.training.composition import batch_indexes, run_sft
-from jobs.training.demonstrations import read_demonstrations
-from jobs.training.engines.embedded.model import load_policy
-from jobs.training.engines.embedded.update import OptimSettings
-from jobs.training.run_data import open_data
+from exgrpo.jobs.runs.control import RunStatus, TrainingError
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.specs.train import SpecError, parse_spec
+from exgrpo.jobs.tasks.chains.demonstrators import make_tokenizer
+from exgrpo.jobs.tasks.chains.oracle import judge_response
+from exgrpo.jobs.tasks.chains.question_set import read_problem
+from exgrpo.jobs.training.composition import batch_indexes, run_sft
+from exgrpo.jobs.training.demonstrations import read_demonstrations
+from exgrpo.jobs.training.engines.embedded.model import load_policy
+from exgrpo.jobs.training.engines.embedded.update import OptimSettings
+from exgrpo.jobs.training.run_data import open_data
 from tests.data_files import verl_row, write_lines
 from tests.faults.small_training import StepControl
 from tests.jobs.training.conftest import SMALL

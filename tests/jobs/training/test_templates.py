@@ -4,9 +4,15 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
+from exgrpo.jobs.tasks.chains.demonstrators import make_tokenizer
+from exgrpo.jobs.training.templates import (
+    TemplateName,
+    encode_messages,
+    render_chat_prompt,
+    render_prompt,
+    template_text,
+)
 from exgrpo_core.errors import FieldError
-from jobs.tasks.chains.demonstrators import make_tokenizer
-from jobs.training.templates import TemplateName, encode_messages, render_chat_prompt, render_prompt, template_text
 
 pytestmark = pytest.mark.slow
 

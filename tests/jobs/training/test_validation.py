@@ -2,21 +2,21 @@
 
 import pytest
 
-from db.connections.opening import open_database
-from db.queries.benchmarks import list_scores
-from db.queries.metrics import list_evaluations
+from exgrpo.db.connections.opening import open_database
+from exgrpo.db.queries.benchmarks import list_scores
+from exgrpo.db.queries.metrics import list_evaluations
+from exgrpo.jobs.execution.supervisor.open_index import rebuild_index
+from exgrpo.jobs.execution.worker.control import WorkerControl
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.recording.event_reader import EventReader
+from exgrpo.jobs.specs.train import parse_spec
+from exgrpo.jobs.tasks.chains.demonstrators import make_tokenizer
+from exgrpo.jobs.tasks.grading.answer_grader import AnswerGrader, GradeItem
+from exgrpo.jobs.tasks.grading.reward_function import Grade, Response
+from exgrpo.jobs.tasks.grading.rewards import open_reward
+from exgrpo.jobs.training.run_components import RunComponents, Validator
+from exgrpo.jobs.training.run_data import open_data
 from exgrpo_core.recording.file_recorder import FileRecorder
-from jobs.execution.supervisor.open_index import rebuild_index
-from jobs.execution.worker.control import WorkerControl
-from jobs.runs.directory import RunDirectory
-from jobs.runs.recording.event_reader import EventReader
-from jobs.specs.train import parse_spec
-from jobs.tasks.chains.demonstrators import make_tokenizer
-from jobs.tasks.grading.answer_grader import AnswerGrader, GradeItem
-from jobs.tasks.grading.reward_function import Grade, Response
-from jobs.tasks.grading.rewards import open_reward
-from jobs.training.run_components import RunComponents, Validator
-from jobs.training.run_data import open_data
 from tests.data_files import write_lines
 from tests.jobs.training.test_dataset import row
 

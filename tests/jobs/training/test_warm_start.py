@@ -8,15 +8,15 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from jobs.tasks.chains.demonstrators import make_tokenizer
-from jobs.tasks.chains.oracle import judge_response
-from jobs.tasks.chains.question_set import draw_problem
-from jobs.training import warm_start
-from jobs.training.data_rows import DataError
-from jobs.training.engines.embedded.model import generate, load_policy
-from jobs.training.engines.embedded.sampling import Sampler
-from jobs.training.imitation import ImitationSettings, make_small_policy, train_by_imitation
-from jobs.training.warm_start import SHIPPED_WEIGHTS, WarmStartSettings, read_shipped, warm_model
+from exgrpo.jobs.tasks.chains.demonstrators import make_tokenizer
+from exgrpo.jobs.tasks.chains.oracle import judge_response
+from exgrpo.jobs.tasks.chains.question_set import draw_problem
+from exgrpo.jobs.training import warm_start
+from exgrpo.jobs.training.data_rows import DataError
+from exgrpo.jobs.training.engines.embedded.model import generate, load_policy
+from exgrpo.jobs.training.engines.embedded.sampling import Sampler
+from exgrpo.jobs.training.imitation import ImitationSettings, make_small_policy, train_by_imitation
+from exgrpo.jobs.training.warm_start import SHIPPED_WEIGHTS, WarmStartSettings, read_shipped, warm_model
 
 pytestmark = pytest.mark.slow
 

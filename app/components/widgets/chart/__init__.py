@@ -14,7 +14,7 @@ import plotly.graph_objects as go
 import streamlit as st
 from streamlit.components.v2.types import ComponentRenderer
 
-from app import theme
+from exgrpo.app import theme
 
 KINDS = frozenset({"bar", "box", "heatmap", "sankey", "scatter"})
 """The kinds of traces that the built part has."""

@@ -1,4 +1,4 @@
-// Draws a chart of `app.components.widgets.chart` when its place comes near the window, or when the page is printed.
+// Draws a chart of `exgrpo.app.components.widgets.chart` when its place comes near the window, or when the page is printed.
 // It stays the same chart when its figure changes, so that zoom, hidden curves and what is under the pointer stay.
 const NEAR = "600px", MARGIN = 8, DOUBLE_CLICK = 500;
 const REMOVED = ["toImage", "select2d", "lasso2d", "autoScale2d"];

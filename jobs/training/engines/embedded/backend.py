@@ -9,12 +9,11 @@ import torch.nn.functional as F
 from transformers import PreTrainedModel
 from transformers.cache_utils import Cache
 
-from exgrpo_core.types import Int32Array
-from jobs.training.engines.embedded.decoder import Decoder
-from jobs.training.engines.embedded.decoder_weights import HeadShape
-from jobs.training.engines.embedded.decoding import DecodedRows, Transcript, decode, is_end
-from jobs.training.engines.embedded.length_rope import LengthRope
-from jobs.training.engines.embedded.packing import (
+from exgrpo.jobs.training.engines.embedded.decoder import Decoder
+from exgrpo.jobs.training.engines.embedded.decoder_weights import HeadShape
+from exgrpo.jobs.training.engines.embedded.decoding import DecodedRows, Transcript, decode, is_end
+from exgrpo.jobs.training.engines.embedded.length_rope import LengthRope
+from exgrpo.jobs.training.engines.embedded.packing import (
     NUM_BLOCKS,
     PackedSequences,
     QueryBlock,
@@ -23,7 +22,8 @@ from jobs.training.engines.embedded.packing import (
     split_by_length,
     split_by_prompt,
 )
-from jobs.training.engines.embedded.sampling import Sampler, Scoring, TokenScores, score_targets
+from exgrpo.jobs.training.engines.embedded.sampling import Sampler, Scoring, TokenScores, score_targets
+from exgrpo_core.types import Int32Array
 
 
 class PackedAttention:

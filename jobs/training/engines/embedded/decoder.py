@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
-from jobs.training.engines.embedded.decoder_weights import (
+from exgrpo.jobs.training.engines.embedded.decoder_weights import (
     HeadShape,
     LayerWeights,
     WeightOf,

@@ -13,8 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from jobs.machine.hardware import MIN_BFLOAT16_PARAMETERS, uses_bfloat16
-from jobs.training.engines.embedded.lora import ADAPTER
+from exgrpo.jobs.machine.hardware import MIN_BFLOAT16_PARAMETERS, uses_bfloat16
+from exgrpo.jobs.training.engines.embedded.lora import ADAPTER
 
 MIN_PACKED_ELEMENTS = 2**18
 """Below this a product's call costs more than its packed weight saves."""

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 import torch
 
+from exgrpo.jobs.training.engines.embedded.decoder import Decoder
+from exgrpo.jobs.training.engines.embedded.kv_cache import distinct_prompts, prefill
+from exgrpo.jobs.training.engines.embedded.packing import index_tensor
+from exgrpo.jobs.training.engines.embedded.sampling import Draws, Sampler
+from exgrpo.jobs.training.engines.embedded.shared_prefixes import SharedPrefixes
 from exgrpo_core.types import Int32Array
-from jobs.training.engines.embedded.decoder import Decoder
-from jobs.training.engines.embedded.kv_cache import distinct_prompts, prefill
-from jobs.training.engines.embedded.packing import index_tensor
-from jobs.training.engines.embedded.sampling import Draws, Sampler
-from jobs.training.engines.embedded.shared_prefixes import SharedPrefixes
 
 COMPACTION_SHARE = 0.75
 """Finished rows are dropped from memory when at most this share of the rows in memory is unfinished."""

@@ -6,15 +6,8 @@ from pathlib import Path
 
 import torch
 
-from exgrpo_core.config import ExGRPOConfig
-from exgrpo_core.engine import RolloutRequest, describe_misfit
-from exgrpo_core.errors import EngineError
-from exgrpo_core.methods.loading import ObjectiveSettings
-from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
-from exgrpo_core.process_memory import FreedMemory
-from exgrpo_core.types import Experience, Question, RolloutGroup, Trajectory, TrajectoryScores
-from jobs.tasks.grading.reward_function import Response, RewardFunction, Verdict
-from jobs.training.engines.embedded.model import (
+from exgrpo.jobs.tasks.grading.reward_function import Response, RewardFunction, Verdict
+from exgrpo.jobs.training.engines.embedded.model import (
     GeneratedResponse,
     PolicyModel,
     decode_texts,
@@ -22,11 +15,18 @@ from jobs.training.engines.embedded.model import (
     generate,
     score_sequences,
 )
-from jobs.training.engines.embedded.packing import TokenSequence
-from jobs.training.engines.embedded.sampling import Sampler
-from jobs.training.engines.embedded.state_files import check_saved_model, restore_engine, save_engine
-from jobs.training.engines.embedded.update import OptimSettings, PolicyOptimizer, PolicyUpdater
-from jobs.training.pretrained.model_shapes import longrope_refusal
+from exgrpo.jobs.training.engines.embedded.packing import TokenSequence
+from exgrpo.jobs.training.engines.embedded.sampling import Sampler
+from exgrpo.jobs.training.engines.embedded.state_files import check_saved_model, restore_engine, save_engine
+from exgrpo.jobs.training.engines.embedded.update import OptimSettings, PolicyOptimizer, PolicyUpdater
+from exgrpo.jobs.training.pretrained.model_shapes import longrope_refusal
+from exgrpo_core.config import ExGRPOConfig
+from exgrpo_core.engine import RolloutRequest, describe_misfit
+from exgrpo_core.errors import EngineError
+from exgrpo_core.methods.loading import ObjectiveSettings
+from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
+from exgrpo_core.process_memory import FreedMemory
+from exgrpo_core.types import Experience, Question, RolloutGroup, Trajectory, TrajectoryScores
 
 
 class EmbeddedEngine:

@@ -14,9 +14,7 @@ import numpy as np
 import torch
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedTokenizerBase
 
-from exgrpo_core.errors import EngineError, first_line
-from exgrpo_core.types import Float32Array
-from jobs.training.engines.embedded.model import (
+from exgrpo.jobs.training.engines.embedded.model import (
     PolicyModel,
     generate,
     load_policy,
@@ -25,9 +23,11 @@ from jobs.training.engines.embedded.model import (
     resolve_device,
     score_sequences,
 )
-from jobs.training.engines.embedded.packing import TokenSequence
-from jobs.training.engines.embedded.sampling import Sampler
-from jobs.training.engines.tokenizer import load_tokenizer
+from exgrpo.jobs.training.engines.embedded.packing import TokenSequence
+from exgrpo.jobs.training.engines.embedded.sampling import Sampler
+from exgrpo.jobs.training.engines.tokenizer import load_tokenizer
+from exgrpo_core.errors import EngineError, first_line
+from exgrpo_core.types import Float32Array
 
 MAX_GAP = {torch.float32: 0.005, torch.bfloat16: 0.05}
 """Mean nats between the log-probs of tokens as sampled and as scored in a run, by what a model is computed in."""

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from exgrpo.jobs.training.engines.embedded.decoder import Decoder
+from exgrpo.jobs.training.engines.embedded.decoder_weights import HeadShape
+from exgrpo.jobs.training.engines.embedded.packing import build_prefix_tree, index_tensor
+from exgrpo.jobs.training.engines.embedded.shared_prefixes import RowCopies
 from exgrpo_core.types import Int32Array, Int64Array
-from jobs.training.engines.embedded.decoder import Decoder
-from jobs.training.engines.embedded.decoder_weights import HeadShape
-from jobs.training.engines.embedded.packing import build_prefix_tree, index_tensor
-from jobs.training.engines.embedded.shared_prefixes import RowCopies
 
 
 class KvCache:

@@ -12,8 +12,8 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import PreTrainedModel
 
+from exgrpo.jobs.runs.checkpoints import ADAPTER_CONFIG, BASE_FIELD
 from exgrpo_core.errors import EngineError
-from jobs.runs.checkpoints import ADAPTER_CONFIG, BASE_FIELD
 
 WEIGHTS_FILE = "adapter_model.safetensors"
 ADAPTER = "default"

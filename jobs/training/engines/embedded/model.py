@@ -23,27 +23,27 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_
 from transformers.models.auto.tokenization_auto import get_tokenizer_config
 from transformers.utils import logging as transformers_logging
 
-from exgrpo_core.engine import read_end_tokens
-from exgrpo_core.errors import EngineError, first_line
-from exgrpo_core.types import BoolArray, Float32Array, Int32Array, TrajectoryScores
-from jobs.machine.hardware import uses_bfloat16
-from jobs.runs.checkpoints import ADAPTER_CONFIG
-from jobs.specs.model_code import named_code
-from jobs.training.engines.embedded.backend import Backend, PackedBackend, PaddedBackend
-from jobs.training.engines.embedded.decoder import Decoder, is_supported
-from jobs.training.engines.embedded.decoder_weights import WeightOf, adapted_weight, base_weight
-from jobs.training.engines.embedded.decoding import DecodedRows, is_end
-from jobs.training.engines.embedded.length_rope import LengthRope
-from jobs.training.engines.embedded.lora import (
+from exgrpo.jobs.machine.hardware import uses_bfloat16
+from exgrpo.jobs.runs.checkpoints import ADAPTER_CONFIG
+from exgrpo.jobs.specs.model_code import named_code
+from exgrpo.jobs.training.engines.embedded.backend import Backend, PackedBackend, PaddedBackend
+from exgrpo.jobs.training.engines.embedded.decoder import Decoder, is_supported
+from exgrpo.jobs.training.engines.embedded.decoder_weights import WeightOf, adapted_weight, base_weight
+from exgrpo.jobs.training.engines.embedded.decoding import DecodedRows, is_end
+from exgrpo.jobs.training.engines.embedded.length_rope import LengthRope
+from exgrpo.jobs.training.engines.embedded.lora import (
     LoraSettings,
     add_adapters,
     has_adapters,
     merge_adapters,
     read_base,
 )
-from jobs.training.engines.embedded.packing import TokenSequence
-from jobs.training.engines.embedded.sampling import Sampler, Scoring
-from jobs.training.engines.tokenizer import load_tokenizer, response_texts
+from exgrpo.jobs.training.engines.embedded.packing import TokenSequence
+from exgrpo.jobs.training.engines.embedded.sampling import Sampler, Scoring
+from exgrpo.jobs.training.engines.tokenizer import load_tokenizer, response_texts
+from exgrpo_core.engine import read_end_tokens
+from exgrpo_core.errors import EngineError, first_line
+from exgrpo_core.types import BoolArray, Float32Array, Int32Array, TrajectoryScores
 
 logger = logging.getLogger(__name__)
 CPU_BYTES = 2 * 2**30

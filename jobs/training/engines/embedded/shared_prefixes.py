@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from exgrpo.jobs.training.engines.embedded.packing import index_tensor
+from exgrpo.jobs.training.engines.embedded.sampling import SharedSampling
 from exgrpo_core.types import BoolArray, Int64Array
-from jobs.training.engines.embedded.packing import index_tensor
-from jobs.training.engines.embedded.sampling import SharedSampling
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,12 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from transformers import GenerationConfig, PreTrainedModel
 
+from exgrpo.jobs.training.engines.embedded.lora import has_adapters, restore_adapters, save_adapters
+from exgrpo.jobs.training.engines.embedded.model import PolicyModel, load_weights
+from exgrpo.jobs.training.engines.embedded.update import PolicyOptimizer
+from exgrpo.jobs.training.pretrained.model_shapes import model_file
 from exgrpo_core.bounded_json import read_json
 from exgrpo_core.errors import EngineError, first_line
-from jobs.training.engines.embedded.lora import has_adapters, restore_adapters, save_adapters
-from jobs.training.engines.embedded.model import PolicyModel, load_weights
-from jobs.training.engines.embedded.update import PolicyOptimizer
-from jobs.training.pretrained.model_shapes import model_file
 
 OPTIMIZER_FILE = "optimizer.safetensors"
 SAMPLER_FILE = "sampler.safetensors"

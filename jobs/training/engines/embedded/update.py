@@ -8,6 +8,9 @@ import numpy as np
 import torch
 from torch import nn
 
+from exgrpo.jobs.training.engines.embedded.model import PolicyModel
+from exgrpo.jobs.training.engines.embedded.packing import TokenSequence
+from exgrpo.jobs.training.engines.embedded.sampling import Scoring
 from exgrpo_core.errors import EngineError
 from exgrpo_core.methods.loading import ObjectiveSettings
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch, TrainingRow, rows_with_gradient
@@ -22,9 +25,6 @@ from exgrpo_core.policy_optimization.objective import (
     split_seen,
 )
 from exgrpo_core.types import Float32Array, SeenMiniBatch
-from jobs.training.engines.embedded.model import PolicyModel
-from jobs.training.engines.embedded.packing import TokenSequence
-from jobs.training.engines.embedded.sampling import Scoring
 
 
 @dataclass(frozen=True, slots=True)

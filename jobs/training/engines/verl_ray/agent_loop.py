@@ -8,10 +8,10 @@ there by then, so Python's collector is as usual from here on.
 from functools import cache
 from typing import Any
 
+from exgrpo.jobs.specs.verl import TEXT_AGENT_NAME
+from exgrpo.jobs.training.engines.tokenizer import load_tokenizer, response_texts
 from exgrpo_core.process_memory import collect_as_usual
 from exgrpo_core.verl_plugin.agent_loop import PromptTokensLoop, register_loop
-from jobs.specs.verl import TEXT_AGENT_NAME
-from jobs.training.engines.tokenizer import load_tokenizer, response_texts
 
 # verl's loader applies rules of the model's family to a plain tokenizer, which drop characters.
 _load_once = cache(load_tokenizer)

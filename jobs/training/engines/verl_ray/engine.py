@@ -3,14 +3,14 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from exgrpo.jobs.specs.verl import TEXT_AGENT_NAME
+from exgrpo.jobs.tasks.grading.reward_function import Response, Verdict
+from exgrpo.jobs.training.engines.verl_ray.reward import describe_question
 from exgrpo_core.engine import RolloutRequest
 from exgrpo_core.methods.loading import ObjectiveSettings
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from exgrpo_core.types import Question
 from exgrpo_core.verl_plugin.engine import Rollout, VerlEngine
-from jobs.specs.verl import TEXT_AGENT_NAME
-from jobs.tasks.grading.reward_function import Response, Verdict
-from jobs.training.engines.verl_ray.reward import describe_question
 
 Weigh = Callable[[Sequence[Question], Sequence[Response], Sequence[Verdict]], list[Verdict]]
 """Gives verdicts on responses the reward of all of its parts."""

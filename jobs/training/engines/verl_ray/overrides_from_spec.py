@@ -4,16 +4,16 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from exgrpo.jobs.specs.base import numpy_seed
+from exgrpo.jobs.specs.train import SpecError, TrainSpec
+from exgrpo.jobs.specs.verl import ray_cpus
+from exgrpo.jobs.training.pretrained.model_shapes import ModelShape, model_shape
 from exgrpo_core.config import ExGRPOConfig, LossAggregation
 from exgrpo_core.verl_plugin.settings import AGENT_NAME
-from jobs.specs.base import numpy_seed
-from jobs.specs.train import SpecError, TrainSpec
-from jobs.specs.verl import ray_cpus
-from jobs.training.pretrained.model_shapes import ModelShape, model_shape
 
 VERL_FOLDER = "verl"
 """Folder of a run directory for verl's files."""
-SETUP_MODULE = "jobs.training.engines.verl_ray.agent_loop"
+SETUP_MODULE = "exgrpo.jobs.training.engines.verl_ray.agent_loop"
 REWARD_MODULE = "pkg://jobs.training.engines.verl_ray.reward"
 REWARD_FUNCTION, SCORE_BY_MODEL = "compute_score", "score_by_model"
 

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from exgrpo.jobs.specs.train import DataSpec
+from exgrpo.jobs.tasks.grading.answer_grader import AnswerGrader
+from exgrpo.jobs.tasks.grading.reward_function import Response, RewardFunction
+from exgrpo.jobs.tasks.grading.rewards import TASKS, MathReward
+from exgrpo.jobs.training.pretrained.chat_templates import render_conversation
 from exgrpo_core.config import RewardKind
 from exgrpo_core.errors import EngineError
 from exgrpo_core.types import Question
-from jobs.specs.train import DataSpec
-from jobs.tasks.grading.answer_grader import AnswerGrader
-from jobs.tasks.grading.reward_function import Response, RewardFunction
-from jobs.tasks.grading.rewards import TASKS, MathReward
-from jobs.training.pretrained.chat_templates import render_conversation
 
 NO_TOKENS = np.empty(0, dtype=np.int32)
 

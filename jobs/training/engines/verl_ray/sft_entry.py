@@ -1,10 +1,13 @@
-"""verl's SFT trainer as a process of torchrun: `torchrun -m jobs.training.engines.verl_ray.sft_entry KEY=VALUE ...`."""
+"""verl's SFT trainer as a process of torchrun.
+
+`torchrun -m exgrpo.jobs.training.engines.verl_ray.sft_entry KEY=VALUE ...` runs it.
+"""
 
 import signal
 import sys
 
+from exgrpo.jobs.runs.launchers.end_with_starter import end_with_starter
 from exgrpo_core.process_memory import gc_paused
-from jobs.runs.launchers.end_with_starter import end_with_starter
 
 
 def main(overrides: list[str]) -> None:
@@ -17,8 +20,8 @@ def main(overrides: list[str]) -> None:
 
 def _train(overrides: list[str]) -> None:
     with gc_paused():
+        from exgrpo.jobs.training.engines.verl_ray.sft_overrides import SFT_CONFIG
         from exgrpo_core.verl_plugin.programs import train_sft
-        from jobs.training.engines.verl_ray.sft_overrides import SFT_CONFIG
 
     train_sft(SFT_CONFIG, overrides)
 

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from jobs.specs.base import numpy_seed
-from jobs.specs.train import TrainSpec
-from jobs.training.engines.verl_ray.overrides_from_spec import (
+from exgrpo.jobs.specs.base import numpy_seed
+from exgrpo.jobs.specs.train import TrainSpec
+from exgrpo.jobs.training.engines.verl_ray.overrides_from_spec import (
     FSDP_UNREAD,
     VERL_FOLDER,
     Value,
@@ -14,7 +14,7 @@ from jobs.training.engines.verl_ray.overrides_from_spec import (
 
 SFT_CONFIG = "sft_trainer_engine"
 """Name of verl's configuration for its SFT trainer."""
-ENTRY_MODULE = "jobs.training.engines.verl_ray.sft_entry"
+ENTRY_MODULE = "exgrpo.jobs.training.engines.verl_ray.sft_entry"
 DATASET_MODULE = "pkg://jobs.training.engines.verl_ray.sft_dataset"
 DATASET_CLASS = "DemonstrationDataset"
 DEMONSTRATIONS_FILE = "demonstrations.parquet"

@@ -1,14 +1,15 @@
 """verl's merger of sharded weights, which leaves adapters next to them, and these merged into the weights.
 
-`python -m jobs.training.engines.verl_ray.shard_merger merge --backend fsdp --local_dir SHARDS --target_dir FOLDER`
+`python -m exgrpo.jobs.training.engines.verl_ray.shard_merger merge --backend fsdp --local_dir SHARDS
+--target_dir FOLDER`
 """
 
 import shutil
 
 from transformers import AutoModelForCausalLM
 
+from exgrpo.jobs.training.engines.embedded.lora import merge_adapters
 from exgrpo_core.verl_plugin.programs import merge_shards
-from jobs.training.engines.embedded.lora import merge_adapters
 
 _ADAPTERS_FOLDER = "lora_adapter"
 """Where verl's merger writes adapters, in peft's format."""

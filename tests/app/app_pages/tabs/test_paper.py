@@ -2,12 +2,12 @@ from dataclasses import replace
 
 import pytest
 
-from app.components.paper.entries import ENTRIES
-from app.components.paper.run_selection import demo_rows
-from jobs.actions import run_actions
-from jobs.actions.studies.definition import Scale, load_study
-from jobs.actions.studies.matrix import RunKey
-from jobs.execution.supervisor.open_index import open_fresh_index
+from exgrpo.app.components.paper.entries import ENTRIES
+from exgrpo.app.components.paper.run_selection import demo_rows
+from exgrpo.jobs.actions import run_actions
+from exgrpo.jobs.actions.studies.definition import Scale, load_study
+from exgrpo.jobs.actions.studies.matrix import RunKey
+from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
 from tests.app import recorded
 from tests.app.charts import figures
 from tests.app.page_texts import has_text, texts

@@ -2,15 +2,15 @@ import pytest
 import streamlit as st
 from sqlalchemy import update
 
-from app.app_pages.tabs import reasoning
-from db.connections.opening import open_database
-from db.queries.cases import list_case_sets, saved_cases
-from db.queries.judging import get_verdicts, list_judges
-from db.tables import models
-from jobs.evaluation.analysis.case_text import excerpts_of
-from jobs.execution.supervisor.open_index import ingest_all, rebuild_index
-from jobs.runs.directory import RunDirectory
-from jobs.runs.journal import Journal, JournalKind
+from exgrpo.app.app_pages.tabs import reasoning
+from exgrpo.db.connections.opening import open_database
+from exgrpo.db.queries.cases import list_case_sets, saved_cases
+from exgrpo.db.queries.judging import get_verdicts, list_judges
+from exgrpo.db.tables import models
+from exgrpo.jobs.evaluation.analysis.case_text import excerpts_of
+from exgrpo.jobs.execution.supervisor.open_index import ingest_all, rebuild_index
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.journal import Journal, JournalKind
 from tests.app import judged
 from tests.app.charts import figures
 from tests.app.page_texts import has_text, tables

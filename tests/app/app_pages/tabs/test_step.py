@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 import streamlit as st
 
-from app.queries import runs as selection_queries
-from app.queries.runs import wrong_choices
-from db.queries import selections
+from exgrpo.app.queries import runs as selection_queries
+from exgrpo.app.queries.runs import wrong_choices
+from exgrpo.db.queries import selections
+from exgrpo.jobs.actions.playground import process
+from exgrpo.jobs.actions.replay.facts import Fact, Outcome, Stage, summed_up
+from exgrpo.jobs.execution.supervisor.open_index import rebuild_index
+from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo_core.config import RetiredRule, RewardKind
 from exgrpo_core.recording import start
-from jobs.actions.playground import process
-from jobs.actions.replay.facts import Fact, Outcome, Stage, summed_up
-from jobs.execution.supervisor.open_index import rebuild_index
-from jobs.runs.directory import RunDirectory
 from tests.app import played
 from tests.app.page_texts import has_text, tables
 from tests.db.recorded_chains import Response, Step, record_steps

@@ -5,21 +5,21 @@ from types import SimpleNamespace
 import pytest
 import streamlit as st
 
-from app.components.studies import study_matrix
-from db.connections.opening import open_database
-from db.ingest import events
-from db.queries.run_filter import RunFilter
-from db.queries.runs import list_runs
-from db.statistics import MeanInterval
-from jobs.actions.studies.comparison import ComparedRow, reading
-from jobs.actions.studies.definition import Scale, load_study
-from jobs.actions.studies.matrix import RunKey, key_from_tags, wanted_keys
-from jobs.actions.studies.study_results import StudyResults
-from jobs.actions.studies.tables import comparison_table
-from jobs.execution.supervisor.open_index import ingest_all, open_fresh_index
-from jobs.runs.control import RunStatus
-from jobs.runs.directory import list_run_directories
-from jobs.runs.journal import Journal, JournalKind
+from exgrpo.app.components.studies import study_matrix
+from exgrpo.db.connections.opening import open_database
+from exgrpo.db.ingest import events
+from exgrpo.db.queries.run_filter import RunFilter
+from exgrpo.db.queries.runs import list_runs
+from exgrpo.db.statistics import MeanInterval
+from exgrpo.jobs.actions.studies.comparison import ComparedRow, reading
+from exgrpo.jobs.actions.studies.definition import Scale, load_study
+from exgrpo.jobs.actions.studies.matrix import RunKey, key_from_tags, wanted_keys
+from exgrpo.jobs.actions.studies.study_results import StudyResults
+from exgrpo.jobs.actions.studies.tables import comparison_table
+from exgrpo.jobs.execution.supervisor.open_index import ingest_all, open_fresh_index
+from exgrpo.jobs.runs.control import RunStatus
+from exgrpo.jobs.runs.directory import list_run_directories
+from exgrpo.jobs.runs.journal import Journal, JournalKind
 from tests.app import recorded
 from tests.app.page_texts import has_text, tables, texts
 from tests.jobs.actions.studies.recorded import record_run
@@ -155,7 +155,9 @@ def test_the_papers_scale_shows_its_cost_and_says_why_this_machine_cannot_run_it
 
 
 def test_changes_of_every_new_run_are_in_estimate_command_and_runs(runs_root, open_page, monkeypatch):
-    monkeypatch.setattr("jobs.actions.preflight.machine_fit.shutil.disk_usage", lambda _: SimpleNamespace(free=10**13))
+    monkeypatch.setattr(
+        "exgrpo.jobs.actions.preflight.machine_fit.shutil.disk_usage", lambda _: SimpleNamespace(free=10**13)
+    )
     page = open_page("methods", view="Studies", study="ablations", scale="paper", cells="rho-25")
     page.text_area(key="study-settings").set_value("nonsense").run()
     assert has_text(page, "expected key=value")

@@ -1,7 +1,7 @@
 import pytest
 
-from app.components.benchmarks.backbone_bars import BACKBONES, figure
-from app.components.benchmarks.score_table import Score, ScoreLine
+from exgrpo.app.components.benchmarks.backbone_bars import BACKBONES, figure
+from exgrpo.app.components.benchmarks.score_table import Score, ScoreLine
 
 pytestmark = pytest.mark.slow
 

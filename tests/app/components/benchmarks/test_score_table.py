@@ -3,18 +3,18 @@ from datetime import UTC, datetime
 
 import pytest
 
-from app.components.benchmarks.score_table import (
+from exgrpo.app.components.benchmarks.score_table import (
     COLUMNS,
     Score,
     ScoreLine,
     measured_lines,
     rank,
 )
-from app.components.benchmarks.score_table_view import as_latex, as_markdown, as_rows
-from db.rows.scores import BenchmarkScoreRow
-from db.statistics import score_interval
-from jobs.actions.studies.definition import load_study
-from jobs.evaluation.protocols import load_protocols
+from exgrpo.app.components.benchmarks.score_table_view import as_latex, as_markdown, as_rows
+from exgrpo.db.rows.scores import BenchmarkScoreRow
+from exgrpo.db.statistics import score_interval
+from exgrpo.jobs.actions.studies.definition import load_study
+from exgrpo.jobs.evaluation.protocols import load_protocols
 
 pytestmark = pytest.mark.slow
 

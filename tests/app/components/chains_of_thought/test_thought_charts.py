@@ -1,7 +1,7 @@
 import pytest
 
-from app.components.chains_of_thought import thought_charts
-from db.rows.chains_of_thought import ShareLine
+from exgrpo.app.components.chains_of_thought import thought_charts
+from exgrpo.db.rows.chains_of_thought import ShareLine
 
 pytestmark = pytest.mark.slow
 

@@ -2,8 +2,8 @@ import math
 
 import pytest
 
-from app.components.new_run.field_input import raw_of, value_of
-from app.components.new_run.field_shapes import sections
+from exgrpo.app.components.new_run.field_input import raw_of, value_of
+from exgrpo.app.components.new_run.field_shapes import sections
 
 pytestmark = pytest.mark.slow
 

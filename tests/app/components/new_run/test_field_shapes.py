@@ -4,10 +4,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from app.components.new_run import field_shapes
-from app.components.new_run.field_shapes import HIDDEN, OPTIONAL_PARTS, part_defaults, section_of, sections
-from db.rows.spec_differences import flatten
-from jobs.specs.train import TrainSpec
+from exgrpo.app.components.new_run import field_shapes
+from exgrpo.app.components.new_run.field_shapes import HIDDEN, OPTIONAL_PARTS, part_defaults, section_of, sections
+from exgrpo.db.rows.spec_differences import flatten
+from exgrpo.jobs.specs.train import TrainSpec
 
 pytestmark = pytest.mark.slow
 

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from app.components.new_run import data_preview
-from jobs.specs.train import load_preset
+from exgrpo.app.components.new_run import data_preview
+from exgrpo.jobs.specs.train import load_preset
 from tests.app.page_texts import has_text
 from tests.jobs.training.test_probe import GOOD
 

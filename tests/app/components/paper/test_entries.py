@@ -1,11 +1,11 @@
 import pytest
 
-from app.app_pages.tabs import buffer, reasoning
-from app.components.paper import method_overview
-from app.components.paper.entries import BY_KEY, ENTRIES
-from app.components.paper.printed_figures import rows_of, tables_of
-from app.page_list import PAGES
-from jobs.actions.studies.definition import load_study, study_names
+from exgrpo.app.app_pages.tabs import buffer, reasoning
+from exgrpo.app.components.paper import method_overview
+from exgrpo.app.components.paper.entries import BY_KEY, ENTRIES
+from exgrpo.app.components.paper.printed_figures import rows_of, tables_of
+from exgrpo.app.page_list import PAGES
+from exgrpo.jobs.actions.studies.definition import load_study, study_names
 
 pytestmark = pytest.mark.slow
 

@@ -2,9 +2,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from app.components.paper.entries import ENTRIES
-from app.components.paper.printed_figures import picture
-from app.theme import DARK
+from exgrpo.app.components.paper.entries import ENTRIES
+from exgrpo.app.components.paper.printed_figures import picture
+from exgrpo.app.theme import DARK
 
 pytestmark = pytest.mark.slow
 

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from app.components.replay_buffer.step_groups import Group, reason_of, table
-from db.rows.runs import CandidateRow
+from exgrpo.app.components.replay_buffer.step_groups import Group, reason_of, table
+from exgrpo.db.rows.runs import CandidateRow
 
 NAN = math.nan
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from app.queries import runs as run_queries
-from app.queries.benchmarks import broken_evaluations
-from db.connections.opening import open_database
-from db.ingest import events
+from exgrpo.app.queries import runs as run_queries
+from exgrpo.app.queries.benchmarks import broken_evaluations
+from exgrpo.db.connections.opening import open_database
+from exgrpo.db.ingest import events
 from tests.app import played, recorded
 from tests.db.recorded_scores import record_scores
 

@@ -1,16 +1,16 @@
 import numpy as np
 import pytest
 
-from app import theme
-from app.components.runs import comparison, comparison_tables
-from app.components.runs.comparison import Group
-from app.components.widgets import figures
-from app.components.widgets.curve_view import CurveView, Line, aligned, cut, paired, smoothed
-from app.queries.runs import Axis
-from db.connections.opening import open_database
-from db.queries.runs import get_run
-from db.rows.runs import MetricPoint
-from jobs.specs.train import TrainSpec
+from exgrpo.app import theme
+from exgrpo.app.components.runs import comparison, comparison_tables
+from exgrpo.app.components.runs.comparison import Group
+from exgrpo.app.components.widgets import figures
+from exgrpo.app.components.widgets.curve_view import CurveView, Line, aligned, cut, paired, smoothed
+from exgrpo.app.queries.runs import Axis
+from exgrpo.db.connections.opening import open_database
+from exgrpo.db.queries.runs import get_run
+from exgrpo.db.rows.runs import MetricPoint
+from exgrpo.jobs.specs.train import TrainSpec
 from tests.db.recorded_runs import ingest_run, new_run, record_attempt
 
 pytestmark = pytest.mark.slow

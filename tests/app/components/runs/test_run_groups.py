@@ -2,8 +2,8 @@ import dataclasses
 
 import pytest
 
-from app.components.runs import run_groups
-from db.rows.runs import RunRow
+from exgrpo.app.components.runs import run_groups
+from exgrpo.db.rows.runs import RunRow
 
 pytestmark = pytest.mark.slow
 

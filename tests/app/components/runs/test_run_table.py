@@ -2,8 +2,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app.components.runs import run_table
-from app.components.widgets import run_state
+from exgrpo.app.components.runs import run_table
+from exgrpo.app.components.widgets import run_state
 from tests.app.components.runs.test_run_groups import row
 
 pytestmark = pytest.mark.slow

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from app.components.trajectories import conversation_view, difference_view
-from app.formats import NONE_SHOWN
-from db.connections.opening import open_database
+from exgrpo.app.components.trajectories import conversation_view, difference_view
+from exgrpo.app.formats import NONE_SHOWN
+from exgrpo.db.connections.opening import open_database
 from exgrpo_core.recording.rows import Message
 from tests.app import recorded
 from tests.app.page_texts import has_text, tables

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from app.components.trajectories import lineage_view
-from db.rows.trajectories import LineageRow
+from exgrpo.app.components.trajectories import lineage_view
+from exgrpo.db.rows.trajectories import LineageRow
 
 pytestmark = pytest.mark.slow
 

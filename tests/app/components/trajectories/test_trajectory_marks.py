@@ -1,8 +1,8 @@
 import pytest
 import streamlit as st
 
-from jobs.execution.supervisor.open_index import ingest_all, rebuild_index
-from jobs.runs.journal import Journal, JournalKind
+from exgrpo.jobs.execution.supervisor.open_index import ingest_all, rebuild_index
+from exgrpo.jobs.runs.journal import Journal, JournalKind
 from tests.app.page_texts import has_text, tables
 
 pytestmark = pytest.mark.slow

@@ -6,7 +6,7 @@ import re
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app.components.widgets import chart
+from exgrpo.app.components.widgets import chart
 from tests.app.charts import figures
 from tests.house.tracked import read, source_files
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 def page():
     import plotly.graph_objects as go
 
-    from app.components.widgets import chart
+    from exgrpo.app.components.widgets import chart
 
     chart.show(go.Figure(go.Bar(x=["a"], y=[1.5]), layout={"height": 170}), "bars", 'Bars: "a" alone')
 

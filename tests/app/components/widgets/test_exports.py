@@ -9,8 +9,8 @@ import plotly.graph_objects as go
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app.components.widgets.data_table import as_csv, as_json, as_latex, as_markdown
-from app.components.widgets.figures import figure_rows
+from exgrpo.app.components.widgets.data_table import as_csv, as_json, as_latex, as_markdown
+from exgrpo.app.components.widgets.figures import figure_rows
 
 pytestmark = pytest.mark.slow
 
@@ -139,7 +139,7 @@ def page_of_a_table():
     import pandas as pd
     import streamlit as st
 
-    from app.components.widgets import data_table
+    from exgrpo.app.components.widgets import data_table
 
     def write(rows) -> str:
         st.session_state.num_written = st.session_state.get("num_written", 0) + 1

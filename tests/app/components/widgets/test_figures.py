@@ -7,18 +7,18 @@ import pytest
 from streamlit import error_util
 from streamlit.testing.v1 import AppTest
 
-from app import theme
-from app.components.replay_buffer import buffer_over_steps
-from app.components.widgets import curves, figures
-from app.components.widgets.curve_view import CurveView
-from app.components.widgets.run_state import HEALTH, STATES
-from app.queries.answers import UnavailableError
-from app.serving import server
-from db.rows.runs import LIVE_STATES, Badge, MetricPoint
+from exgrpo.app import theme
+from exgrpo.app.components.replay_buffer import buffer_over_steps
+from exgrpo.app.components.widgets import curves, figures
+from exgrpo.app.components.widgets.curve_view import CurveView
+from exgrpo.app.components.widgets.run_state import HEALTH, STATES
+from exgrpo.app.queries.answers import UnavailableError
+from exgrpo.app.serving import server
+from exgrpo.db.rows.runs import LIVE_STATES, Badge, MetricPoint
+from exgrpo.jobs.runs.control import ENDED, RunStatus
+from exgrpo.jobs.runs.report import HEALTH_SENTENCES
+from exgrpo.jobs.specs.base import PARTS as REWARD_PARTS
 from exgrpo_core.step_report import METRICS
-from jobs.runs.control import ENDED, RunStatus
-from jobs.runs.report import HEALTH_SENTENCES
-from jobs.specs.base import PARTS as REWARD_PARTS
 
 pytestmark = pytest.mark.slow
 
@@ -72,7 +72,7 @@ def test_every_state_has_a_name_live_states_have_not_ended_and_colours_are_disti
 
 def test_failure_is_one_sentence_without_a_traceback():
     def page():
-        from app.serving import server
+        from exgrpo.app.serving import server
 
         server.show_failure(ValueError("the file is gone\n  File x, line 3"))
 

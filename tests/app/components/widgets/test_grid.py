@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-import app
+from exgrpo import app
 from tests.app.page_texts import tables
 
 pytestmark = pytest.mark.slow
@@ -14,7 +14,7 @@ def page_of_rows():
     import pandas as pd
     import streamlit as st
 
-    from app.components.widgets import data_table
+    from exgrpo.app.components.widgets import data_table
 
     names = st.session_state.get("names", ["a", "b"])
     picked = data_table.pick(pd.DataFrame({"Step": [1] * len(names)}), "rows", "Rows", names)

@@ -1,6 +1,6 @@
 import pytest
 
-from app.components.widgets.shown_text import MAX_FORMULAS, formula_pieces
+from exgrpo.app.components.widgets.shown_text import MAX_FORMULAS, formula_pieces
 
 pytestmark = pytest.mark.slow
 

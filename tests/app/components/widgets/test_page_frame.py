@@ -2,10 +2,10 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from app import settings
-from app.components.widgets import copied_text
-from app.settings import Roles
-from jobs.runs.people import Role
+from exgrpo.app import settings
+from exgrpo.app.components.widgets import copied_text
+from exgrpo.app.settings import Roles
+from exgrpo.jobs.runs.people import Role
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def test_a_link_has_the_view_and_the_token_only_if_the_user_asks_for_access(open
 
 def test_where_people_sign_in_no_link_gives_access(open_page, runs_root, copied, monkeypatch):
     settings.configure(settings.AppSettings(runs_root, roles=Roles({"*": Role.ADMIN})))
-    monkeypatch.setattr("app.components.widgets.page_frame.show_person", lambda: None)
+    monkeypatch.setattr("exgrpo.app.components.widgets.page_frame.show_person", lambda: None)
     page = open_page("runs", q="x")
     page.session_state["share"] = True
     page.run()

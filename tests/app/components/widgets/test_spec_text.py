@@ -6,11 +6,11 @@ from itertools import pairwise
 import pytest
 import yaml
 
-from app.components.new_run.form_check import check
-from app.components.widgets.spec_text import as_yaml, option_text, shell_command
-from db.rows.spec_differences import differences
-from jobs.specs.settings import apply_settings
-from jobs.specs.train import load_preset, preset_names
+from exgrpo.app.components.new_run.form_check import check
+from exgrpo.app.components.widgets.spec_text import as_yaml, option_text, shell_command
+from exgrpo.db.rows.spec_differences import differences
+from exgrpo.jobs.specs.settings import apply_settings
+from exgrpo.jobs.specs.train import load_preset, preset_names
 
 pytestmark = pytest.mark.slow
 

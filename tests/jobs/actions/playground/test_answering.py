@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 import torch
 
+from exgrpo.jobs.actions.playground.answering import ChatModel, ChatRequest, answer, find_model
+from exgrpo.jobs.actions.queueing import queue_job
+from exgrpo.jobs.runs.checkpoints import save_checkpoint
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.lookup import CommandError
+from exgrpo.jobs.specs.train import parse_spec
+from exgrpo.jobs.training.engines.embedded.model import load_policy, score_sequences
+from exgrpo.jobs.training.engines.embedded.packing import TokenSequence
 from exgrpo_core.bounded_json import seal
 from exgrpo_core.errors import InputError
-from jobs.actions.playground.answering import ChatModel, ChatRequest, answer, find_model
-from jobs.actions.queueing import queue_job
-from jobs.runs.checkpoints import save_checkpoint
-from jobs.runs.directory import RunDirectory
-from jobs.runs.lookup import CommandError
-from jobs.specs.train import parse_spec
-from jobs.training.engines.embedded.model import load_policy, score_sequences
-from jobs.training.engines.embedded.packing import TokenSequence
 from tests.jobs.training.chat_model import make_chat_model
 
 pytestmark = pytest.mark.slow

@@ -3,7 +3,7 @@ from contextlib import closing, suppress
 import psutil
 import pytest
 
-from jobs.actions.playground.process import ChatError, ask_models, execute_update
+from exgrpo.jobs.actions.playground.process import ChatError, ask_models, execute_update
 from tests.jobs.actions.replay import solved_runs
 from tests.jobs.actions.replay.test_steps import token_changed
 from tests.jobs.training.chat_model import make_chat_model

@@ -8,13 +8,13 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
+from exgrpo.jobs.actions.preflight.data_preview import preview_data
+from exgrpo.jobs.actions.preflight.looks import TEMPLATE_FILE, read_chat_template, read_tokenizer
+from exgrpo.jobs.specs.settings import apply_settings
+from exgrpo.jobs.specs.train import load_preset
+from exgrpo.jobs.tasks.chains.demonstrators import make_tokenizer
+from exgrpo.jobs.training.data_rows import DataError, iterate_raw_rows
 from exgrpo_core.bounded_json import UnreadableFileError
-from jobs.actions.preflight.data_preview import preview_data
-from jobs.actions.preflight.looks import TEMPLATE_FILE, read_chat_template, read_tokenizer
-from jobs.specs.settings import apply_settings
-from jobs.specs.train import load_preset
-from jobs.tasks.chains.demonstrators import make_tokenizer
-from jobs.training.data_rows import DataError, iterate_raw_rows
 from tests.data_files import verl_row, write_lines
 
 PANICS = (

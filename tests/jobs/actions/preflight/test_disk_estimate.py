@@ -3,14 +3,14 @@ import dataclasses
 import numpy as np
 import pytest
 
+from exgrpo.jobs.actions.preflight.disk_estimate import checkpoint_bytes, estimate_disk
+from exgrpo.jobs.specs.base import LoraSpec
+from exgrpo.jobs.specs.train import ModelSpec, TrainSpec, load_preset
+from exgrpo.jobs.training.pretrained.model_shapes import ModelShape
 from exgrpo_core.recording.record_file import pack
 from exgrpo_core.recording.report_lines import step_lines, token_lines
 from exgrpo_core.step_report import StepReport
 from exgrpo_core.types import Experience, Replay, RolloutGroup, Trajectory
-from jobs.actions.preflight.disk_estimate import checkpoint_bytes, estimate_disk
-from jobs.specs.base import LoraSpec
-from jobs.specs.train import ModelSpec, TrainSpec, load_preset
-from jobs.training.pretrained.model_shapes import ModelShape
 from tests.step_reports import make_questions
 
 pytestmark = pytest.mark.slow

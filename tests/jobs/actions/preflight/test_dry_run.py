@@ -3,18 +3,18 @@ import json
 import pytest
 from transformers import AutoTokenizer
 
-from jobs.actions.preflight import dry_run
-from jobs.actions.preflight.dry_run import describe_plan, plan_run
-from jobs.actions.preflight.looks import look_at
-from jobs.actions.preflight.machine_fit import check_machine, check_run_overrides, compose_config
-from jobs.actions.preflight.model_look import FirstLook
-from jobs.actions.preflight.resolution import RunRefusedError, complete, resolve
-from jobs.actions.queueing import queue_job
-from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE, EngineEnvironmentError
-from jobs.machine.hardware import GIB, Gpu
-from jobs.runs.lookup import CommandError
-from jobs.specs.settings import apply_settings
-from jobs.specs.train import ModelSpec, SpecError, TrainSpec, load_preset, parse_spec
+from exgrpo.jobs.actions.preflight import dry_run
+from exgrpo.jobs.actions.preflight.dry_run import describe_plan, plan_run
+from exgrpo.jobs.actions.preflight.looks import look_at
+from exgrpo.jobs.actions.preflight.machine_fit import check_machine, check_run_overrides, compose_config
+from exgrpo.jobs.actions.preflight.model_look import FirstLook
+from exgrpo.jobs.actions.preflight.resolution import RunRefusedError, complete, resolve
+from exgrpo.jobs.actions.queueing import queue_job
+from exgrpo.jobs.machine.engine_environments import VERL_PYTHON_VARIABLE, EngineEnvironmentError
+from exgrpo.jobs.machine.hardware import GIB, Gpu
+from exgrpo.jobs.runs.lookup import CommandError
+from exgrpo.jobs.specs.settings import apply_settings
+from exgrpo.jobs.specs.train import ModelSpec, SpecError, TrainSpec, load_preset, parse_spec
 from tests.data_files import verl_row, write_lines
 from tests.jobs.training.chat_model import make_chat_model
 
@@ -48,7 +48,7 @@ def test_each_presets_dry_run_tells_settings_command_memory_and_disk(name, tmp_p
     assert f"actor_rollout_ref.model.path={plan.spec.model.source}" in plan.settings
     assert plan.needs.gpu_memory.update > 0
     assert plan.needs.recordings > 0
-    assert plan.command[-3:] == ["jobs.execution.worker", str(tmp_path / "RUN"), "1"]
+    assert plan.command[-3:] == ["exgrpo.jobs.execution.worker", str(tmp_path / "RUN"), "1"]
     text = describe_plan(plan)
     for part in ("# verl's settings", "# Command", "Memory of ", "trajectories on disk", "--script ray"):
         assert part in text
@@ -132,7 +132,7 @@ def machine_spec(num_gpus: int, **verl: object) -> TrainSpec:
 
 def test_a_machine_with_too_few_gpus_is_told(tmp_path, monkeypatch):
     gpus = [Gpu(index, "H100", 0.0, 0, 80 * GIB) for index in range(2)]
-    monkeypatch.setattr("jobs.actions.preflight.looks.list_gpus", lambda: gpus)
+    monkeypatch.setattr("exgrpo.jobs.actions.preflight.looks.list_gpus", lambda: gpus)
     check_machine(look_at(machine_spec(2)))
     for spec, counts in ((machine_spec(3), "3 NVIDIA GPUs"), (load_preset("paper-wildchat-if"), "8 NVIDIA GPUs")):
         with pytest.raises(SpecError, match=counts) as refused:

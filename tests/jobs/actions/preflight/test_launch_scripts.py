@@ -4,11 +4,11 @@ import subprocess
 import pytest
 import yaml
 
-from jobs.actions.preflight.launch_scripts import ScriptKind, write_script
-from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
-from jobs.runs.directory import RunDirectory
-from jobs.specs.settings import apply_settings
-from jobs.specs.train import SpecError, TrainSpec, load_preset, parse_spec
+from exgrpo.jobs.actions.preflight.launch_scripts import ScriptKind, write_script
+from exgrpo.jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.specs.settings import apply_settings
+from exgrpo.jobs.specs.train import SpecError, TrainSpec, load_preset, parse_spec
 
 
 def preset(name: str = "paper-exgrpo", **verl: object) -> TrainSpec:

@@ -6,11 +6,16 @@ import datasets
 import pytest
 from datasets.arrow_writer import ArrowWriter
 
+from exgrpo.jobs.actions.preflight import local_sources
+from exgrpo.jobs.actions.preflight.local_sources import (
+    check_benchmarks,
+    check_rows,
+    resolve_source,
+    with_absolute_sources,
+)
+from exgrpo.jobs.actions.preflight.looks import look_at
+from exgrpo.jobs.specs.train import DataSpec, ModelSpec, SpecError, TrainSpec, parse_spec
 from exgrpo_core.config import ExGRPOConfig
-from jobs.actions.preflight import local_sources
-from jobs.actions.preflight.local_sources import check_benchmarks, check_rows, resolve_source, with_absolute_sources
-from jobs.actions.preflight.looks import look_at
-from jobs.specs.train import DataSpec, ModelSpec, SpecError, TrainSpec, parse_spec
 from tests.data_files import verl_row, write_lines
 
 

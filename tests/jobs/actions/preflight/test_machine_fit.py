@@ -4,23 +4,23 @@ from types import SimpleNamespace
 
 import pytest
 
-from exgrpo_core.verl_plugin.settings import EXTERNAL_MODULES_VARIABLE
-from jobs.actions.evaluations import EvaluationLook, check_fit
-from jobs.actions.preflight import looks, machine_fit, memory_estimate
-from jobs.actions.preflight.disk_estimate import estimate_resources
-from jobs.actions.preflight.machine_fit import (
+from exgrpo.jobs.actions.evaluations import EvaluationLook, check_fit
+from exgrpo.jobs.actions.preflight import looks, machine_fit, memory_estimate
+from exgrpo.jobs.actions.preflight.disk_estimate import estimate_resources
+from exgrpo.jobs.actions.preflight.machine_fit import (
     check_engine,
     check_machine,
     check_memory,
     check_parallelism,
     find_disk_shortage,
 )
-from jobs.actions.preflight.resolution import resolve
-from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
-from jobs.machine.hardware import Gpu
-from jobs.specs.evaluation import EvalSpec
-from jobs.specs.settings import apply_settings
-from jobs.specs.train import SpecError, TrainSpec, load_preset, parse_spec
+from exgrpo.jobs.actions.preflight.resolution import resolve
+from exgrpo.jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
+from exgrpo.jobs.machine.hardware import Gpu
+from exgrpo.jobs.specs.evaluation import EvalSpec
+from exgrpo.jobs.specs.settings import apply_settings
+from exgrpo.jobs.specs.train import SpecError, TrainSpec, load_preset, parse_spec
+from exgrpo_core.verl_plugin.settings import EXTERNAL_MODULES_VARIABLE
 
 GIB = 1024**3
 

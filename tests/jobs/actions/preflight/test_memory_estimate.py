@@ -2,15 +2,20 @@ import dataclasses
 
 import pytest
 
-from jobs.actions.preflight import memory_estimate
-from jobs.actions.preflight.disk_estimate import estimate_resources
-from jobs.actions.preflight.memory_estimate import OVERHEAD_BYTES, estimate_memory, estimate_peak, training_state_bytes
-from jobs.specs.base import LoraSpec
-from jobs.specs.settings import apply_settings
-from jobs.specs.train import TrainSpec, load_preset, merge_settings, parse_spec
-from jobs.training.engines.embedded.model import CPU_BYTES
-from jobs.training.engines.embedded.sampling import MAX_LOGITS
-from jobs.training.pretrained.model_shapes import ModelShape, model_shape
+from exgrpo.jobs.actions.preflight import memory_estimate
+from exgrpo.jobs.actions.preflight.disk_estimate import estimate_resources
+from exgrpo.jobs.actions.preflight.memory_estimate import (
+    OVERHEAD_BYTES,
+    estimate_memory,
+    estimate_peak,
+    training_state_bytes,
+)
+from exgrpo.jobs.specs.base import LoraSpec
+from exgrpo.jobs.specs.settings import apply_settings
+from exgrpo.jobs.specs.train import TrainSpec, load_preset, merge_settings, parse_spec
+from exgrpo.jobs.training.engines.embedded.model import CPU_BYTES
+from exgrpo.jobs.training.engines.embedded.sampling import MAX_LOGITS
+from exgrpo.jobs.training.pretrained.model_shapes import ModelShape, model_shape
 from tests.jobs.training.engines.tiny_models import build_policy
 
 SMOLLM2 = ModelShape(

@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from jobs.actions.preflight import model_look
-from jobs.actions.preflight.model_look import first_look, look_folder, remembered_look
-from jobs.specs.train import ModelSpec, TrainSpec
-from jobs.training.engines.embedded import first_look as program
-from jobs.training.pretrained.sources import CACHE_VARIABLE
+from exgrpo.jobs.actions.preflight import model_look
+from exgrpo.jobs.actions.preflight.model_look import first_look, look_folder, remembered_look
+from exgrpo.jobs.specs.train import ModelSpec, TrainSpec
+from exgrpo.jobs.training.engines.embedded import first_look as program
+from exgrpo.jobs.training.pretrained.sources import CACHE_VARIABLE
 from tests.jobs.training.engines.tiny_models import build_model, tiny_tokenizer
 
 

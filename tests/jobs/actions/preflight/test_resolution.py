@@ -3,15 +3,15 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from app import settings
-from app.components.new_run import form_check
-from jobs.actions.preflight import dry_run
-from jobs.actions.preflight.resolution import RunRefusedError, resolve
-from jobs.actions.queueing import queue_job
-from jobs.cli.main import app
-from jobs.runs.lookup import CommandError
-from jobs.specs.settings import apply_settings
-from jobs.specs.train import TrainSpec, load_preset
+from exgrpo.app import settings
+from exgrpo.app.components.new_run import form_check
+from exgrpo.jobs.actions.preflight import dry_run
+from exgrpo.jobs.actions.preflight.resolution import RunRefusedError, resolve
+from exgrpo.jobs.actions.queueing import queue_job
+from exgrpo.jobs.cli.main import app
+from exgrpo.jobs.runs.lookup import CommandError
+from exgrpo.jobs.specs.settings import apply_settings
+from exgrpo.jobs.specs.train import TrainSpec, load_preset
 from tests.data_files import verl_row, write_lines
 from tests.jobs.evaluation.tiny_evaluations import save_tiny_model
 

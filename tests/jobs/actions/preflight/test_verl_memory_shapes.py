@@ -5,9 +5,9 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed._tools.mem_tracker import MemTracker
 
-from jobs.actions.preflight.memory_estimate import estimate_memory
-from jobs.specs.train import load_preset
-from jobs.training.pretrained.model_shapes import model_shape
+from exgrpo.jobs.actions.preflight.memory_estimate import estimate_memory
+from exgrpo.jobs.specs.train import load_preset
+from exgrpo.jobs.training.pretrained.model_shapes import model_shape
 
 # The five backbones of the paper have three shapes.
 PRESETS = ("paper-exgrpo", "paper-qwen2.5-math-1.5b", "paper-llama-base")

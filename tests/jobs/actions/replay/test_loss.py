@@ -5,12 +5,12 @@ import dataclasses
 import numpy as np
 import pytest
 
+from exgrpo.jobs.actions.replay.facts import Outcome
+from exgrpo.jobs.actions.replay.loss import replay_step
+from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
 from exgrpo_core import algorithm
 from exgrpo_core.policy_optimization import objective
 from exgrpo_core.types import SeenMiniBatch
-from jobs.actions.replay.facts import Outcome
-from jobs.actions.replay.loss import replay_step
-from jobs.execution.supervisor.open_index import open_fresh_index
 from tests.jobs.actions.replay.trained_runs import Kept, trained
 
 AT = 4
@@ -211,7 +211,7 @@ def divides_by_others(inputs, objective_settings, sizes):
     ],
 )
 def test_a_trainer_with_another_loss_is_found_at_the_loss_alone(tmp_path, monkeypatch, fault, expected):
-    from jobs.training.engines.embedded import update
+    from exgrpo.jobs.training.engines.embedded import update
 
     monkeypatch.setattr(update, "exgrpo_loss", lambda *given: objective.exgrpo_loss(*fault(*given)))
     trained(tmp_path, *BOTH, "algorithm.clipping=always")

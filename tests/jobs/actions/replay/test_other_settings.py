@@ -4,10 +4,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from db.rows.spec_fields import algorithm_settings
+from exgrpo.db.rows.spec_fields import algorithm_settings
+from exgrpo.jobs.actions.replay import other_settings
+from exgrpo.jobs.actions.replay.other_settings import Candidate, RecordedDraw, Settings
 from exgrpo_core import bucket_probabilities
-from jobs.actions.replay import other_settings
-from jobs.actions.replay.other_settings import Candidate, RecordedDraw, Settings
 
 K, BATCH = 4, 8
 MEMBERS = {1: range(10), 2: range(10, 20), 3: range(20, 30), 4: range(30, 40)}

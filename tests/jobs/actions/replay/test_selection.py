@@ -3,12 +3,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from db.rows.replays import SelectionRow
-from db.rows.runs import CandidateRow
-from db.rows.spec_fields import algorithm_settings
-from jobs.actions.replay import other_settings
-from jobs.actions.replay.facts import Outcome
-from jobs.actions.replay.selection import check_choice, check_tokens
+from exgrpo.db.rows.replays import SelectionRow
+from exgrpo.db.rows.runs import CandidateRow
+from exgrpo.db.rows.spec_fields import algorithm_settings
+from exgrpo.jobs.actions.replay import other_settings
+from exgrpo.jobs.actions.replay.facts import Outcome
+from exgrpo.jobs.actions.replay.selection import check_choice, check_tokens
 
 IDS = [5, 6, 7]
 ENTROPIES = [0.25, 0.5, 0.75]

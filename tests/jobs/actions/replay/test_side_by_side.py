@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from jobs.actions.replay.facts import Outcome, ReplayError
-from jobs.actions.replay.loss import replay_step
-from jobs.execution.supervisor.open_index import open_fresh_index
-from jobs.specs.train import SpecError
+from exgrpo.jobs.actions.replay.facts import Outcome, ReplayError
+from exgrpo.jobs.actions.replay.loss import replay_step
+from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
+from exgrpo.jobs.specs.train import SpecError
 from tests.jobs.actions.replay import solved_runs
 
 AT = solved_runs.NUM_STEPS

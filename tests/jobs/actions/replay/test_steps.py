@@ -5,13 +5,13 @@ import dataclasses
 import numpy as np
 import pytest
 
+from exgrpo.jobs.actions.replay.facts import Outcome, ReplayError
+from exgrpo.jobs.actions.replay.loss import replay_step
+from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
 from exgrpo_core import recording
 from exgrpo_core.config import EASY, LogProbRefresh, RetiredRule, RewardKind
 from exgrpo_core.methods.loading import ALLOWED_CODE_VARIABLE
 from exgrpo_core.step_report import BucketCount, BufferEventKind
-from jobs.actions.replay.facts import Outcome, ReplayError
-from jobs.actions.replay.loss import replay_step
-from jobs.execution.supervisor.open_index import open_fresh_index
 from tests.exgrpo_core.methods import outside_rules
 from tests.jobs.actions.replay import solved_runs
 

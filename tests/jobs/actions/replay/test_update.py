@@ -6,12 +6,12 @@ import shutil
 import numpy as np
 import pytest
 
+from exgrpo.jobs.actions.replay.facts import Outcome
+from exgrpo.jobs.actions.replay.update import _metric_facts, execute_updates
+from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
+from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo_core import algorithm
 from exgrpo_core.policy_optimization import objective
-from jobs.actions.replay.facts import Outcome
-from jobs.actions.replay.update import _metric_facts, execute_updates
-from jobs.execution.supervisor.open_index import open_fresh_index
-from jobs.runs.directory import RunDirectory
 from tests.jobs.actions.replay.trained_runs import trained
 
 pytestmark = pytest.mark.slow
@@ -83,7 +83,7 @@ def stale_log_probs(inputs):
 
 @pytest.mark.parametrize("fault", [mask_off_by_one, other_shaping, stale_log_probs])
 def test_a_fault_in_the_loss_is_found_there(tmp_path, monkeypatch, fault):
-    from jobs.training.engines.embedded import update
+    from exgrpo.jobs.training.engines.embedded import update
 
     def faulty(inputs, *others):
         fault(inputs)

@@ -1,7 +1,7 @@
 import pytest
 
-from jobs.actions.studies.definition import Scale, load_study, study_names
-from jobs.actions.studies.matrix import RunKey, key_from_tags, spec_of, wanted_keys
+from exgrpo.jobs.actions.studies.definition import Scale, load_study, study_names
+from exgrpo.jobs.actions.studies.matrix import RunKey, key_from_tags, spec_of, wanted_keys
 
 
 @pytest.mark.parametrize("name", study_names())

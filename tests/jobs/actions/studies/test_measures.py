@@ -1,16 +1,16 @@
 import pytest
 
-from db.connections.opening import open_database
-from db.connections.session import Database
-from db.ingest import events
+from exgrpo.db.connections.opening import open_database
+from exgrpo.db.connections.session import Database
+from exgrpo.db.ingest import events
+from exgrpo.jobs.actions.studies.definition import Scale, load_study
+from exgrpo.jobs.actions.studies.measures import AVERAGES, BENCHMARK_COLUMNS, MeasuredRun, count_unmasked, measure_run
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.recording.event_reader import EventReader
+from exgrpo.jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
+from exgrpo.jobs.specs.train import RecordingSpec
 from exgrpo_core.config import HARD, MEDIUM
 from exgrpo_core.recording.file_recorder import FileRecorder
-from jobs.actions.studies.definition import Scale, load_study
-from jobs.actions.studies.measures import AVERAGES, BENCHMARK_COLUMNS, MeasuredRun, count_unmasked, measure_run
-from jobs.runs.directory import RunDirectory
-from jobs.runs.recording.event_reader import EventReader
-from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
-from jobs.specs.train import RecordingSpec
 from tests.db.recorded_runs import ingest_run, new_run, record_attempt
 from tests.db.recorded_scores import event, record_scores
 from tests.jobs.evaluation.judging.chain_runs import record_chains

@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-from jobs.actions.studies.definition import PaperTable, Study, load_study, number_of, study_names
-from jobs.actions.studies.numbers import disagreements, number_rows, setting_gains
+from exgrpo.jobs.actions.studies.definition import PaperTable, Study, load_study, number_of, study_names
+from exgrpo.jobs.actions.studies.numbers import disagreements, number_rows, setting_gains
 from tests.jobs.actions.studies.paper_source import SourceTable, read_tables
 
 TABLES_WITHOUT_STUDY = ("tab:python-rules",)

@@ -2,14 +2,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from jobs.actions.studies.definition import Scale, load_study
-from jobs.actions.studies.matrix import RunKey
-from jobs.actions.studies.running import PendingRun, start, stop_all
-from jobs.runs.checkpoints import checkpoint_path, kept_start, save_checkpoint
-from jobs.runs.control import RunStatus
-from jobs.runs.directory import RunDirectory, list_run_directories
-from jobs.runs.lookup import CommandError
-from jobs.specs.evaluation import EvalSpec
+from exgrpo.jobs.actions.studies.definition import Scale, load_study
+from exgrpo.jobs.actions.studies.matrix import RunKey
+from exgrpo.jobs.actions.studies.running import PendingRun, start, stop_all
+from exgrpo.jobs.runs.checkpoints import checkpoint_path, kept_start, save_checkpoint
+from exgrpo.jobs.runs.control import RunStatus
+from exgrpo.jobs.runs.directory import RunDirectory, list_run_directories
+from exgrpo.jobs.runs.lookup import CommandError
+from exgrpo.jobs.specs.evaluation import EvalSpec
 from tests.jobs.actions.studies.recorded import record_run
 
 pytestmark = pytest.mark.slow
@@ -48,7 +48,9 @@ def test_reinforcement_needs_a_fine_tuned_run_of_its_seed(tmp_path):
 
 
 def test_runs_at_the_papers_scale_are_followed_by_their_scores(tmp_path, monkeypatch):
-    monkeypatch.setattr("jobs.actions.preflight.machine_fit.shutil.disk_usage", lambda _: SimpleNamespace(free=10**13))
+    monkeypatch.setattr(
+        "exgrpo.jobs.actions.preflight.machine_fit.shutil.disk_usage", lambda _: SimpleNamespace(free=10**13)
+    )
     key = RunKey("main-table", Scale.PAPER, "exgrpo", 0)
     run_id = start(tmp_path, STUDY, PendingRun(key, None), ["verl.ray.address=http://127.0.0.1:8265"])
     (scores,) = [run for run in list_run_directories(tmp_path) if run.run_id != run_id]

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from db.rows.runs import RunRow
-from jobs.actions import run_actions
-from jobs.actions.studies.comparison import reading
-from jobs.actions.studies.definition import Scale, load_study, study_names
-from jobs.actions.studies.matrix import RunKey, wanted_keys
-from jobs.actions.studies.study_report import render_report
-from jobs.actions.studies.study_results import StudyResults, find_runs, read_results
-from jobs.actions.studies.tables import mean_text
-from jobs.execution.supervisor.open_index import open_fresh_index
-from jobs.runs.control import RunStatus
+from exgrpo.db.rows.runs import RunRow
+from exgrpo.jobs.actions import run_actions
+from exgrpo.jobs.actions.studies.comparison import reading
+from exgrpo.jobs.actions.studies.definition import Scale, load_study, study_names
+from exgrpo.jobs.actions.studies.matrix import RunKey, wanted_keys
+from exgrpo.jobs.actions.studies.study_report import render_report
+from exgrpo.jobs.actions.studies.study_results import StudyResults, find_runs, read_results
+from exgrpo.jobs.actions.studies.tables import mean_text
+from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
+from exgrpo.jobs.runs.control import RunStatus
 from tests.jobs.actions.studies.recorded import record_run, record_seeds
 
 pytestmark = pytest.mark.slow

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from jobs.actions.studies.definition import Cell
-from jobs.actions.studies.study_report import interval_bars
-from jobs.actions.studies.study_results import CellResult, SeedResult, plan_seeds
+from exgrpo.jobs.actions.studies.definition import Cell
+from exgrpo.jobs.actions.studies.study_report import interval_bars
+from exgrpo.jobs.actions.studies.study_results import CellResult, SeedResult, plan_seeds
 
 pytestmark = pytest.mark.slow
 

@@ -2,11 +2,11 @@ import json
 
 import pytest
 
-from jobs.actions.studies import sweeps
-from jobs.actions.studies.definition import Scale
-from jobs.actions.studies.matrix import RunKey, spec_of, wanted_keys
-from jobs.runs.directory import list_run_directories
-from jobs.specs.mistakes import SpecError
+from exgrpo.jobs.actions.studies import sweeps
+from exgrpo.jobs.actions.studies.definition import Scale
+from exgrpo.jobs.actions.studies.matrix import RunKey, spec_of, wanted_keys
+from exgrpo.jobs.runs.directory import list_run_directories
+from exgrpo.jobs.specs.mistakes import SpecError
 from tests.jobs.cli.invoked import exgrpo, printed_json
 
 BASE = {"base": "chains-exgrpo", "over": {"num_steps": [2], "optim.learning_rate": ["1e-4", 2e-4], "seed": [3, 5]}}
@@ -81,7 +81,7 @@ def test_a_wrong_field_or_value_is_refused_before_anything_is_queued(write, tmp_
 
 
 def test_a_sweep_says_what_it_would_start_queues_it_once_and_adds_what_is_new(write, tmp_path, monkeypatch):
-    monkeypatch.setattr("jobs.cli.study.leave_to_supervisor", lambda *_: None)
+    monkeypatch.setattr("exgrpo.jobs.cli.study.leave_to_supervisor", lambda *_: None)
     root = tmp_path / "runs"
     planned = printed_json(root, "sweep", write(), "--dry-run")
     assert [(row["seed"], row["state"]) for row in planned] == [(3, "missing")] * 2 + [(5, "missing")] * 2

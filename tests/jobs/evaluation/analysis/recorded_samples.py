@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from jobs.evaluation.answer_log import AnsweredQuestion, AnswerLog
-from jobs.evaluation.generation import Sample
-from jobs.tasks.grading.answer_grader import SideBySide
-from jobs.tasks.grading.reward_function import Grade
+from exgrpo.jobs.evaluation.answer_log import AnsweredQuestion, AnswerLog
+from exgrpo.jobs.evaluation.generation import Sample
+from exgrpo.jobs.tasks.grading.answer_grader import SideBySide
+from exgrpo.jobs.tasks.grading.reward_function import Grade
 
 
 def append(

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from markdown_it import MarkdownIt
 
-from db.rows.chains_of_thought import CaseResponse, SnowballCase
-from jobs.evaluation.analysis.case_text import as_latex, as_markdown, cases_as_json, excerpts_of
+from exgrpo.db.rows.chains_of_thought import CaseResponse, SnowballCase
+from exgrpo.jobs.evaluation.analysis.case_text import as_latex, as_markdown, cases_as_json, excerpts_of
 
 HOSTILE = "~~~\n# no heading\n~~~~ <b>no markup</b>"
 CASE = SnowballCase(

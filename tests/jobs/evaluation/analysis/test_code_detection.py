@@ -1,7 +1,7 @@
 import pytest
 
-from jobs.evaluation.analysis.code_detection import tabulate_rules
-from jobs.tasks.grading.code_rules import find_code_blocks, find_rules, has_python_block, is_python
+from exgrpo.jobs.evaluation.analysis.code_detection import tabulate_rules
+from exgrpo.jobs.tasks.grading.code_rules import find_code_blocks, find_rules, has_python_block, is_python
 
 # The code of the paper's three cases, as short as tells them apart.
 CASE_1 = "```python\nimport sympy as sp\nx, y = sp.symbols('x y')\nprint(x_sol_parity, y_sol_parity)\n```\n"

@@ -1,8 +1,8 @@
 import pytest
 
-from db.connections.opening import open_database
-from jobs.evaluation.analysis.report import analyse_run, find_calibration, summarize_judge
-from jobs.evaluation.judging.calibration import LabelledVotes, group_votes
+from exgrpo.db.connections.opening import open_database
+from exgrpo.jobs.evaluation.analysis.report import analyse_run, find_calibration, summarize_judge
+from exgrpo.jobs.evaluation.judging.calibration import LabelledVotes, group_votes
 from tests.db.queries.test_judging import ingest_job, job_of_votes
 from tests.db.recorded_runs import ingest_run
 from tests.jobs.evaluation.judging.chain_runs import PROBLEM, WRITINGS, record_chains

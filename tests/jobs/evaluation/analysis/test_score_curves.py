@@ -4,8 +4,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from db.rows.chains_of_thought import Difficulty
-from jobs.evaluation.analysis.score_curves import (
+from exgrpo.db.rows.chains_of_thought import Difficulty
+from exgrpo.jobs.evaluation.analysis.score_curves import (
     best_of_k,
     by_difficulty,
     majority_at_k,

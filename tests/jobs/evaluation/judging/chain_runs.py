@@ -5,19 +5,19 @@ from pathlib import Path
 
 import numpy as np
 
+from exgrpo.jobs.evaluation.judging.judge_loop import run_judging
+from exgrpo.jobs.evaluation.judging.votes import VOTES_EVENT, Vote
+from exgrpo.jobs.runs.attempts import write_outcome
+from exgrpo.jobs.runs.control import Phase, RunStatus
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.recording.event_reader import EventReader
+from exgrpo.jobs.specs.judging import JudgeSpec, parse_judge_spec
+from exgrpo.jobs.specs.train import RecordingSpec, TrainSpec
+from exgrpo.jobs.tasks.chains.oracle import judge_response
+from exgrpo.jobs.tasks.chains.question_set import read_problem
 from exgrpo_core.recording.file_recorder import FileRecorder
 from exgrpo_core.step_report import StepReport
 from exgrpo_core.types import Question, RolloutGroup, Trajectory
-from jobs.evaluation.judging.judge_loop import run_judging
-from jobs.evaluation.judging.votes import VOTES_EVENT, Vote
-from jobs.runs.attempts import write_outcome
-from jobs.runs.control import Phase, RunStatus
-from jobs.runs.directory import RunDirectory
-from jobs.runs.recording.event_reader import EventReader
-from jobs.specs.judging import JudgeSpec, parse_judge_spec
-from jobs.specs.train import RecordingSpec, TrainSpec
-from jobs.tasks.chains.oracle import judge_response
-from jobs.tasks.chains.question_set import read_problem
 
 WRITINGS = {
     "valid": r"6;a*2=2;b*9=8;c-5=3;d*3=9;\boxed{9}",

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from exgrpo.jobs.evaluation.judging.items import JudgedItem
+from exgrpo.jobs.evaluation.judging.oracles import judge_chain
 from exgrpo_core.recording.rows import VoteOutcome
-from jobs.evaluation.judging.items import JudgedItem
-from jobs.evaluation.judging.oracles import judge_chain
 
 NONCE_LINE = re.compile(r"^<<<([0-9a-f]{24})>>>$", re.MULTILINE)
 

@@ -3,8 +3,8 @@ import random
 
 import pytest
 
-from jobs.evaluation.judging.calibration import LabelledVotes, calibrate, cohen_kappa, correct_rate
-from jobs.evaluation.judging.verdicts import decide, has_flipped
+from exgrpo.jobs.evaluation.judging.calibration import LabelledVotes, calibrate, cohen_kappa, correct_rate
+from exgrpo.jobs.evaluation.judging.verdicts import decide, has_flipped
 
 pytestmark = pytest.mark.slow
 

@@ -3,10 +3,10 @@ import json
 
 import pytest
 
-from jobs.evaluation.judging.client import JudgeAnswer, JudgeClient, SpendCapError, Spending
-from jobs.machine.model_server import KEY_ADDRESSES_VARIABLE
-from jobs.runs.control import TrainingError
-from jobs.specs.judging import API_KEY_VARIABLE
+from exgrpo.jobs.evaluation.judging.client import JudgeAnswer, JudgeClient, SpendCapError, Spending
+from exgrpo.jobs.machine.model_server import KEY_ADDRESSES_VARIABLE
+from exgrpo.jobs.runs.control import TrainingError
+from exgrpo.jobs.specs.judging import API_KEY_VARIABLE
 from tests.jobs.evaluation.judging.chain_runs import server_spec
 from tests.jobs.evaluation.judging.judge_server import Reply, completion, serving
 

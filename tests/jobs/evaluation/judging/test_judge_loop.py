@@ -5,16 +5,16 @@ from contextlib import contextmanager
 
 import pytest
 
+from exgrpo.jobs.actions.progress import count_pieces
+from exgrpo.jobs.evaluation.judging.items import counted_trajectories, open_items
+from exgrpo.jobs.evaluation.judging.verdicts import PROMPT_FILE
+from exgrpo.jobs.evaluation.judging.votes import ASKED_EVENT, read_recorded_votes
+from exgrpo.jobs.machine.model_server import KEY_ADDRESSES_VARIABLE
+from exgrpo.jobs.runs.control import Phase, RunStatus, TrainingError
+from exgrpo.jobs.specs.judging import API_KEY_VARIABLE
+from exgrpo.jobs.specs.train import RecordingSpec
 from exgrpo_core.recording import file_recorder
 from exgrpo_core.recording.file_recorder import FileRecorder
-from jobs.actions.progress import count_pieces
-from jobs.evaluation.judging.items import counted_trajectories, open_items
-from jobs.evaluation.judging.verdicts import PROMPT_FILE
-from jobs.evaluation.judging.votes import ASKED_EVENT, read_recorded_votes
-from jobs.machine.model_server import KEY_ADDRESSES_VARIABLE
-from jobs.runs.control import Phase, RunStatus, TrainingError
-from jobs.specs.judging import API_KEY_VARIABLE
-from jobs.specs.train import RecordingSpec
 from tests.jobs.evaluation.judging.chain_runs import (
     WRITINGS,
     Switch,

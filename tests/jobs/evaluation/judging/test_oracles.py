@@ -1,8 +1,8 @@
 import pytest
 
+from exgrpo.jobs.evaluation.judging.items import JudgedItem
+from exgrpo.jobs.evaluation.judging.oracles import judge_item
 from exgrpo_core.recording.rows import VoteOutcome
-from jobs.evaluation.judging.items import JudgedItem
-from jobs.evaluation.judging.oracles import judge_item
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,7 @@ import re
 
 import pytest
 
-from exgrpo_core.recording.rows import VoteOutcome
-from jobs.evaluation.judging.verdicts import (
+from exgrpo.jobs.evaluation.judging.verdicts import (
     PROMPT_FILE,
     IssueClass,
     disarm,
@@ -11,6 +10,7 @@ from jobs.evaluation.judging.verdicts import (
     load_judge_prompt,
     read_verdict,
 )
+from exgrpo_core.recording.rows import VoteOutcome
 from tests.jobs.evaluation.judging.judge_server import NONCE_LINE, judged_texts
 
 pytestmark = pytest.mark.slow

@@ -12,7 +12,7 @@ import httpx2
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from jobs.evaluation.judging.verdicts import load_judge_prompt
+from exgrpo.jobs.evaluation.judging.verdicts import load_judge_prompt
 from tests.jobs.execution.supervisor.toy_bench import wait_until
 from tests.jobs.training.format_tokenizer import make_format_tokenizer
 from tests.tools import free_port

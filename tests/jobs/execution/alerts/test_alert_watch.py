@@ -12,13 +12,13 @@ from datetime import UTC, datetime, timedelta
 import psutil
 import pytest
 
-from db.connections.opening import open_database
-from db.ingest import annotations, events
-from db.rows.runs import RunRow
-from jobs.actions import run_actions
-from jobs.execution.alerts import watch
-from jobs.execution.alerts.destinations import URLS_VARIABLE
-from jobs.execution.alerts.watch import (
+from exgrpo.db.connections.opening import open_database
+from exgrpo.db.ingest import annotations, events
+from exgrpo.db.rows.runs import RunRow
+from exgrpo.jobs.actions import run_actions
+from exgrpo.jobs.execution.alerts import watch
+from exgrpo.jobs.execution.alerts.destinations import URLS_VARIABLE
+from exgrpo.jobs.execution.alerts.watch import (
     SENT_LOG_FILE,
     AlertWatch,
     SentLog,
@@ -26,8 +26,8 @@ from jobs.execution.alerts.watch import (
     run_alert_events,
     watch_from_environment,
 )
-from jobs.runs.directory import RunDirectory
-from jobs.specs.train import TrainSpec
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.specs.train import TrainSpec
 from tests.jobs.execution.alerts.conftest import SECRET
 from tests.jobs.execution.supervisor.toy_bench import toy_spec, wait_until
 

@@ -6,8 +6,8 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from jobs.cli.main import app
-from jobs.execution.alerts.destinations import FILE_VARIABLE, URLS_VARIABLE, AlertError, read_destinations
+from exgrpo.jobs.cli.main import app
+from exgrpo.jobs.execution.alerts.destinations import FILE_VARIABLE, URLS_VARIABLE, AlertError, read_destinations
 from tests.jobs.execution.alerts.conftest import SECRET
 
 pytestmark = pytest.mark.slow
@@ -80,7 +80,7 @@ def test_the_command_says_which_destination_took_the_message(receiver):
 
 
 def test_the_command_line_loads_apprise_only_to_send():
-    modules = "jobs.cli.main, jobs.execution.supervisor.__main__, jobs.cli.doctor"
+    modules = "exgrpo.jobs.cli.main, exgrpo.jobs.execution.supervisor.__main__, exgrpo.jobs.cli.doctor"
     code = f"import sys; import {modules}; print('apprise' in sys.modules)"
     finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ, check=True)
     assert finished.stdout == "False\n"

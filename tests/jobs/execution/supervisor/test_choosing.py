@@ -1,15 +1,15 @@
 import psutil
 import pytest
 
-from jobs.actions import run_actions
-from jobs.actions.queueing import NewJob, write_job
-from jobs.execution.supervisor import loop
-from jobs.machine.hardware import VISIBLE_VARIABLE, Gpu
-from jobs.runs.attempts import read_outcome
-from jobs.runs.control import RunStatus
-from jobs.specs.settings import apply_settings
-from jobs.specs.train import SpecError
-from jobs.specs.verl import VerlSpec
+from exgrpo.jobs.actions import run_actions
+from exgrpo.jobs.actions.queueing import NewJob, write_job
+from exgrpo.jobs.execution.supervisor import loop
+from exgrpo.jobs.machine.hardware import VISIBLE_VARIABLE, Gpu
+from exgrpo.jobs.runs.attempts import read_outcome
+from exgrpo.jobs.runs.control import RunStatus
+from exgrpo.jobs.specs.settings import apply_settings
+from exgrpo.jobs.specs.train import SpecError
+from exgrpo.jobs.specs.verl import VerlSpec
 from tests.jobs.execution.supervisor.toy_bench import Bench, toy_spec
 
 pytestmark = pytest.mark.slow

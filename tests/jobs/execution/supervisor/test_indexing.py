@@ -12,25 +12,25 @@ from typing import Any
 import pytest
 from sqlalchemy import create_engine, make_url, update
 
-from db.connections.opening import open_database, reset
-from db.connections.session import Database, DatabaseError
-from db.queries import metrics, runs, trajectories
-from db.rows.chains_of_thought import SavedCase
-from db.rows.trajectories import MarkedTrajectory
-from db.tables import models
+from exgrpo.db.connections.opening import open_database, reset
+from exgrpo.db.connections.session import Database, DatabaseError
+from exgrpo.db.queries import metrics, runs, trajectories
+from exgrpo.db.rows.chains_of_thought import SavedCase
+from exgrpo.db.rows.trajectories import MarkedTrajectory
+from exgrpo.db.tables import models
+from exgrpo.jobs.actions import annotations, run_actions
+from exgrpo.jobs.actions.queueing import queue_job
+from exgrpo.jobs.execution.supervisor import indexing, run_index
+from exgrpo.jobs.execution.supervisor.indexing import Indexer
+from exgrpo.jobs.execution.supervisor.loop import Supervisor, SupervisorSettings
+from exgrpo.jobs.execution.supervisor.open_index import ingest_all, rebuild_index
+from exgrpo.jobs.runs.attempts import write_outcome
+from exgrpo.jobs.runs.control import RunStatus
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.journal import Journal, JournalKind
+from exgrpo.jobs.specs.train import RecordingSpec, TrainSpec
 from exgrpo_core import recording
 from exgrpo_core.recording.file_recorder import FileRecorder
-from jobs.actions import annotations, run_actions
-from jobs.actions.queueing import queue_job
-from jobs.execution.supervisor import indexing, run_index
-from jobs.execution.supervisor.indexing import Indexer
-from jobs.execution.supervisor.loop import Supervisor, SupervisorSettings
-from jobs.execution.supervisor.open_index import ingest_all, rebuild_index
-from jobs.runs.attempts import write_outcome
-from jobs.runs.control import RunStatus
-from jobs.runs.directory import RunDirectory
-from jobs.runs.journal import Journal, JournalKind
-from jobs.specs.train import RecordingSpec, TrainSpec
 from tests.db.recorded_runs import record_attempt
 from tests.db.table_contents import contents
 from tests.postgres import create_postgres_database

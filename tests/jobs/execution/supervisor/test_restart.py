@@ -14,18 +14,18 @@ from pathlib import Path
 
 import pytest
 
-from db.connections.opening import open_database
-from db.queries.runs import get_run
-from jobs.actions import run_actions
-from jobs.cli.following import RunFollower
-from jobs.execution.supervisor.open_index import ingest_all
-from jobs.runs.attempts import Heartbeat, write_heartbeat
-from jobs.runs.checkpoints import list_steps
-from jobs.runs.control import INTERRUPTED, RunStatus
-from jobs.runs.directory import RunDirectory
-from jobs.runs.processes import identify
-from jobs.runs.state import read_state
-from jobs.runs.supervisor_file import SupervisorRunningError
+from exgrpo.db.connections.opening import open_database
+from exgrpo.db.queries.runs import get_run
+from exgrpo.jobs.actions import run_actions
+from exgrpo.jobs.cli.following import RunFollower
+from exgrpo.jobs.execution.supervisor.open_index import ingest_all
+from exgrpo.jobs.runs.attempts import Heartbeat, write_heartbeat
+from exgrpo.jobs.runs.checkpoints import list_steps
+from exgrpo.jobs.runs.control import INTERRUPTED, RunStatus
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.processes import identify
+from exgrpo.jobs.runs.state import read_state
+from exgrpo.jobs.runs.supervisor_file import SupervisorRunningError
 from tests.jobs.execution.supervisor.toy_bench import Bench, toy_spec, wait_until
 
 pytestmark = pytest.mark.slow

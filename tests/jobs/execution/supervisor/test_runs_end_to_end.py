@@ -4,12 +4,12 @@ from contextlib import closing
 
 import pytest
 
-from db.connections.opening import open_database
-from db.queries import metrics, runs
-from jobs.actions import branching, run_actions
-from jobs.runs.control import RunStatus
-from jobs.runs.lookup import CommandError
-from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
+from exgrpo.db.connections.opening import open_database
+from exgrpo.db.queries import metrics, runs
+from exgrpo.jobs.actions import branching, run_actions
+from exgrpo.jobs.runs.control import RunStatus
+from exgrpo.jobs.runs.lookup import CommandError
+from exgrpo.jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
 from tests.jobs.execution.supervisor.toy_bench import Bench, processes_of, toy_spec, wait_until
 from tests.processes import is_gone
 

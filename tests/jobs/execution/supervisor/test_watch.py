@@ -10,17 +10,17 @@ from types import SimpleNamespace
 
 import pytest
 
+from exgrpo.jobs.actions.run_actions import resume
+from exgrpo.jobs.execution.supervisor import loop, watch
+from exgrpo.jobs.execution.supervisor.loop import Supervisor, SupervisorSettings
+from exgrpo.jobs.execution.supervisor.watch import AttemptWatch, StopClock, StopPolicy
+from exgrpo.jobs.machine.hardware import VISIBLE_VARIABLE
+from exgrpo.jobs.runs.attempts import Heartbeat, write_heartbeat, write_outcome
+from exgrpo.jobs.runs.control import RunStatus
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.launchers.local import LocalLauncher
+from exgrpo.jobs.runs.processes import ProcessIdentity, boot_id, works_on
 from exgrpo_core.recording.attempt_gate import FileLock, is_over
-from jobs.actions.run_actions import resume
-from jobs.execution.supervisor import loop, watch
-from jobs.execution.supervisor.loop import Supervisor, SupervisorSettings
-from jobs.execution.supervisor.watch import AttemptWatch, StopClock, StopPolicy
-from jobs.machine.hardware import VISIBLE_VARIABLE
-from jobs.runs.attempts import Heartbeat, write_heartbeat, write_outcome
-from jobs.runs.control import RunStatus
-from jobs.runs.directory import RunDirectory
-from jobs.runs.launchers.local import LocalLauncher
-from jobs.runs.processes import ProcessIdentity, boot_id, works_on
 from tests.jobs.execution.supervisor.toy_bench import TOY_WORKER, toy_spec, wait_until
 
 pytestmark = pytest.mark.slow

@@ -7,14 +7,14 @@ import subprocess
 import sys
 import time
 
+from exgrpo.jobs.execution.worker.__main__ import main
+from exgrpo.jobs.runs.checkpoints import open_newest, save_checkpoint
+from exgrpo.jobs.runs.control import Control, Phase, RunStatus, TrainingError
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.specs.evaluation import EvalSpec
+from exgrpo.jobs.specs.train import TrainSpec
 from exgrpo_core.recording.recorder import RunRecorder
 from exgrpo_core.step_report import StepReport
-from jobs.execution.worker.__main__ import main
-from jobs.runs.checkpoints import open_newest, save_checkpoint
-from jobs.runs.control import Control, Phase, RunStatus, TrainingError
-from jobs.runs.directory import RunDirectory
-from jobs.specs.evaluation import EvalSpec
-from jobs.specs.train import TrainSpec
 
 STEP_SECONDS = 0.02
 LONG_SECONDS = 0.3

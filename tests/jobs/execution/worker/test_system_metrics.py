@@ -4,10 +4,10 @@ import time
 import psutil
 import pytest
 
+from exgrpo.jobs.execution.worker import system_metrics
+from exgrpo.jobs.execution.worker.system_metrics import SystemSampler, summarize
+from exgrpo.jobs.machine.hardware import Gpu
 from exgrpo_core.step_report import METRICS
-from jobs.execution.worker import system_metrics
-from jobs.execution.worker.system_metrics import SystemSampler, summarize
-from jobs.machine.hardware import Gpu
 
 GIB = 2**30
 

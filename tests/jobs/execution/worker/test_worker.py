@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from exgrpo_core.recording.attempt_gate import EXIT_NOT_MINE, clear_attempt, set_attempt
-from exgrpo_core.recording.record_file import RecordFile
-from jobs.actions.evaluations import plan_evaluation_after
-from jobs.execution.worker.__main__ import (
+from exgrpo.jobs.actions.evaluations import plan_evaluation_after
+from exgrpo.jobs.execution.worker.__main__ import (
     EXIT_FAILED,
     allow_open_files,
     error_message,
@@ -20,15 +18,17 @@ from jobs.execution.worker.__main__ import (
     with_kept_model,
     wrong_fields,
 )
-from jobs.execution.worker.control import WorkerControl
-from jobs.machine.hardware import VISIBLE_VARIABLE
-from jobs.runs.attempts import read_heartbeat, read_outcome
-from jobs.runs.checkpoints import save_checkpoint
-from jobs.runs.control import RunStatus, TrainingError
-from jobs.runs.directory import RunDirectory
-from jobs.runs.recording.event_reader import EventReader
-from jobs.specs.train import ModelSpec, SpecError, TrainSpec, load_preset, parse_spec
-from jobs.training.pretrained.sources import CACHE_VARIABLE
+from exgrpo.jobs.execution.worker.control import WorkerControl
+from exgrpo.jobs.machine.hardware import VISIBLE_VARIABLE
+from exgrpo.jobs.runs.attempts import read_heartbeat, read_outcome
+from exgrpo.jobs.runs.checkpoints import save_checkpoint
+from exgrpo.jobs.runs.control import RunStatus, TrainingError
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.recording.event_reader import EventReader
+from exgrpo.jobs.specs.train import ModelSpec, SpecError, TrainSpec, load_preset, parse_spec
+from exgrpo.jobs.training.pretrained.sources import CACHE_VARIABLE
+from exgrpo_core.recording.attempt_gate import EXIT_NOT_MINE, clear_attempt, set_attempt
+from exgrpo_core.recording.record_file import RecordFile
 from tests.jobs.execution.supervisor.toy_bench import TOY_WORKER, toy_spec
 from tests.step_reports import make_report
 
@@ -112,7 +112,7 @@ def test_a_stop_is_heard_while_the_model_to_start_from_is_made(tmp_path, monkeyp
     no_shipped_model = spec.data.model_copy(update={"max_operations": 11})
     run = RunDirectory.create(tmp_path / "runs", spec.model_copy(update={"data": no_shipped_model}))
     run.request_stop()
-    command = [sys.executable, "-m", "jobs.execution.worker", str(run.path), str(run.claim_attempt())]
+    command = [sys.executable, "-m", "exgrpo.jobs.execution.worker", str(run.path), str(run.claim_attempt())]
     assert subprocess.run(command, stderr=subprocess.DEVNULL, timeout=120, check=False).returncode == 0
     assert read_outcome(run.attempt_path(1)).status is RunStatus.STOPPED
     assert list(cache.iterdir()) == []

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.runs.launchers import ray_jobs
-from jobs.specs.verl import RAY_TOKEN_VARIABLE
+from exgrpo.jobs.runs.launchers import ray_jobs
+from exgrpo.jobs.specs.verl import RAY_TOKEN_VARIABLE
 from tests.jobs.execution.supervisor.toy_bench import processes_of
 from tests.jobs.runs.launchers.ray_bench import RayBench
 from tests.jobs.runs.launchers.ray_cluster import TOKEN, RayCluster, find_ray

@@ -1,9 +1,9 @@
 """A runs root whose runs go to a Ray cluster, and a supervisor that is driven look by look."""
 
-from jobs.execution.supervisor.loop import Supervisor
-from jobs.runs.launchers.local import LocalLauncher
-from jobs.specs.train import ModelSpec, TrainSpec
-from jobs.specs.verl import RaySpec, VerlSpec
+from exgrpo.jobs.execution.supervisor.loop import Supervisor
+from exgrpo.jobs.runs.launchers.local import LocalLauncher
+from exgrpo.jobs.specs.train import ModelSpec, TrainSpec
+from exgrpo.jobs.specs.verl import RaySpec, VerlSpec
 from tests.jobs.execution.supervisor.toy_bench import TOY_WORKER, Bench
 from tests.verl_on_cpu import on_cpu
 

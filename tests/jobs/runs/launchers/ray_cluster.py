@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx2
 import psutil
 
-from jobs.machine.engine_environments import EngineEnvironmentError, engine_python
+from exgrpo.jobs.machine.engine_environments import EngineEnvironmentError, engine_python
 from tests.tools import free_ports
 
 TOKEN = "f" * 64

@@ -8,19 +8,19 @@ import sys
 import psutil
 import pytest
 
-from jobs.runs.launchers.end_with_starter import STARTER_VARIABLE
+from exgrpo.jobs.runs.launchers.end_with_starter import STARTER_VARIABLE
 from tests.jobs.execution.supervisor.toy_bench import wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process of its starter's death")
 
-RANK = "import signal, time; from jobs.runs.launchers.end_with_starter import end_with_starter"
+RANK = "import signal, time; from exgrpo.jobs.runs.launchers.end_with_starter import end_with_starter"
 RANK += "; end_with_starter(signal.SIGKILL); print('bound', flush=True); time.sleep(60)"
 AGENT = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {RANK!r}], start_new_session=True)"
 STARTER = f"""
 import os, subprocess, sys
 environment = os.environ | {{"{STARTER_VARIABLE}": str(os.getpid())}}
 agent = [sys.executable, "-c", {AGENT!r}]
-subprocess.run([sys.executable, "-P", "-m", "jobs.runs.launchers.end_with_starter", *agent], env=environment)
+subprocess.run([sys.executable, "-P", "-m", "exgrpo.jobs.runs.launchers.end_with_starter", *agent], env=environment)
 """
 
 
@@ -55,6 +55,14 @@ def is_gone(process: psutil.Process) -> bool:
 
 def test_process_whose_starter_is_gone_already_leaves_at_once(repository):
     environment = os.environ | {"PYTHONPATH": str(repository), STARTER_VARIABLE: "1"}
-    command = [sys.executable, "-P", "-m", "jobs.runs.launchers.end_with_starter", sys.executable, "-c", "print('ran')"]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "exgrpo.jobs.runs.launchers.end_with_starter",
+        sys.executable,
+        "-c",
+        "print('ran')",
+    ]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=30, check=False)
     assert (done.returncode, done.stdout) == (1, "")

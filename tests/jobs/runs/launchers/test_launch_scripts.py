@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from jobs.actions.preflight.launch_scripts import ScriptKind, write_script
-from jobs.machine.engine_environments import PROJECT_ROOT
-from jobs.runs.attempts import read_heartbeat, read_outcome
-from jobs.runs.directory import RunDirectory
-from jobs.runs.launchers.ray_jobs_api import RayJobsApi
-from jobs.specs.train import parse_spec
+from exgrpo.jobs.actions.preflight.launch_scripts import ScriptKind, write_script
+from exgrpo.jobs.machine.engine_environments import PROJECT_ROOT
+from exgrpo.jobs.runs.attempts import read_heartbeat, read_outcome
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.launchers.ray_jobs_api import RayJobsApi
+from exgrpo.jobs.specs.train import parse_spec
 from tests.jobs.runs.launchers.ray_cluster import TOKEN, RayCluster, find_ray
 from tests.jobs.training.engines.verl_ray.runs import MARK, RUN_SECONDS, marked, run_content, steps_of
 from tests.tools import report_missing

@@ -11,14 +11,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from jobs.actions import run_actions
-from jobs.runs.control import RunStatus
-from jobs.runs.launchers.local import LocalLauncher
-from jobs.runs.launchers.ray_jobs import RayJobsLauncher
-from jobs.runs.launchers.ray_jobs_api import RayClusterState, RayJobsApi, RayJobStatus, read_cluster
-from jobs.runs.processes import ProcessIdentity, group_members, identify
-from jobs.specs.train import parse_spec
-from jobs.specs.verl import RAY_TOKEN_VARIABLE
+from exgrpo.jobs.actions import run_actions
+from exgrpo.jobs.runs.control import RunStatus
+from exgrpo.jobs.runs.launchers.local import LocalLauncher
+from exgrpo.jobs.runs.launchers.ray_jobs import RayJobsLauncher
+from exgrpo.jobs.runs.launchers.ray_jobs_api import RayClusterState, RayJobsApi, RayJobStatus, read_cluster
+from exgrpo.jobs.runs.processes import ProcessIdentity, group_members, identify
+from exgrpo.jobs.specs.train import parse_spec
+from exgrpo.jobs.specs.verl import RAY_TOKEN_VARIABLE
 from tests.jobs.runs.launchers.ray_bench import RayBench, ray_spec
 from tests.jobs.runs.launchers.ray_cluster import NUM_GPUS, TOKEN, RayCluster
 from tests.jobs.training.engines.verl_ray.runs import NUM_STEPS, RUN_SECONDS, run_content, steps_of

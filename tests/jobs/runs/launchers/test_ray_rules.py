@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from jobs.execution.supervisor import ray_watch
-from jobs.runs.control import RunStatus
-from jobs.runs.launchers import ray_jobs, ray_jobs_api
-from jobs.runs.launchers.local import LaunchError
-from jobs.runs.launchers.ray_jobs import RayJobsLauncher
-from jobs.runs.launchers.ray_jobs_api import (
+from exgrpo.jobs.execution.supervisor import ray_watch
+from exgrpo.jobs.runs.control import RunStatus
+from exgrpo.jobs.runs.launchers import ray_jobs, ray_jobs_api
+from exgrpo.jobs.runs.launchers.local import LaunchError
+from exgrpo.jobs.runs.launchers.ray_jobs import RayJobsLauncher
+from exgrpo.jobs.runs.launchers.ray_jobs_api import (
     RayJobsApi,
     RayJobsError,
     RayNotReadyError,
@@ -21,10 +21,10 @@ from jobs.runs.launchers.ray_jobs_api import (
     check_address,
     is_loopback,
 )
-from jobs.runs.launchers.ray_machines import Machine, check_model, check_size
-from jobs.runs.state import CONTACT_TIMEOUT_SECONDS, read_contact, read_state, write_contact
-from jobs.specs.train import TrainSpec
-from jobs.specs.verl import RAY_TOKEN_VARIABLE, RaySpec, RewardModelSpec, VerlSpec
+from exgrpo.jobs.runs.launchers.ray_machines import Machine, check_model, check_size
+from exgrpo.jobs.runs.state import CONTACT_TIMEOUT_SECONDS, read_contact, read_state, write_contact
+from exgrpo.jobs.specs.train import TrainSpec
+from exgrpo.jobs.specs.verl import RAY_TOKEN_VARIABLE, RaySpec, RewardModelSpec, VerlSpec
 from tests.http_server import Answer, answering
 from tests.jobs.runs.launchers.ray_bench import RayBench, ray_spec
 from tests.tools import free_port
@@ -211,7 +211,7 @@ def test_a_machine_that_lacks_the_model_and_cannot_download_it_is_refused_by_nam
 
 
 def test_each_machine_says_whether_it_has_the_model_as_a_folder_or_in_the_hubs_cache(monkeypatch, tmp_path):
-    ray_programs = pytest.importorskip("jobs.runs.launchers.ray_programs", exc_type=ImportError)
+    ray_programs = pytest.importorskip("exgrpo.jobs.runs.launchers.ray_programs", exc_type=ImportError)
     monkeypatch.setenv("HF_HOME", str(tmp_path))
     assert not ray_programs.describe_machine(MODEL)["has_model"]
     snapshot = tmp_path / "hub/models--Qwen--Qwen2.5-Math-7B/snapshots/abc"

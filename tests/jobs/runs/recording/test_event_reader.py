@@ -2,13 +2,13 @@
 
 import pytest
 
+from exgrpo.jobs.runs.recording.event_reader import EventReader
+from exgrpo.jobs.specs.train import RecordingSpec
 from exgrpo_core.faults import Fault, FaultKind
 from exgrpo_core.recording.file_recorder import FileRecorder
 from exgrpo_core.recording.lines import encode_line
 from exgrpo_core.recording.record_file import RecordFile, read_members, record_path
 from exgrpo_core.step_report import StepReport
-from jobs.runs.recording.event_reader import EventReader
-from jobs.specs.train import RecordingSpec
 from tests.exgrpo_core.recording.test_file_recorder import read_all, record, record_fast
 from tests.step_reports import make_questions, make_report
 
@@ -125,6 +125,6 @@ def test_many_steps_without_trajectories_come_in_one_batch_until_it_is_large(run
     event = batch.events[0]
     assert (event["file"], event["trajectories"], event["replays"]) == (None, [], [])
     assert event["metrics"] == {"reward/mean": 0.5}
-    monkeypatch.setattr("jobs.runs.recording.event_reader.MAX_BYTES", 100)
+    monkeypatch.setattr("exgrpo.jobs.runs.recording.event_reader.MAX_BYTES", 100)
     assert EventReader(run).read().has_more
     assert [event["step"] for event in read_all(run, 16)] == list(range(1, 101))

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from jobs.runs.rollout_formats.formats import UnknownRolloutsError, find_format
-from jobs.runs.rollout_formats.source import RolloutSource
+from exgrpo.jobs.runs.rollout_formats.formats import UnknownRolloutsError, find_format
+from exgrpo.jobs.runs.rollout_formats.source import RolloutSource
 
 ROWS = [
     {"key": "loss", "value": 1.5, "timestamp": 7, "step": 0},

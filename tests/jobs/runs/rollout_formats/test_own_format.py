@@ -4,10 +4,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from exgrpo.jobs.runs.rollout_formats.own_format import load_own_format
+from exgrpo.jobs.runs.rollout_formats.source import RolloutSource
 from exgrpo_core.errors import InputError
 from exgrpo_core.recording.rows import Message
-from jobs.runs.rollout_formats.own_format import load_own_format
-from jobs.runs.rollout_formats.source import RolloutSource
 
 ROW = {
     "q": "1+1?",

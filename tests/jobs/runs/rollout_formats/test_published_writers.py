@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from exgrpo.jobs.runs.rollout_formats import torch_dumps
+from exgrpo.jobs.runs.rollout_formats.formats import FORMATS, find_format
+from exgrpo.jobs.runs.rollout_formats.source import RolloutSource, Sample, SourceChangedError
 from exgrpo_core.recording.rows import Message
-from jobs.runs.rollout_formats import torch_dumps
-from jobs.runs.rollout_formats.formats import FORMATS, find_format
-from jobs.runs.rollout_formats.source import RolloutSource, Sample, SourceChangedError
 from tests.jobs.runs.rollout_formats.test_real_samples import PATHS, SAMPLES, module_of
 
 SLIME = {

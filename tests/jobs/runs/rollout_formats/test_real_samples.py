@@ -8,12 +8,12 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
+from exgrpo.jobs.actions.rollout_import import RolloutImport, import_rollouts
+from exgrpo.jobs.runs.rollout_formats import formats
+from exgrpo.jobs.runs.rollout_formats.formats import FORMATS, MissingPackageError, find_format
+from exgrpo.jobs.runs.rollout_formats.source import RolloutSource, Sample
 from exgrpo_core.recording.conversations import tokens_by_role
 from exgrpo_core.recording.rows import Message
-from jobs.actions.rollout_import import RolloutImport, import_rollouts
-from jobs.runs.rollout_formats import formats
-from jobs.runs.rollout_formats.formats import FORMATS, MissingPackageError, find_format
-from jobs.runs.rollout_formats.source import RolloutSource, Sample
 
 SAMPLES = Path(__file__).parent / "samples"
 PATHS = {

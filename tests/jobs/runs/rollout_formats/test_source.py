@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from jobs.runs.rollout_formats import json_lines, nemo_rl, torch_dumps, traces, trl, verifiers_results
-from jobs.runs.rollout_formats.plain_pickle import NotPlainError, load_plain, load_torch_file
-from jobs.runs.rollout_formats.source import RolloutSource, SourceChangedError, is_evaluation
+from exgrpo.jobs.runs.rollout_formats import json_lines, nemo_rl, torch_dumps, traces, trl, verifiers_results
+from exgrpo.jobs.runs.rollout_formats.plain_pickle import NotPlainError, load_plain, load_torch_file
+from exgrpo.jobs.runs.rollout_formats.source import RolloutSource, SourceChangedError, is_evaluation
 from tests.jobs.runs.rollout_formats.test_published_writers import MESSAGES, NEMO, OPENRLHF, SLIME, write
 from tests.jobs.runs.rollout_formats.test_real_samples import SAMPLES
 

@@ -4,10 +4,10 @@ import warnings
 import numpy as np
 import pytest
 
+from exgrpo.jobs.runs.rollout_formats import verl_dumps
+from exgrpo.jobs.runs.rollout_formats.formats import UnknownRolloutsError, find_format
+from exgrpo.jobs.runs.rollout_formats.source import RolloutSource, SourceChangedError
 from exgrpo_core.recording.rows import Message
-from jobs.runs.rollout_formats import verl_dumps
-from jobs.runs.rollout_formats.formats import UnknownRolloutsError, find_format
-from jobs.runs.rollout_formats.source import RolloutSource, SourceChangedError
 
 
 def line(question: int, rollout: int, score: object, step: int = 1, **fields) -> str:

@@ -5,15 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from jobs.tasks.chains.demonstrators import (
+from exgrpo.jobs.tasks.chains.demonstrators import (
     SPECIAL_TOKENS,
     Demonstrators,
     make_tokenizer,
     write_code,
     write_demonstration,
 )
-from jobs.tasks.chains.oracle import judge_response, run_program
-from jobs.tasks.chains.question_set import draw_problem
+from exgrpo.jobs.tasks.chains.oracle import judge_response, run_program
+from exgrpo.jobs.tasks.chains.question_set import draw_problem
 
 pytestmark = pytest.mark.slow
 

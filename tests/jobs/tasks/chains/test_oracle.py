@@ -1,7 +1,7 @@
 import pytest
 
-from jobs.tasks.chains.oracle import ProgramError, judge_response, run_program
-from jobs.tasks.chains.question_set import ChainProblem
+from exgrpo.jobs.tasks.chains.oracle import ProgramError, judge_response, run_program
+from exgrpo.jobs.tasks.chains.question_set import ChainProblem
 
 PROBLEM = ChainProblem.parse("Q6a*2b*9c-5d*3:", modulus=10)
 STEPS = "6;a*2=2;b*9=8;c-5=3;d*3=9;"

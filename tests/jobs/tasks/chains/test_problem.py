@@ -3,8 +3,8 @@ from collections import Counter
 
 import pytest
 
-from jobs.tasks.chains.demonstrators import make_tokenizer
-from jobs.tasks.chains.question_set import LABELS, ChainProblem, draw_problem, make_questions, read_problem
+from exgrpo.jobs.tasks.chains.demonstrators import make_tokenizer
+from exgrpo.jobs.tasks.chains.question_set import LABELS, ChainProblem, draw_problem, make_questions, read_problem
 
 TOKENIZER = make_tokenizer()
 

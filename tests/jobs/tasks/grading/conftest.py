@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.tasks.grading.answer_grader import AnswerGrader
+from exgrpo.jobs.tasks.grading.answer_grader import AnswerGrader
 
 
 def read_pairs(path: Path) -> list[tuple[str, ...]]:

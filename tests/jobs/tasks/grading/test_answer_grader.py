@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 import psutil
 import pytest
 
-from jobs.tasks.grading.answer_grader import AnswerGrader, GradeItem
-from jobs.tasks.grading.reward_function import Grade
-from jobs.tasks.grading.worker_process import GraderError
+from exgrpo.jobs.tasks.grading.answer_grader import AnswerGrader, GradeItem
+from exgrpo.jobs.tasks.grading.reward_function import Grade
+from exgrpo.jobs.tasks.grading.worker_process import GraderError
 from tests.jobs.execution.supervisor.toy_bench import wait_until
 
 pytestmark = pytest.mark.slow
@@ -177,7 +177,7 @@ def test_close_ends_processes_and_a_call_under_way():
 def test_grading_processes_die_with_their_parent(is_busy, repository):
     program = f"""
 import sys, threading, time
-from jobs.tasks.grading.answer_grader import AnswerGrader, GradeItem
+from exgrpo.jobs.tasks.grading.answer_grader import AnswerGrader, GradeItem
 grader = AnswerGrader(seconds_per_answer=1.0)
 grader.grade([GradeItem("1/2", r"\\boxed{{0.5}}", "math")])
 if {is_busy}:

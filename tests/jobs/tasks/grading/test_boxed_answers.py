@@ -2,8 +2,8 @@ import time
 
 import pytest
 
-from jobs.tasks.grading.boxed_answers import grade_without_verifier, last_boxed, read_choice
-from jobs.tasks.grading.reward_function import Grade
+from exgrpo.jobs.tasks.grading.boxed_answers import grade_without_verifier, last_boxed, read_choice
+from exgrpo.jobs.tasks.grading.reward_function import Grade
 
 pytestmark = pytest.mark.slow
 

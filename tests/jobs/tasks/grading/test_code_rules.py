@@ -2,7 +2,7 @@ import time
 
 import pytest
 
-from jobs.tasks.grading.code_rules import CODE_RULES, bits_to_rules, find_rules, mark_code
+from exgrpo.jobs.tasks.grading.code_rules import CODE_RULES, bits_to_rules, find_rules, mark_code
 
 pytestmark = pytest.mark.slow
 

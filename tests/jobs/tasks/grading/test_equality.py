@@ -2,10 +2,10 @@ from pathlib import Path
 
 import pytest
 
-from jobs.tasks.grading import units
-from jobs.tasks.grading.answer_grader import AnswerGrader, GradeItem
-from jobs.tasks.grading.boxed_answers import joined_boxes
-from jobs.tasks.grading.reward_function import Grade
+from exgrpo.jobs.tasks.grading import units
+from exgrpo.jobs.tasks.grading.answer_grader import AnswerGrader, GradeItem
+from exgrpo.jobs.tasks.grading.boxed_answers import joined_boxes
+from exgrpo.jobs.tasks.grading.reward_function import Grade
 from tests.jobs.tasks.grading.conftest import WRITTEN_PAIRS, read_pairs
 
 pytestmark = pytest.mark.slow

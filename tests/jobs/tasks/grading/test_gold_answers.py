@@ -1,7 +1,7 @@
 import pytest
 
-from jobs.tasks.grading import gold_answers
-from jobs.tasks.grading.gold_answers import MAX_COMPARED, gold_notices, unreadable_golds
+from exgrpo.jobs.tasks.grading import gold_answers
+from exgrpo.jobs.tasks.grading.gold_answers import MAX_COMPARED, gold_notices, unreadable_golds
 
 pytestmark = pytest.mark.slow
 

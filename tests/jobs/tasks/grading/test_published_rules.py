@@ -1,8 +1,8 @@
 import pytest
 import sympy
 
-from jobs.tasks.grading.published_expressions import ExpressionError, read_expression
-from jobs.tasks.grading.published_rules import equals_by_published_rules, normalize_first, normalize_second
+from exgrpo.jobs.tasks.grading.published_expressions import ExpressionError, read_expression
+from exgrpo.jobs.tasks.grading.published_rules import equals_by_published_rules, normalize_first, normalize_second
 
 pytestmark = pytest.mark.slow
 

@@ -5,8 +5,8 @@ import tempfile
 
 import pytest
 
-from jobs.tasks.grading.answer_grader import AnswerGrader, GradeItem
-from jobs.tasks.grading.reward_function import Grade
+from exgrpo.jobs.tasks.grading.answer_grader import AnswerGrader, GradeItem
+from exgrpo.jobs.tasks.grading.reward_function import Grade
 from tests.jobs.tasks.grading.test_answer_grader import LIMIT, POISONED, SYMBOLIC, TOWER, math_items
 
 pytestmark = [

@@ -4,14 +4,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from exgrpo.jobs import tasks
+from exgrpo.jobs.specs.train import DataSpec
+from exgrpo.jobs.tasks.chains.demonstrators import make_tokenizer
+from exgrpo.jobs.tasks.chains.question_set import ChainProblem, make_question
+from exgrpo.jobs.tasks.grading.answer_grader import AnswerGrader
+from exgrpo.jobs.tasks.grading.reward_function import Response
+from exgrpo.jobs.tasks.grading.rewards import TASKS, ChainsReward, MathReward
 from exgrpo_core.config import RewardKind
-from jobs import tasks
-from jobs.specs.train import DataSpec
-from jobs.tasks.chains.demonstrators import make_tokenizer
-from jobs.tasks.chains.question_set import ChainProblem, make_question
-from jobs.tasks.grading.answer_grader import AnswerGrader
-from jobs.tasks.grading.reward_function import Response
-from jobs.tasks.grading.rewards import TASKS, ChainsReward, MathReward
 
 pytestmark = pytest.mark.slow
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from jobs.tasks.grading import answer_grader
-from jobs.tasks.grading.answer_grader import GRADING_RULES, AnswerGrader, GradeItem, Scheme, grader_version
-from jobs.tasks.grading.reward_function import Grade
+from exgrpo.jobs.tasks.grading import answer_grader
+from exgrpo.jobs.tasks.grading.answer_grader import GRADING_RULES, AnswerGrader, GradeItem, Scheme, grader_version
+from exgrpo.jobs.tasks.grading.reward_function import Grade
 from tests.jobs.tasks.grading.conftest import WRITTEN_PAIRS
 
 pytestmark = pytest.mark.slow

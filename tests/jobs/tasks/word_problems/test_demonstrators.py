@@ -3,10 +3,16 @@ from fractions import Fraction
 
 import pytest
 
-from jobs.tasks.word_problems.demonstrators import Demonstrators, make_facts, work_out, write_demonstration, write_steps
-from jobs.tasks.word_problems.expressions import evaluate, parse_formula
-from jobs.tasks.word_problems.oracle import ChainVerdict, judge_response
-from jobs.tasks.word_problems.question_set import draw_story, is_held_out_set, load_forms, make_stories
+from exgrpo.jobs.tasks.word_problems.demonstrators import (
+    Demonstrators,
+    make_facts,
+    work_out,
+    write_demonstration,
+    write_steps,
+)
+from exgrpo.jobs.tasks.word_problems.expressions import evaluate, parse_formula
+from exgrpo.jobs.tasks.word_problems.oracle import ChainVerdict, judge_response
+from exgrpo.jobs.tasks.word_problems.question_set import draw_story, is_held_out_set, load_forms, make_stories
 
 pytestmark = pytest.mark.slow
 

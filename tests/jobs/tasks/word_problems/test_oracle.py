@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from jobs.tasks.word_problems.oracle import MAX_CHARS, ChainVerdict, find_boxes, judge_response
-from jobs.tasks.word_problems.problem import StoryProblem
-from jobs.tasks.word_problems.walk import FaultKind
+from exgrpo.jobs.tasks.word_problems.oracle import MAX_CHARS, ChainVerdict, find_boxes, judge_response
+from exgrpo.jobs.tasks.word_problems.problem import StoryProblem
+from exgrpo.jobs.tasks.word_problems.walk import FaultKind
 
 BOXES = StoryProblem.read(
     "Nora packs 3 boxes with 12 candles in each box. She has 5 candles left over. How many candles does Nora have?",

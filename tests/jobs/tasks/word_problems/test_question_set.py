@@ -4,9 +4,9 @@ from fractions import Fraction
 
 import pytest
 
-from jobs.tasks.word_problems.oracle import judge_response
-from jobs.tasks.word_problems.question_set import draw_story, is_held_out_set, load_forms, make_stories
-from jobs.tasks.word_problems.story import Story
+from exgrpo.jobs.tasks.word_problems.oracle import judge_response
+from exgrpo.jobs.tasks.word_problems.question_set import draw_story, is_held_out_set, load_forms, make_stories
+from exgrpo.jobs.tasks.word_problems.story import Story
 
 pytestmark = pytest.mark.slow
 

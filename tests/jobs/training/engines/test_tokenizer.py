@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 import torch
 
-from jobs.actions.playground import answering
-from jobs.evaluation import local_generators
-from jobs.evaluation.generation import PromptedQuestion
-from jobs.specs.train import parse_spec
-from jobs.training import probe as probing
-from jobs.training.engines.embedded.engine import EmbeddedEngine
-from jobs.training.engines.embedded.model import GeneratedResponse, load_policy
-from jobs.training.engines.tokenizer import load_tokenizer, response_texts
+from exgrpo.jobs.actions.playground import answering
+from exgrpo.jobs.evaluation import local_generators
+from exgrpo.jobs.evaluation.generation import PromptedQuestion
+from exgrpo.jobs.specs.train import parse_spec
+from exgrpo.jobs.training import probe as probing
+from exgrpo.jobs.training.engines.embedded.engine import EmbeddedEngine
+from exgrpo.jobs.training.engines.embedded.model import GeneratedResponse, load_policy
+from exgrpo.jobs.training.engines.tokenizer import load_tokenizer, response_texts
 from tests.jobs.evaluation.tiny_evaluations import save_tiny_model
 
 pytestmark = pytest.mark.slow

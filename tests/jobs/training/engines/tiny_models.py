@@ -17,7 +17,7 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-from jobs.training.engines.embedded.model import PolicyModel, wrap_model
+from exgrpo.jobs.training.engines.embedded.model import PolicyModel, wrap_model
 
 PAD, END = 0, 1
 CHARACTERS = string.digits + string.ascii_lowercase + "+-*=:"

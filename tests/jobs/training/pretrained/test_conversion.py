@@ -8,15 +8,15 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from jobs.actions.preflight.data_preview import preview_data
-from jobs.actions.preflight.local_sources import resolve_source
-from jobs.specs.train import SpecError, parse_spec
-from jobs.training.engines.embedded.model import load_policy
-from jobs.training.pretrained import sources
-from jobs.training.pretrained.conversion import convert_gguf, prepare_model
-from jobs.training.pretrained.model_shapes import model_shape
-from jobs.training.pretrained.sources import CACHE_VARIABLE, ModelPackage, ModelSourceError
-from jobs.training.run_data import open_data
+from exgrpo.jobs.actions.preflight.data_preview import preview_data
+from exgrpo.jobs.actions.preflight.local_sources import resolve_source
+from exgrpo.jobs.specs.train import SpecError, parse_spec
+from exgrpo.jobs.training.engines.embedded.model import load_policy
+from exgrpo.jobs.training.pretrained import sources
+from exgrpo.jobs.training.pretrained.conversion import convert_gguf, prepare_model
+from exgrpo.jobs.training.pretrained.model_shapes import model_shape
+from exgrpo.jobs.training.pretrained.sources import CACHE_VARIABLE, ModelPackage, ModelSourceError
+from exgrpo.jobs.training.run_data import open_data
 from tests.jobs.training.chat_model import make_chat_model
 from tests.jobs.training.pretrained.gguf_files import write_gguf
 

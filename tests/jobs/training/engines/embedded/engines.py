@@ -4,13 +4,13 @@ import dataclasses
 
 import numpy as np
 
+from exgrpo.jobs.tasks.grading.reward_function import Response, Verdict
+from exgrpo.jobs.training.engines.embedded.engine import EmbeddedEngine
+from exgrpo.jobs.training.engines.embedded.lora import LoraSettings
+from exgrpo.jobs.training.engines.embedded.model import train_adapters
+from exgrpo.jobs.training.engines.embedded.update import OptimSettings
 from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.types import Question
-from jobs.tasks.grading.reward_function import Response, Verdict
-from jobs.training.engines.embedded.engine import EmbeddedEngine
-from jobs.training.engines.embedded.lora import LoraSettings
-from jobs.training.engines.embedded.model import train_adapters
-from jobs.training.engines.embedded.update import OptimSettings
 from tests.jobs.training.engines.embedded.prompts import ragged_prompts
 from tests.jobs.training.engines.tiny_models import build_policy
 

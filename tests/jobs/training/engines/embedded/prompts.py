@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from jobs.training.engines.embedded.sampling import Sampler
+from exgrpo.jobs.training.engines.embedded.sampling import Sampler
 from tests.jobs.training.engines.tiny_models import VOCABULARY_SIZE
 
 

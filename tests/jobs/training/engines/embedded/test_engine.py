@@ -5,6 +5,9 @@ import numpy as np
 import pytest
 import torch
 
+from exgrpo.jobs.training.engines.embedded.engine import EmbeddedEngine
+from exgrpo.jobs.training.engines.embedded.model import wrap_model
+from exgrpo.jobs.training.engines.embedded.update import OptimSettings
 from exgrpo_core.algorithm import exgrpo_step
 from exgrpo_core.engine import RolloutRequest
 from exgrpo_core.errors import EngineError
@@ -12,9 +15,6 @@ from exgrpo_core.methods.loading import build_objective
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from exgrpo_core.state import ExGRPOState
 from exgrpo_core.types import Question
-from jobs.training.engines.embedded.engine import EmbeddedEngine
-from jobs.training.engines.embedded.model import wrap_model
-from jobs.training.engines.embedded.update import OptimSettings
 from tests.exgrpo_core.strategies.replay_methods import METHODS, WITHOUT_TRAJECTORIES
 from tests.jobs.training.engines.contract import PolicyEngineContract, score, training_rows
 from tests.jobs.training.engines.embedded.engines import (

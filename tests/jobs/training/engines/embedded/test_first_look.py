@@ -2,9 +2,9 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, FalconMambaConfig, Mamba2Config, MambaConfig, RwkvConfig
 
+from exgrpo.jobs.training.engines.embedded.first_look import look_at, open_model
+from exgrpo.jobs.training.engines.embedded.model import wrap_model
 from exgrpo_core.errors import EngineError
-from jobs.training.engines.embedded.first_look import look_at, open_model
-from jobs.training.engines.embedded.model import wrap_model
 from tests.jobs.training.engines.tiny_models import END, VOCABULARY_SIZE, build_model, build_policy, tiny_tokenizer
 
 pytestmark = pytest.mark.slow

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from jobs.training.engines.embedded import decoding
-from jobs.training.engines.embedded.model import PolicyModel, generate
+from exgrpo.jobs.training.engines.embedded import decoding
+from exgrpo.jobs.training.engines.embedded.model import PolicyModel, generate
 from tests.jobs.training.engines.embedded.prompts import plain_scores, ragged_prompts, sampler
 from tests.jobs.training.engines.tiny_models import ARCHITECTURES, END, PACKED, build_policy
 

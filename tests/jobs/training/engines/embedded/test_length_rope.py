@@ -3,11 +3,11 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig, Phi3Config, Qwen2Config
 
+from exgrpo.jobs.training.engines.embedded.engine import EmbeddedEngine
+from exgrpo.jobs.training.engines.embedded.model import generate, score_sequences, wrap_model
+from exgrpo.jobs.training.engines.embedded.packing import TokenSequence
+from exgrpo.jobs.training.engines.embedded.update import OptimSettings, PolicyOptimizer, PolicyUpdater
 from exgrpo_core.errors import EngineError
-from jobs.training.engines.embedded.engine import EmbeddedEngine
-from jobs.training.engines.embedded.model import generate, score_sequences, wrap_model
-from jobs.training.engines.embedded.packing import TokenSequence
-from jobs.training.engines.embedded.update import OptimSettings, PolicyOptimizer, PolicyUpdater
 from tests.jobs.training.engines.embedded.engines import CONFIG, EvenTokenReward
 from tests.jobs.training.engines.embedded.prompts import plain_scores, sampler
 from tests.jobs.training.engines.tiny_models import SIZES, VOCABULARY_SIZE, tiny_tokenizer

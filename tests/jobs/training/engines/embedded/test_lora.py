@@ -12,16 +12,16 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
+from exgrpo.jobs.training.engines.embedded.backend import PaddedBackend
+from exgrpo.jobs.training.engines.embedded.engine import EmbeddedEngine
+from exgrpo.jobs.training.engines.embedded.lora import merge_adapters
+from exgrpo.jobs.training.engines.embedded.model import frozen_reference, load_policy, score_sequences
+from exgrpo.jobs.training.engines.embedded.packing import TokenSequence
+from exgrpo.jobs.training.engines.embedded.sampling import Scoring
+from exgrpo.jobs.training.engines.embedded.update import OptimSettings
 from exgrpo_core.algorithm import exgrpo_step
 from exgrpo_core.errors import EngineError
 from exgrpo_core.state import ExGRPOState
-from jobs.training.engines.embedded.backend import PaddedBackend
-from jobs.training.engines.embedded.engine import EmbeddedEngine
-from jobs.training.engines.embedded.lora import merge_adapters
-from jobs.training.engines.embedded.model import frozen_reference, load_policy, score_sequences
-from jobs.training.engines.embedded.packing import TokenSequence
-from jobs.training.engines.embedded.sampling import Scoring
-from jobs.training.engines.embedded.update import OptimSettings
 from tests.http_server import Answer, answering
 from tests.jobs.training.engines.embedded.engines import CONFIG, LORA, EvenTokenReward, make_engine, make_questions
 from tests.jobs.training.engines.tiny_models import build_model, build_policy, tiny_tokenizer

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from jobs.training.engines.embedded import model
-from jobs.training.engines.embedded.backend import PackedBackend, PaddedBackend
-from jobs.training.engines.embedded.decoder import Decoder
-from jobs.training.engines.embedded.model import generate, score_sequences
-from jobs.training.engines.embedded.packing import TokenSequence
-from jobs.training.engines.embedded.sampling import Scoring
+from exgrpo.jobs.training.engines.embedded import model
+from exgrpo.jobs.training.engines.embedded.backend import PackedBackend, PaddedBackend
+from exgrpo.jobs.training.engines.embedded.decoder import Decoder
+from exgrpo.jobs.training.engines.embedded.model import generate, score_sequences
+from exgrpo.jobs.training.engines.embedded.packing import TokenSequence
+from exgrpo.jobs.training.engines.embedded.sampling import Scoring
 from tests.jobs.training.engines.embedded.prompts import plain_scores, ragged_prompts, sampler
 from tests.jobs.training.engines.tiny_models import build_policy
 

@@ -5,8 +5,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import PreTrainedTokenizerFast
 
+from exgrpo.jobs.training.engines.embedded.model import load_policy, refuse_odd_files, wrap_model
 from exgrpo_core.errors import EngineError
-from jobs.training.engines.embedded.model import load_policy, refuse_odd_files, wrap_model
 from tests.jobs.actions.preflight.test_data_preview import PANICS
 from tests.jobs.training.engines.tiny_models import END, VOCABULARY_SIZE, build_model, tiny_tokenizer
 

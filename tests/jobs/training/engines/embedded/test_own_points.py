@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from jobs.training.engines.embedded.sampling import SMALL_VOCABULARY, Sampler, SharedSampling
+from exgrpo.jobs.training.engines.embedded.sampling import SMALL_VOCABULARY, Sampler, SharedSampling
 
 
 @pytest.mark.parametrize("vocabulary", [7, SMALL_VOCABULARY, SMALL_VOCABULARY + 1, 50_001])

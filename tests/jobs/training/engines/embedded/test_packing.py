@@ -6,10 +6,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.training.engines.embedded import packing, shared_prefixes
-from jobs.training.engines.embedded.backend import PackedAttention
-from jobs.training.engines.embedded.decoder_weights import HeadShape
-from jobs.training.engines.embedded.packing import (
+from exgrpo.jobs.training.engines.embedded import packing, shared_prefixes
+from exgrpo.jobs.training.engines.embedded.backend import PackedAttention
+from exgrpo.jobs.training.engines.embedded.decoder_weights import HeadShape
+from exgrpo.jobs.training.engines.embedded.packing import (
     MIN_COLUMNS,
     NUM_BLOCKS,
     REPEATED_COST,
@@ -77,7 +77,7 @@ tokens = st.lists(st.integers(0, 2), min_size=1, max_size=12)
 @given(st.lists(st.tuples(tokens, tokens), min_size=1, max_size=20), st.integers(1, 24))
 def test_every_distinct_prefix_goes_through_the_model_once_and_attends_to_itself(rows, width):
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("jobs.training.engines.embedded.packing.MIN_COLUMNS", width)
+        patched.setattr("exgrpo.jobs.training.engines.embedded.packing.MIN_COLUMNS", width)
         packed = pack_sequences([sequence(prompt, response) for prompt, response in rows], CPU)
     inputs = [prompt + response[:-1] for prompt, response in rows]
     prefixes = {tuple(item[: i + 1]) for item in inputs for i in range(len(item))}

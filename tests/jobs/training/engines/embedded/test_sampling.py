@@ -3,8 +3,8 @@ import pytest
 import torch
 from scipy import stats
 
-from jobs.training.engines.embedded import sampling
-from jobs.training.engines.embedded.sampling import Scoring, SharedSampling, entropies_of, score_targets
+from exgrpo.jobs.training.engines.embedded import sampling
+from exgrpo.jobs.training.engines.embedded.sampling import Scoring, SharedSampling, entropies_of, score_targets
 from tests.jobs.training.engines.embedded.prompts import sampler
 
 pytestmark = pytest.mark.slow

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 import torch
 
-from jobs.training.engines.embedded import decoder_weights
-from jobs.training.engines.embedded.model import PolicyModel, score_sequences
-from jobs.training.engines.embedded.packing import TokenSequence
+from exgrpo.jobs.training.engines.embedded import decoder_weights
+from exgrpo.jobs.training.engines.embedded.model import PolicyModel, score_sequences
+from exgrpo.jobs.training.engines.embedded.packing import TokenSequence
 from tests.jobs.training.engines.embedded.prompts import plain_scores, ragged_prompts
 from tests.jobs.training.engines.tiny_models import ARCHITECTURES, VOCABULARY_SIZE, build_policy
 

@@ -6,9 +6,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.training.engines.embedded import decoding
-from jobs.training.engines.embedded.model import generate
-from jobs.training.engines.embedded.shared_prefixes import SharedPrefixes
+from exgrpo.jobs.training.engines.embedded import decoding
+from exgrpo.jobs.training.engines.embedded.model import generate
+from exgrpo.jobs.training.engines.embedded.shared_prefixes import SharedPrefixes
 from tests.jobs.training.engines.embedded.prompts import plain_scores, ragged_prompts, sampler
 from tests.jobs.training.engines.tiny_models import build_policy
 

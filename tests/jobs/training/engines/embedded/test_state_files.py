@@ -5,10 +5,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from exgrpo.jobs.training.engines.embedded.state_files import COUNTERS_FILE, OPTIMIZER_FILE, SAMPLER_FILE
 from exgrpo_core.algorithm import exgrpo_step
 from exgrpo_core.errors import EngineError
 from exgrpo_core.state import ExGRPOState
-from jobs.training.engines.embedded.state_files import COUNTERS_FILE, OPTIMIZER_FILE, SAMPLER_FILE
 from tests.jobs.training.engines.embedded.engines import CONFIG, make_engine, make_questions
 
 pytestmark = pytest.mark.slow

@@ -6,16 +6,21 @@ import numpy as np
 import pytest
 import torch
 
+from exgrpo.jobs.training.engines.embedded import decoder_weights
+from exgrpo.jobs.training.engines.embedded.model import score_sequences, wrap_model
+from exgrpo.jobs.training.engines.embedded.packing import TokenSequence
+from exgrpo.jobs.training.engines.embedded.sampling import Sampler
+from exgrpo.jobs.training.engines.embedded.update import (
+    OptimSettings,
+    PolicyOptimizer,
+    PolicyUpdater,
+    WeightOverflowError,
+)
 from exgrpo_core.config import ExGRPOConfig, LossAggregation
 from exgrpo_core.errors import EngineError
 from exgrpo_core.methods.loading import build_objective
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch, TrainingRow
 from exgrpo_core.policy_optimization.objective import LossInputs, MiniBatchSizes, exgrpo_loss
-from jobs.training.engines.embedded import decoder_weights
-from jobs.training.engines.embedded.model import score_sequences, wrap_model
-from jobs.training.engines.embedded.packing import TokenSequence
-from jobs.training.engines.embedded.sampling import Sampler
-from jobs.training.engines.embedded.update import OptimSettings, PolicyOptimizer, PolicyUpdater, WeightOverflowError
 from tests.jobs.training.engines.embedded.prompts import ragged_prompts
 from tests.jobs.training.engines.tiny_models import VOCABULARY_SIZE, build_policy
 

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jobs.specs.train import TrainSpec, parse_spec
+from exgrpo.jobs.specs.train import TrainSpec, parse_spec
 from tests.jobs.training.engines.embedded.engines import CONFIG
 from tests.jobs.training.engines.tiny_models import END, build_model, tiny_tokenizer
 from tests.verl_on_cpu import on_cpu
 
 if TYPE_CHECKING:
-    from jobs.training.engines.verl_ray.engine import WorkbenchVerlEngine
+    from exgrpo.jobs.training.engines.verl_ray.engine import WorkbenchVerlEngine
 
 REWARD_FILE = Path(__file__).parent / "even_reward.py"
 LEARNING_RATE = 2e-3
@@ -61,9 +61,9 @@ def open_engine(
     with warnings.catch_warnings():
         # verl and Ray warn of libraries that are not there and of what they themselves will change.
         warnings.simplefilter("ignore")
+        from exgrpo.jobs.training.engines.verl_ray.engine import WorkbenchVerlEngine
+        from exgrpo.jobs.training.engines.verl_ray.overrides_from_spec import ENGINE_OVERRIDES, verl_overrides
         from exgrpo_core.verl_plugin.session import compose_config, open_trainer
-        from jobs.training.engines.verl_ray.engine import WorkbenchVerlEngine
-        from jobs.training.engines.verl_ray.overrides_from_spec import ENGINE_OVERRIDES, verl_overrides
 
         spec = tiny_spec(save_tiny_model(folder / "model", architecture), num_ranks, **changes)
         words = [*ENGINE_OVERRIDES, *verl_overrides(spec, folder / "run")]

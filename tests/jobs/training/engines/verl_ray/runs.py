@@ -10,10 +10,10 @@ from typing import Any
 
 import psutil
 
-from jobs.runs.attempts import read_heartbeat, read_outcome
-from jobs.runs.directory import RunDirectory
-from jobs.runs.recording.event_reader import EventReader
-from jobs.specs.train import parse_spec
+from exgrpo.jobs.runs.attempts import read_heartbeat, read_outcome
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.recording.event_reader import EventReader
+from exgrpo.jobs.specs.train import parse_spec
 from tests.verl_on_cpu import on_cpu
 
 MARK = "EXGRPO_TEST_MARK"
@@ -56,7 +56,7 @@ def new_run(root: Path, **changes: Any) -> RunDirectory:
     return RunDirectory.create(root, parse_spec(run_content(**changes), "test"))
 
 
-def start_worker(run: RunDirectory, module: str = "jobs.execution.worker") -> tuple[subprocess.Popen, str]:
+def start_worker(run: RunDirectory, module: str = "exgrpo.jobs.execution.worker") -> tuple[subprocess.Popen, str]:
     """Start the run's next attempt; return its process and the mark that all its processes bear."""
     attempt = run.claim_attempt()
     mark = uuid.uuid4().hex

@@ -8,13 +8,13 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from exgrpo.jobs.evaluation.model_folder import merge_shards
+from exgrpo.jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
 from exgrpo_core.algorithm import exgrpo_step
 from exgrpo_core.engine import RolloutRequest
 from exgrpo_core.methods.loading import build_objective
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from exgrpo_core.state import ExGRPOState
-from jobs.evaluation.model_folder import merge_shards
-from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
 from tests.jobs.training.engines.contract import stored, training_rows
 from tests.jobs.training.engines.embedded.engines import CONFIG, LORA, make_engine, make_questions
 from tests.jobs.training.engines.paired_engines import PairedEngines

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jobs.tasks.chains.demonstrators import make_tokenizer
+from exgrpo.jobs.tasks.chains.demonstrators import make_tokenizer
 
 pytestmark = [pytest.mark.slow, pytest.mark.verl]
 
@@ -17,7 +17,7 @@ def test_a_rollout_comes_with_its_text_by_the_models_own_tokenizer(tmp_path):
         warnings.simplefilter("ignore")
         from verl.workers.rollout.replica import TokenOutput
 
-        from jobs.training.engines.verl_ray.agent_loop import TextLoop
+        from exgrpo.jobs.training.engines.verl_ray.agent_loop import TextLoop
     tokenizer = make_tokenizer()
     tokenizer.save_pretrained(tmp_path)
     token_ids = [*tokenizer.encode("a+3=8;"), tokenizer.eos_token_id]

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
+from exgrpo.jobs.actions.preflight.dry_run import plan_run
+from exgrpo.jobs.actions.preflight.machine_fit import config_name, run_overrides
+from exgrpo.jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
+from exgrpo.jobs.specs.settings import apply_settings
+from exgrpo.jobs.specs.train import SpecError, TrainSpec, load_preset, parse_spec, preset_names
+from exgrpo.jobs.training.engines.verl_ray.overrides_from_spec import READ, UNREAD
+from exgrpo.jobs.training.engines.verl_ray.sft_overrides import SFT_UNREAD
 from exgrpo_core.verl_plugin.settings import DECIDED, REQUIRED
-from jobs.actions.preflight.dry_run import plan_run
-from jobs.actions.preflight.machine_fit import config_name, run_overrides
-from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
-from jobs.specs.settings import apply_settings
-from jobs.specs.train import SpecError, TrainSpec, load_preset, parse_spec, preset_names
-from jobs.training.engines.verl_ray.overrides_from_spec import READ, UNREAD
-from jobs.training.engines.verl_ray.sft_overrides import SFT_UNREAD
 from tests.conftest import REPOSITORY
 
 config_check = pytest.importorskip("exgrpo_core.verl_plugin.config_check", reason="needs the verl environment")

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 import torch
 
+from exgrpo.jobs.specs.settings import apply_settings
+from exgrpo.jobs.training.engines.embedded.model import wrap_model
+from exgrpo.jobs.training.engines.embedded.packing import TokenSequence
+from exgrpo.jobs.training.engines.embedded.sampling import Scoring
 from exgrpo_core.engine import RolloutRequest
 from exgrpo_core.methods.loading import build_objective
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from exgrpo_core.verl_plugin.attention_kernel import KERNEL, REVISION, use_cached_kernel
-from jobs.specs.settings import apply_settings
-from jobs.training.engines.embedded.model import wrap_model
-from jobs.training.engines.embedded.packing import TokenSequence
-from jobs.training.engines.embedded.sampling import Scoring
 from tests.conftest import REPOSITORY
 from tests.jobs.training.engines.contract import stored, training_rows
 from tests.jobs.training.engines.embedded.engines import CONFIG, make_engine, make_questions
@@ -113,9 +113,9 @@ def test_transformers_loads_the_kernel_that_was_fetched_without_the_hub(tmp_path
 
 
 def test_a_worker_starts_scores_and_learns_with_the_settings_of_gpus(tmp_path):
+    from exgrpo.jobs.training.engines.verl_ray.engine import WorkbenchVerlEngine
+    from exgrpo.jobs.training.engines.verl_ray.overrides_from_spec import ENGINE_OVERRIDES, verl_overrides
     from exgrpo_core.verl_plugin.session import compose_config, open_trainer
-    from jobs.training.engines.verl_ray.engine import WorkbenchVerlEngine
-    from jobs.training.engines.verl_ray.overrides_from_spec import ENGINE_OVERRIDES, verl_overrides
 
     spec = tiny_spec(save_tiny_model(tmp_path / "model"), 1)
     spec = apply_settings(spec, ["model.device=cuda", "verl.attention=sdpa"])

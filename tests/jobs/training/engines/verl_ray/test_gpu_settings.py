@@ -4,8 +4,8 @@ import warnings
 
 import pytest
 
+from exgrpo.jobs.specs.settings import apply_settings
 from exgrpo_core.verl_plugin.attention_kernel import KERNEL
-from jobs.specs.settings import apply_settings
 from tests.jobs.training.engines.verl_ray.engines import save_tiny_model, tiny_spec
 
 pytestmark = [pytest.mark.verl, pytest.mark.slow]
@@ -16,8 +16,8 @@ def read(tmp_path):
     warnings.simplefilter("ignore")
     from verl.utils.config import omega_conf_to_dataclass
 
+    from exgrpo.jobs.training.engines.verl_ray.overrides_from_spec import ENGINE_OVERRIDES, verl_overrides
     from exgrpo_core.verl_plugin.session import compose_config
-    from jobs.training.engines.verl_ray.overrides_from_spec import ENGINE_OVERRIDES, verl_overrides
 
     def read(*changes: str) -> dict:
         spec = apply_settings(tiny_spec(save_tiny_model(tmp_path / "model"), 1), ["model.device=cuda", *changes])

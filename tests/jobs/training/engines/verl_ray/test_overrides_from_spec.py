@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from jobs.actions.preflight.machine_fit import check_run_overrides
-from jobs.specs.any_job import local_gpus
-from jobs.specs.train import SpecError, TrainSpec, load_preset, parse_spec
-from jobs.training.engines.verl_ray.overrides_from_spec import render_value, verl_overrides
+from exgrpo.jobs.actions.preflight.machine_fit import check_run_overrides
+from exgrpo.jobs.specs.any_job import local_gpus
+from exgrpo.jobs.specs.train import SpecError, TrainSpec, load_preset, parse_spec
+from exgrpo.jobs.training.engines.verl_ray.overrides_from_spec import render_value, verl_overrides
 
 pytestmark = pytest.mark.slow
 

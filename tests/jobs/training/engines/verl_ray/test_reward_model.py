@@ -2,8 +2,8 @@ import json
 
 import pytest
 
+from exgrpo.jobs.training.engines.verl_ray.reward import score_by_model
 from exgrpo_core.errors import EngineError
-from jobs.training.engines.verl_ray.reward import score_by_model
 from tests.http_server import Answer, answering
 
 pytestmark = pytest.mark.slow

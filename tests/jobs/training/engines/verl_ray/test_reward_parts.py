@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jobs.training.reward_parts import open_reward_parts
+from exgrpo.jobs.training.reward_parts import open_reward_parts
 from tests.jobs.training.engines.embedded.engines import make_questions
 from tests.jobs.training.test_reward_parts import ByOutcome
 
@@ -11,8 +11,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.verl]
 
 
 def test_each_rollout_gets_the_weighted_sum_of_verls_reward_and_the_parts():
+    from exgrpo.jobs.training.engines.verl_ray.engine import WorkbenchVerlEngine
     from exgrpo_core.verl_plugin.engine import Rollout
-    from jobs.training.engines.verl_ray.engine import WorkbenchVerlEngine
 
     engine = WorkbenchVerlEngine.__new__(WorkbenchVerlEngine)
     empty = np.empty(0, dtype=np.float32)

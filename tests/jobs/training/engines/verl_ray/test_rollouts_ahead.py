@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
+from exgrpo.jobs.runs.checkpoints import list_steps
 from exgrpo_core.algorithm import exgrpo_step
 from exgrpo_core.state import ExGRPOState
-from jobs.runs.checkpoints import list_steps
 from tests import records
 from tests.jobs.training.engines.contract import score
 from tests.jobs.training.engines.embedded.engines import CONFIG, SMALL, make_questions

@@ -7,13 +7,13 @@ import sys
 import numpy as np
 import pytest
 
+from exgrpo.jobs.actions.evaluations import plan_evaluation
+from exgrpo.jobs.actions.queueing import queue_job
+from exgrpo.jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
+from exgrpo.jobs.runs.attempts import read_outcome
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.recording.event_reader import EventReader
 from exgrpo_core.methods.loading import ALLOWED_CODE_VARIABLE
-from jobs.actions.evaluations import plan_evaluation
-from jobs.actions.queueing import queue_job
-from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
-from jobs.runs.attempts import read_outcome
-from jobs.runs.directory import RunDirectory
-from jobs.runs.recording.event_reader import EventReader
 from tests.jobs.training.engines.verl_ray.runs import (
     NUM_STEPS,
     draws_of,

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from exgrpo.jobs.specs.settings import apply_settings
+from exgrpo.jobs.training.engines.verl_ray.overrides_from_spec import verl_overrides
 from exgrpo_core.errors import EngineError
-from jobs.specs.settings import apply_settings
-from jobs.training.engines.verl_ray.overrides_from_spec import verl_overrides
 from tests.conftest import REPOSITORY
 from tests.jobs.training.engines.verl_ray.engines import save_tiny_model, tiny_spec
 
@@ -140,7 +140,7 @@ def test_what_a_tasks_own_code_raises_is_told_from_the_death_of_its_process():
     from ray.exceptions import ActorDiedError, RayTaskError
     from torch.distributed import DistBackendError
 
-    from jobs.training.verl_composition import is_own_error, why_it_ended
+    from exgrpo.jobs.training.verl_composition import is_own_error, why_it_ended
 
     def raised(cause):
         return RayTaskError("task", "traceback", cause, proctitle="task", pid=1, ip="127.0.0.1").as_instanceof_cause()
@@ -158,7 +158,7 @@ import json, sys, warnings
 warnings.simplefilter("ignore")
 import ray, torch
 from exgrpo_core.verl_plugin.session import compose_config, ray_session
-from jobs.training.verl_composition import process_variables
+from exgrpo.jobs.training.verl_composition import process_variables
 from tests.jobs.training.engines.verl_ray.engines import tiny_spec
 
 config, variables = compose_config(json.loads(sys.argv[1])), process_variables(tiny_spec(sys.argv[2], 1))
@@ -192,7 +192,7 @@ def test_a_resume_compiles_nothing_again_although_the_temporary_folder_of_each_a
 
 @pytest.mark.parametrize(("num_tokens", "is_refused"), [(100, False), (96, False), (95, True), (50, True)])
 def test_a_vocabulary_far_beyond_the_tokenizer_is_refused_unless_corrected(tmp_path, num_tokens, is_refused):
-    from jobs.training.verl_composition import check_vocabulary
+    from exgrpo.jobs.training.verl_composition import check_vocabulary
 
     config = json.loads((save_tiny_model(tmp_path / "model") / "config.json").read_text()) | {"vocab_size": 100}
     (tmp_path / "model" / "config.json").write_text(json.dumps(config))

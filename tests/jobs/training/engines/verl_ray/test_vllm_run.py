@@ -2,10 +2,10 @@
 
 import pytest
 
-from jobs.machine.engine_environments import VLLM_VARIABLES
-from jobs.runs.attempts import read_outcome
-from jobs.training.pretrained.sources import cache_directory
-from jobs.training.warm_start import WarmStartSettings, warm_model
+from exgrpo.jobs.machine.engine_environments import VLLM_VARIABLES
+from exgrpo.jobs.runs.attempts import read_outcome
+from exgrpo.jobs.training.pretrained.sources import cache_directory
+from exgrpo.jobs.training.warm_start import WarmStartSettings, warm_model
 from tests.jobs.training.engines.verl_ray.runs import new_run, start_worker, steps_of, wait_for, work
 from tests.verl_on_cpu import GENERATOR_VARIABLE
 

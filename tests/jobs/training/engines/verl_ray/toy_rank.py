@@ -3,7 +3,7 @@
 import time
 from unittest.mock import patch
 
-from jobs.training.engines.verl_ray import sft_entry
+from exgrpo.jobs.training.engines.verl_ray import sft_entry
 
 WAIT_SECONDS = 600.0
 

@@ -2,8 +2,8 @@
 
 import sys
 
-from jobs.execution.worker.__main__ import main
-from jobs.training import verl_sft
+from exgrpo.jobs.execution.worker.__main__ import main
+from exgrpo.jobs.training import verl_sft
 
 RANK_MODULE = "tests.jobs.training.engines.verl_ray.toy_rank"
 
