@@ -50,8 +50,8 @@ _JOBS: tuple[tuple[str, str, str, str, dict[str, str]], ...] = (
 KINDS = {"All runs": (), "Training": ("train",), "Evaluations": ("eval",), "Judges": ("judge",)}
 
 
-def _chosen() -> tuple[RunFilter, str | None, bool]:
-    """Show search, states and groups; return the filter, what to group by, and whether the bin is open."""
+def _chosen() -> tuple[RunFilter, Sequence[str], str | None, bool]:
+    """Show search, states, columns and groups; return the filter, columns, what to group by, and if the bin is open."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="runs-filter"):
         words = st.text_input(
             "Search runs", placeholder="Search, or seed=3 held-out>40%", icon=":material/search:", width=250,
@@ -66,9 +66,12 @@ def _chosen() -> tuple[RunFilter, str | None, bool]:
         kind = st.selectbox(
             "Kind", list(KINDS), key="kind", bind="query-params", label_visibility="collapsed", width=130
         )
-        group = run_groups.choose()
+        columns = run_table.columns_of_address(KINDS[kind])
+        with st.popover("Columns", icon=":material/view_column:", key="columns-menu"):
+            group = run_groups.choose()
+            run_table.choose_columns(columns, run_table.usual_columns(KINDS[kind]))
     where = RunFilter(words.strip(), STATES.get(state, ()), is_archived=state == ARCHIVED, kinds=KINDS[kind])
-    return where, group, state == BIN
+    return where, columns, group, state == BIN
 
 
 def _pages() -> dict[RunFilter, int]:
@@ -106,8 +109,7 @@ def _list(was_live: bool) -> None:
         _show_none()
         return
     system_view.show_line(counts)
-    where, group, is_bin = _chosen()
-    columns, usual = run_table.columns_of_address(where.kinds), run_table.usual_columns(where.kinds)
+    where, columns, group, is_bin = _chosen()
     list_actions.show_last()
     if is_bin:
         list_actions.show_bin()
@@ -133,17 +135,17 @@ def _list(was_live: bool) -> None:
             run_groups.show(rows, sum(num_runs.values()), group, all_rows, list(filter(run_table.is_measure, columns)))
             return
         caption = f"{counted(len(opened_group), 'run')} of this group"
-        _show_table(opened_group, caption, columns, usual, order, lambda: run_groups.members(all_rows(), group))
+        _show_table(opened_group, caption, columns, order, lambda: run_groups.members(all_rows(), group))
         return
     num_active, num_all = sum(num_runs.get(state, 0) for state in LIVE_STATES), sum(num_runs.values())
     caption = f"{len(rows):,} of {counted(num_all, 'run')}, {num_active:,} active"
-    _show_table(rows, caption, columns, usual, order, all_rows)
+    _show_table(rows, caption, columns, order, all_rows)
     if len(rows) < num_all:
         st.button("Show more runs", icon=":material/expand_more:", key="older", on_click=_show_older, args=(where,))
 
 
 def _show_table(
-    rows: Sequence[RunRow], caption: str, columns: Sequence[str], usual: Sequence[str], order: RunOrder,
+    rows: Sequence[RunRow], caption: str, columns: Sequence[str], order: RunOrder,
     all_rows: Callable[[], Sequence[RunRow]],
 ) -> None:  # fmt: skip
     """Show the table with what can be done to its ticked runs; a click opens a run, files have all that match."""
@@ -159,7 +161,6 @@ def _show_table(
             list_actions.show_archive(ticked)
             list_actions.show_delete(ticked)
         st.space("stretch")
-        run_table.choose_columns(columns, usual)
         data_table.export(lambda: run_table.exported(all_rows(), columns), "runs", formats=data_table.WHOLE_FORMATS)
     if opened is not None:
         st.switch_page("app_pages/run.py", query_params={"run": opened})

@@ -27,6 +27,7 @@ _STYLE = Path(__file__).parent.parent / "style.css"
 _STATIC = Path(streamlit.__file__).parent / "static"
 _SCRIPT_FILES = (
     "history.js", "recovery.js", "busy_buttons.js", "connection.js", "keyboard.js", "table.js",
+    "tabs.js",
 )  # fmt: skip
 _RUNS_PATH = "/_workbench/runs"
 _MAX_RUNS = 8

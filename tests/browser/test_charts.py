@@ -68,6 +68,41 @@ def test_new_data_keeps_zoom_hidden_curves_and_what_is_under_the_pointer(page):
     assert len(before) == 2
 
 
+@pytest.mark.parametrize("rangemode", ["tozero", "normal"])
+@pytest.mark.parametrize(
+    "curves",
+    [
+        ([0.1, 0.56], [0.1, 0.39]), ([812.0, 751.0], [120.0, 3.0]), ([2.0, 93.1], [95.2, 98.7]),
+        ([-3.2, 1.0], [-3.0, -1.0]), ([7.0, 7.0], [4.0, 4.0]),
+    ],
+)  # fmt: skip
+def test_the_vertical_axis_ends_at_ticks_beyond_all_values_that_show(page, rangemode, curves):
+    figure = figures.new_figure(y={"rangemode": rangemode})
+    for number, values in enumerate(curves):
+        line = Line(np.arange(2.0), np.array(values))
+        figures.add_line(figure, f"curve {number}", line, Look(theme.DARK.replay))
+    given = {"key": "one", "alt": "Lines", "hasTools": True, "isDark": False, "figure": json.loads(figure.to_json())}
+    page.evaluate("data => show('chart', data)", json.dumps(given))
+
+    def wait_for_ends(values):
+        low = min(values + [0.0] * (rangemode == "tozero"))
+        page.wait_for_function(
+            """([low, high]) => {
+                const {dtick, range: [first, last]} = document.querySelector(".js-plotly-plot")._fullLayout.yaxis;
+                const below = Math.floor(low / dtick + 1e-6) * dtick, above = Math.ceil(high / dtick - 1e-6) * dtick;
+                const isNear = (one, other) => one - other > -1e-6 * dtick && one - other < 3 * dtick;
+                return isNear(below, first) && isNear(last, above);
+            }""",
+            arg=[low, max(values + [0.0] * (rangemode == "tozero"))],
+        )  # fmt: skip
+
+    page.set_default_timeout(20_000)
+    page.locator(".js-plotly-plot .scatterlayer path").first.wait_for(state="attached")
+    wait_for_ends([*curves[0], *curves[1]])
+    page.locator(".legendtoggle").first.click()
+    wait_for_ends(curves[1])
+
+
 def test_a_change_of_the_theme_asks_once_for_the_page_in_the_colours_of_the_new_one(page):
     page.evaluate("numAsked = 0; addEventListener('popstate', () => { numAsked += 1; })")
     drawn(page, 20)

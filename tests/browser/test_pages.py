@@ -25,6 +25,31 @@ def test_a_click_on_a_row_opens_the_run_and_the_table_covers_no_button(open_page
     assert watched.errors == []
 
 
+@pytest.mark.parametrize("view", ["Log", "Configuration", "Reasoning"])
+def test_the_chosen_tab_is_in_the_window_of_a_phone(open_page, view):
+    page = open_page(f"/run?run=run-finished&view={view}").page
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.reload()
+    page.get_by_role("tab", name=view, selected=True).wait_for()
+    page.wait_for_function("""() => [...document.querySelectorAll("[role=tab][aria-selected=true]")].every((tab) => {
+        const {left, right} = tab.getBoundingClientRect(), strip = tab.parentElement.getBoundingClientRect();
+        return left >= strip.left - 1 && right <= strip.right + 1;
+    })""")
+
+
+def test_the_list_of_all_kinds_of_runs_is_no_wider_than_the_page_and_has_seven_controls_before_it(open_page):
+    page = open_page("/?q=run-finished").page
+    rows(page).first.wait_for()
+    page.wait_for_function("""() => {
+        const {scrollWidth, clientWidth} = document.querySelector(".data-table");
+        return scrollWidth <= clientWidth;
+    }""")
+    page.locator(IDLE).wait_for()
+    kinds = ("stButton", "stPopover", "stTextInput", "stSelectbox", "stButtonGroup")
+    controls = ", ".join(f"[data-testid=stMain] [data-testid={kind}]" for kind in kinds)
+    assert page.locator(controls).filter(visible=True).count() == 7
+
+
 def test_buttons_of_a_run_are_whole_what_is_asked_is_displayed_at_once_and_a_toast_covers_no_button(open_page):
     page = open_page("/run?run=run-failed").page
     page.locator(".st-key-run-controls").get_by_role("button", name="Branch").first.wait_for()

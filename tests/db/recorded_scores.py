@@ -36,10 +36,11 @@ def event(num_correct, **changes):
 
 
 def record_scores(
-    database: Database, runs_root: Path, *events: dict, times: int = 1, chosen_as: str | None = None, **names
-) -> str:
+    database: Database, runs_root: Path, *events: dict, times: int = 1, source: str = "a-model",
+    chosen_as: str | None = None, **names,
+) -> str:  # fmt: skip
     """Record an evaluation of these benchmarks' events and return its id; `names` are those of its folder."""
-    model = EvalModelSpec(source="a-model", chosen_as=chosen_as)
+    model = EvalModelSpec(source=source, chosen_as=chosen_as)
     choices = [BenchmarkChoice(name=item["benchmark"]) for item in events] or [BenchmarkChoice(name="aime24")]
     spec = EvalSpec(model=model, benchmarks=tuple(choices))
     run = RunDirectory.create(runs_root, spec, **names)

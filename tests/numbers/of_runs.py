@@ -219,18 +219,15 @@ def size(num_bytes: float) -> str:
 
 def runs_page(root: Root) -> Expected:
     rows = root.newest_first
-    last = [run.last for run in rows]
     scores = [list(run.scores().values()) for run in rows]
     table = pd.DataFrame({
         "Progress": [100.0] * len(rows),
-        "Batch Pass@1": [100 * item["reward/pass_at_1"] if "reward/pass_at_1" in item else None for item in last],
         "Curve": [
             [100 * value for value in run.derived_metrics.get("reward/pass_at_1", pd.Series(dtype=float)).dropna()]
             if run.is_training else [] for run in rows
         ],
         "Held-out Avg@n": [100 * item[-1].mean if item else None for item in scores],
         "Scores": list(map(_benchmark_score, rows)),
-        "Model": [root.model_of(run) for run in rows],
         "Tags": [record.tags_of(run.run_id) for run in rows],
         "Created": [re.compile(r"\d+ (s|min|h) ago|just now")] * len(rows),
     })  # fmt: skip
@@ -275,7 +272,7 @@ def _final(run: Recorded) -> dict[str, object]:
         "Gain": 100 * gain, "Gain's 95% interval": None if math.isnan(low) else f"{100 * low:.1f} to {100 * high:.1f}",
         "Entropy": last["policy/entropy"],
         "Mean tokens": last["response/mean_tokens"], "Buffer": last["buffer/num_questions"],
-        "Retired": last["buffer/num_retired"], "Fresh rollouts": len(run.fresh),
+        "Retired": last["buffer/num_retired"],
         "Generated tokens": run.fresh["num_tokens"].sum(), "Minutes of steps": run.metrics["seconds/step"].sum() / 60,
     }  # fmt: skip
 

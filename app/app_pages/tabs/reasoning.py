@@ -41,7 +41,7 @@ def _entropy(row: RunRow, judge: str | None) -> None:
             "entropy-difficulty", "Densities of mean token entropy of valid chains on easy, medium and hard questions",
         )  # fmt: skip
         figures.show_card(
-            "Signal strength", "AUC with 95% interval, 0.5: none", thought_charts.signal_strength(lines), "signal-auc",
+            "Signal strength", "AUC; 0.5 is no signal", thought_charts.signal_strength(lines), "signal-auc",
             "Area under the curve of entropy and of perplexity by difficulty of the question",
         )  # fmt: skip
         figures.show_card(

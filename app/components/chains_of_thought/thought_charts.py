@@ -80,7 +80,8 @@ def densities_of(points: Sequence[EntropyPoint], groups: Sequence[Group], signal
     edges = np.linspace(low, max(np.percentile(values, _DRAWN_PERCENT), low + max(abs(low), 1) * 1e-9), _NUM_BINS + 1)
     middles = (edges[:-1] + edges[1:]) / 2
     colours = theme.palette()
-    figure = figures.new_figure(x_title=_SIGNALS[signal], x={"hoverformat": NATS_HOVER}, y={"showticklabels": False})
+    y = {"showticklabels": False, "title": figures.axis_title("density")}
+    figure = figures.new_figure(x_title=_SIGNALS[signal], x={"hoverformat": NATS_HOVER}, y=y)
     for group in groups:
         sample = samples[group.name]
         heights = np.histogram(sample, edges)[0] / (len(sample) * np.diff(edges)) if sample else np.zeros(0)

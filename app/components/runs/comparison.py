@@ -161,7 +161,7 @@ HIDDEN = "hide"
 
 QUANTITIES = (
     Chart(FRESH_PASS_RATE, "share of rollouts", (Curve("reward/pass_at_1_fresh"),), is_share=True),
-    Chart(held_out_score(), "share", (Curve(HELD_OUT),), is_share=True),
+    Chart(held_out_score(), "share", (Curve(HELD_OUT),), is_share=True, starts_at_zero=False),
     Chart("Entropy", "nats per token, fresh rollouts", (Curve("policy/entropy"),)),
     Chart("Response length", "tokens, fresh rollouts", (Curve("response/mean_tokens"),)),
     Chart("Replay buffer", "questions", (Curve("buffer/num_questions"),)),
@@ -241,7 +241,7 @@ def show(
     def card(key: str) -> None:
         chart = chart_of(key)
         figures.show_card(
-            chart.title, chart.unit + bands(lines[key]), figure_of(names, lines[key], view, is_share=chart.is_share),
+            chart.title, chart.unit + bands(lines[key]), figure_of(names, lines[key], view, chart),
             f"compare-{key}-{view.axis}",
             f"{chart.title} of every run against {TITLES[view.axis]}",
         )  # fmt: skip
@@ -297,9 +297,7 @@ def _toggle(run_id: str) -> None:
     address.put({HIDDEN: ",".join(hidden) or None})
 
 
-def figure_of(
-    names: Sequence[str], lines: Sequence[Line | None], view: CurveView, *, is_share: bool
-) -> go.Figure | None:
+def figure_of(names: Sequence[str], lines: Sequence[Line | None], view: CurveView, chart: Chart) -> go.Figure | None:
     """Return one curve per name, with its range where it is a mean of several runs; None without any value."""
     if not any(line is not None for line in lines):
         return None
@@ -307,10 +305,9 @@ def figure_of(
     for index, (name, line) in enumerate(zip(names, lines, strict=True)):
         if line is not None:
             label = escape(escape_control_characters(name))
-            figures.add_line(figure, label, line, theme.look_of_run(index), view, is_share=is_share)
+            figures.add_line(figure, label, line, theme.look_of_run(index), view, is_share=chart.is_share)
     figures.show_left_out_only(figure)
-    if is_share:
-        figures.show_shares(figure)
+    curves.use_axis_of(figure, chart)
     curve_view.dress(figure, view)
     return figure
 

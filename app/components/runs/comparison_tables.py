@@ -24,7 +24,6 @@ _LAST = {
     "Mean tokens": "response/mean_tokens",
     "Buffer": "buffer/num_questions",
     "Retired": "buffer/num_retired",
-    "Fresh rollouts": "rollouts/fresh_total",
     "Generated tokens": "tokens/generated_total",
 }
 _SCORE, _GAIN = held_out_score(), "Gain"
@@ -72,8 +71,7 @@ def show_results(
         "Entropy": number(format="%.3f", help="Nats per token"),
         "Mean tokens": number(format="%.1f"),
         "Buffer": number(help="Questions in the replay buffer"),
-        "Fresh rollouts": number(format="localized"),
-        "Generated tokens": number(format="localized"),
+        "Generated tokens": number(format="localized", help="In all steps together; a branch counts its parent's"),
         "Minutes of steps": number(
             format="%.1f",
             help="Time of the training steps; a run's page shows the time from start to end as Time taken",

@@ -8,8 +8,10 @@ import streamlit as st
 
 from exgrpo.app.components.widgets import data_table, figures, notice, run_state
 from exgrpo.app.formats import ago, counted, escape_control_characters, number, share
+from exgrpo.app.queries.answers import ask
 from exgrpo.app.queries.benchmarks import broken_evaluations, list_scores, live_evaluations
 from exgrpo.app.settings import runs_root
+from exgrpo.db.queries import runs
 from exgrpo.db.rows.judging import JudgeRow
 from exgrpo.db.rows.runs import BROKEN_STATES, RunRow
 from exgrpo.db.rows.scores import BenchmarkScoreRow
@@ -77,7 +79,9 @@ def show_judge(rows: Sequence[JudgeRow], reasons: Mapping[str, int]) -> None:
             figures.show_tile(tile, name, number(count), below, "Responses, by the majority of their votes")
         below = counted(row.num_votes, "vote")
         figures.show_tile(tiles[3], "Tokens", number(row.num_tokens), below, "Prompt and answer tokens of the judge")
-        st.text(escape_control_characters(f"Judge {row.judge}, prompt {row.prompt}, on {row.source}"))
+        judged = ask(runs.get_run, row.source)
+        source = judged.name if judged else row.source
+        st.text(escape_control_characters(f"Judge {row.judge}, prompt {row.prompt}, on {source}"))
     if reasons:
         frame = pd.DataFrame({"Why a vote gave no verdict": list(reasons), "Votes": list(reasons.values())})
         data_table.show(frame, "unjudged-votes", "Reasons of votes without a verdict")

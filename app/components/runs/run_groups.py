@@ -36,8 +36,7 @@ def choose() -> str | None:
     wanted = st.query_params.get(ADDRESS)
     st.session_state[_KEY] = wanted if wanted in names else None
     st.selectbox(
-        "Group by", names, index=None, key=_KEY, on_change=_take, placeholder="Group by", width=140,
-        label_visibility="collapsed",
+        "Group by", names, index=None, key=_KEY, on_change=_take, placeholder="No groups",
         help="Mean over the finished runs of each group, which all have the same data. The 95% interval (Student's t) "
         "needs at least two of them",
     )  # fmt: skip

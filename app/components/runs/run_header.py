@@ -64,6 +64,7 @@ def show_identity(row: RunRow) -> None:
             )  # fmt: skip
             copied_text.show(row.run_id, "Copy the run's ID", "copied-run-id")
             _show_parent(row)
+            _show_scored(row)
 
 
 def _show_parent(row: RunRow) -> None:
@@ -88,6 +89,16 @@ def _show_parent(row: RunRow) -> None:
         "app_pages/run.py", label=literal(label), icon=":material/call_split:", query_params={"run": row.parent_run_id},
         disabled=parent is None, help=row.parent_run_id if parent else "The run was deleted",
     )  # fmt: skip
+
+
+def _show_scored(row: RunRow) -> None:
+    """Show which run an evaluation scores, as a link to it while it is there."""
+    run_id, _, step = row.model.partition("@")
+    if step and (scored := ask(runs.get_run, run_id)) is not None:
+        label = f"scores {scored.name}, step {step}"
+        st.page_link(
+            "app_pages/run.py", label=literal(label), icon=":material/flag:", query_params={"run": run_id}, help=run_id
+        )
 
 
 def show_notices(notices: Sequence[StepNotice]) -> None:

@@ -24,15 +24,17 @@ from exgrpo_core.step_report import METRIC_LABELS, METRICS
 
 DEFAULT_COLUMNS = (
     "State", "Run", "Method", "Progress", "Time left", BATCH_PASS_RATE, "Curve", held_out_score(), "Scores", "Created",
-    "Health", "Reason", "Tags", "Model",
+    "Health", "Tags", "Model", "Reason",
 )  # fmt: skip
-_OF_OTHER_JOBS = ("State", "Run", "Model", "Data", "Progress", "Time left", "Reason", "Created", "Tags")
+_OF_OTHER_JOBS = ("State", "Run", "Data", "Progress", "Time left", "Reason", "Created", "Tags")
+_ALL_KINDS = "all"
 USUAL_COLUMNS = {
+    _ALL_KINDS: tuple(name for name in DEFAULT_COLUMNS if name not in {BATCH_PASS_RATE, "Model"}),
     "train": DEFAULT_COLUMNS,
-    "eval": (*_OF_OTHER_JOBS[:3], "Scores", *_OF_OTHER_JOBS[3:]),
+    "eval": (*_OF_OTHER_JOBS[:2], "Scores", *_OF_OTHER_JOBS[2:]),
     "judge": _OF_OTHER_JOBS,
 }
-"""By kind of job."""
+"""By kind of job; those of all kinds together fit a window of 1440 pixels."""
 FURTHER_COLUMNS = ("Id", "Preset", "Data", "Step", "Started", "Engine")
 _SCORE = re.compile(r"(avg|pass)@[1-9][0-9]{0,5}")
 COLUMNS_ADDRESS = "columns"
@@ -54,7 +56,7 @@ def is_measure(name: str) -> bool:
 
 def usual_columns(kinds: Sequence[str]) -> tuple[str, ...]:
     """Return the columns of a list of these kinds of jobs, of all where there is none."""
-    return USUAL_COLUMNS[kinds[0]] if kinds else DEFAULT_COLUMNS
+    return USUAL_COLUMNS[kinds[0] if kinds else _ALL_KINDS]
 
 
 def columns_of_address(kinds: Sequence[str]) -> list[str]:
@@ -70,18 +72,17 @@ def columns_of_address(kinds: Sequence[str]) -> list[str]:
 
 
 def choose_columns(chosen: Sequence[str], usual: Sequence[str]) -> None:
-    """Show the menu of columns, of which some are usual; the choice is written into the address."""
-    with st.popover("Columns", icon=":material/view_column:", key="columns-menu"):
-        st.session_state[_KEY] = list(chosen)
-        names = [*DEFAULT_COLUMNS, *FURTHER_COLUMNS, *METRICS, *load_protocols(), *spec_fields()]
-        st.multiselect(
-            "Columns", list(dict.fromkeys([*names, *chosen])), key=_KEY, on_change=_take_columns, args=(usual,),
-            select_all=False, format_func=lambda name: f"{METRIC_LABELS[name]} ({name})" if name in METRICS else name,
-            accept_new_options=True,
-            help="Columns in the order chosen: fields of the specification have a dot, metrics a slash; type `avg@8` "
-            "for a score over 8 answers, `config.lr` for a setting of recorded runs",
-        )  # fmt: skip
-        st.button("Usual columns", key="columns-usual", on_click=_reset, type="tertiary")
+    """Show the choice of columns, of which some are usual; it is written into the address."""
+    st.session_state[_KEY] = list(chosen)
+    names = [*DEFAULT_COLUMNS, *FURTHER_COLUMNS, *METRICS, *load_protocols(), *spec_fields()]
+    st.multiselect(
+        "Columns", list(dict.fromkeys([*names, *chosen])), key=_KEY, on_change=_take_columns, args=(usual,),
+        select_all=False, format_func=lambda name: f"{METRIC_LABELS[name]} ({name})" if name in METRICS else name,
+        accept_new_options=True,
+        help="Columns in the order chosen: fields of the specification have a dot, metrics a slash; type `avg@8` "
+        "for a score over 8 answers, `config.lr` for a setting of recorded runs",
+    )  # fmt: skip
+    st.button("Usual columns", key="columns-usual", on_click=_reset, type="tertiary")
 
 
 def field_values(rows: Sequence[RunRow], paths: Sequence[str]) -> dict[str, list[str | None]]:

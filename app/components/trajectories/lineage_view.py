@@ -60,7 +60,7 @@ def _generated(row: TrajectoryRow) -> str:
 def chart(row: TrajectoryRow, rows: Sequence[LineageRow]) -> go.Figure:
     """Return entropies as points and the question's bucket as steps on a second axis."""
     colours = theme.palette()
-    figure = figures.new_figure(height=270)
+    figure = figures.new_figure(height=270, y={"title": figures.axis_title("entropy")})
     moves = [entry for entry in rows if entry.kind in {"moved", "retired"}]
     stored = [entry for entry in rows if entry.kind == "inserted" and entry.step not in {move.step for move in moves}]
     bucket_changes = sorted([*stored, *moves], key=lambda entry: entry.step)
@@ -95,7 +95,7 @@ def chart(row: TrajectoryRow, rows: Sequence[LineageRow]) -> go.Figure:
         figure.add_vline(x=step, line=retired_line, annotation_text="retired")
     second_axis = {
         "overlaying": "y", "side": "right", "showgrid": False, "rangemode": "tozero", "dtick": 1, "zeroline": False,
-        "title": {"text": "bucket", "font": {"size": 11}},
+        "title": figures.axis_title("bucket"),
     }  # fmt: skip
     figure.update_layout(yaxis2=second_axis, margin={"r": 30})
     return figure

@@ -232,12 +232,17 @@ def figure_of(chart: Chart, series: Series, view: CurveView = WHOLE) -> go.Figur
         figures.add_line(figure, curve.name, view.line(series[curve.key]), curve.look, view, is_share=chart.is_share)
     if chart.is_stacked:
         figure.update_traces(stackgroup="all", line={"width": 0.5})
+    use_axis_of(figure, chart)
+    curve_view.dress(figure, view)
+    return figure
+
+
+def use_axis_of(figure: go.Figure, chart: Chart) -> None:
+    """Give a figure the vertical axis of a chart: in percent for shares, and from zero or not."""
     if chart.is_share:
         figures.show_shares(figure)
     if not chart.starts_at_zero:
         figure.update_yaxes(rangemode="normal")
-    curve_view.dress(figure, view)
-    return figure
 
 
 def pass_rates(

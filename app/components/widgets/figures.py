@@ -173,9 +173,17 @@ def file_name(title: str) -> str:
 
 def colour_bar(title: str) -> dict[str, Any]:
     """Return the scale of a heat-map's colours."""
-    font = {"size": 11}
-    titled = {"text": title, "side": "right", "font": font}
-    return {"thickness": 10, "outlinewidth": 0, "tickfont": font, "title": titled}
+    return {
+        "thickness": 10,
+        "outlinewidth": 0,
+        "tickfont": {"size": 11},
+        "title": axis_title(title) | {"side": "right"},
+    }
+
+
+def axis_title(text: str) -> dict[str, object]:
+    """Return the title of an axis of values, which most charts have as the unit next to their own title."""
+    return {"text": text, "font": {"size": 11}}
 
 
 def faded(colour: str, opacity: float) -> str:

@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import threading
+import time
 from collections.abc import Mapping, Sequence
 
 import psutil
@@ -18,6 +19,8 @@ _MEANS = frozenset({"system/gpu_use", "system/process_cores"})
 
 class SystemSampler:
     """Samples GPUs, memory and processor of this node every `SAMPLE_SECONDS`; what fails ends the samples, not the run.
+
+    The first samples are closer to each other, so that a short run has curves, too.
 
     `take` is called once a step: fast steps share a sample, so few have one; a slow step has mean or peak of many.
     """
@@ -44,7 +47,8 @@ class SystemSampler:
 
     def _sample_until_over(self) -> None:
         try:
-            while not self._is_over.wait(SAMPLE_SECONDS):
+            began_at = time.monotonic()
+            while not self._is_over.wait(min(SAMPLE_SECONDS, max(1.0, (time.monotonic() - began_at) / 10))):
                 sample = self._sample()  # before `_samples` is read: `take` may replace it during a sample
                 self._samples.append(sample)
         except Exception as error:  # noqa: BLE001 - no failure to measure may end a training run

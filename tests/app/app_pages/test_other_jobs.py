@@ -4,6 +4,7 @@ import re
 from dataclasses import replace
 
 import pytest
+import streamlit as st
 
 from exgrpo.app.components.system import system_view
 from exgrpo.db.connections.opening import open_database
@@ -68,7 +69,7 @@ def test_list_names_every_kind_of_job_and_filters_by_it(open_page):
 
     page.selectbox(key="kind").set_value("Evaluations").run()
     frame = tables(page)[0].value
-    assert list(frame)[:4] == ["State", "Run", "Model", "Scores"]
+    assert list(frame)[:4] == ["State", "Run", "Scores", "Data"]
     assert sorted(bool(re.search(r"\d\.\d \(\d+\.\d to \d", scores)) for scores in frame["Scores"]) == [False, True]
     assert "Method" not in frame
 
@@ -79,6 +80,30 @@ def test_a_training_run_chosen_on_an_evaluations_samples_opens_at_its_first_tab(
     page.selectbox(key="run-choice").set_value("run-finished").run()
     assert dict(page.query_params) == {"run": "run-finished"}
     assert not has_text(page, "which does not exist")
+
+
+@pytest.mark.usefixtures("jobs_shared")
+@pytest.mark.parametrize("source", [recorded.FINISHED.run_id, "labels.jsonl"])
+def test_a_judge_names_the_run_or_the_file_that_it_judged(jobs_root, open_page, source):
+    database = open_database(None, jobs_root)
+    ingest_job(database, job_of_votes(jobs_root, VOTES, source=source, run_id=f"of-{source}"))
+    database.close()
+    st.cache_data.clear()  # answers are shared for a second
+    name = "exgrpo whole" if source == recorded.FINISHED.run_id else source
+    assert has_text(open_page("run", run=f"of-{source}"), f", on {name}")
+
+
+@pytest.mark.usefixtures("jobs_shared")
+@pytest.mark.parametrize(
+    ("source", "is_there"), [("run-finished@30", True), ("gone@30", False), ("run-finished", False)]
+)
+def test_an_evaluation_leads_to_the_run_that_it_scores_while_it_is_there(jobs_root, open_page, source, is_there):
+    database = open_database(None, jobs_root)
+    run_id = f"scores-{source.replace('@', '-')}"
+    record_scores(database, jobs_root, run_id=run_id, source=source)
+    database.close()
+    links = [link.proto.label for link in open_page("run", run=run_id).get("page_link")]
+    assert ("scores exgrpo whole, step 30" in links) == is_there
 
 
 def test_note_and_tag_go_into_the_journal_and_what_is_no_tag_is_refused(recorded_runs, open_page):

@@ -1,6 +1,8 @@
 // Draws a chart of `exgrpo.app.components.widgets.chart` when its place comes near the window, or when the page is printed.
 // It stays the same chart when its figure changes, so that zoom, hidden curves and what is under the pointer stay.
 const NEAR = "600px", MARGIN = 8, DOUBLE_CLICK = 500;
+const ROUNDING = 1e-6; // of a value at a tick, in ticks
+const ROUNDS = 3; // a longer axis may have other ticks
 const REMOVED = ["toImage", "select2d", "lasso2d", "autoScale2d"];
 const WHOLE_WINDOW = {
   name: "Whole window", icon: {width: 24, height: 24, path: "M4 4h6v2H6v4H4zM14 4h6v6h-2V6h-4zM4 14h2v4h4v2H4zM18 14h2v6h-6v-2h4z"},
@@ -88,7 +90,21 @@ class Chart {
     Plotly.react(this.plot, data, {...layout, ...this.size()}, {
       displaylogo: false, showSendToCloud: false, displayModeBar: this.hasTools && "hover", doubleClick: "autosize", doubleClickDelay: DOUBLE_CLICK, ...tools,
     });
+    this.endAtTicks();
     if (isFirst) this.listen();
+  }
+
+  /** End the vertical axis at a tick beyond the highest value, and so at its lower end unless that is zero. */
+  endAtTicks(rounds = ROUNDS) {
+    const {_fullLayout: {yaxis}, _fullData: traces} = this.plot;
+    if (yaxis?.type !== "linear" || yaxis.tickmode === "array" || !yaxis.autorange) return;
+    const {dtick, range: [low, high]} = yaxis;
+    const ofTrace = ({_extremes}) => [..._extremes?.y?.min ?? [], ..._extremes?.y?.max ?? []];
+    const values = traces.flatMap(ofTrace).map(({val}) => val / dtick);
+    const first = low && Math.floor(Math.min(...values) + ROUNDING), last = Math.ceil(Math.max(...values) - ROUNDING);
+    if (!rounds || (first * dtick >= low && last * dtick <= high)) return;
+    Plotly.relayout(this.plot, {"yaxis.autorangeoptions.include": [first * dtick, last * dtick]});
+    this.endAtTicks(rounds - 1);
   }
 
   size() {
@@ -102,6 +118,10 @@ class Chart {
   }
 
   listen() {
+    this.plot.on("plotly_restyle", () => { // a curve was hidden or shown
+      Plotly.relayout(this.plot, {"yaxis.autorangeoptions.include": null});
+      this.endAtTicks();
+    });
     this.plot.on("plotly_hover", () => keepInside(this.plot));
     // A tap shows values, and the first click of two resets the zoom.
     this.plot.on("plotly_click", ({points: [point]}) => {

@@ -29,6 +29,19 @@ def test_every_view_is_shown_by_a_judges_verdicts_and_no_text_is_markup(open_pag
     assert len(figures(page)) == NUM_FIGURES.get(view, 0)
 
 
+@pytest.mark.usefixtures("judged_shared")
+@pytest.mark.parametrize("view", NUM_FIGURES)
+def test_charts_whose_unit_names_an_interval_draw_it_and_values_without_ticks_have_a_title(open_page, view):
+    page = open_page("run", view="Reasoning", run=judged.JUDGED, part=view)
+    heads = [element.value for element in page.markdown if ":gray[:small[" in element.value]
+    assert len(heads) == NUM_FIGURES[view]
+    for head, figure in zip(heads, figures(page), strict=True):
+        has_interval = any("error_y" in trace for trace in figure["data"])
+        assert has_interval >= ("interval" in head), head
+        axis = figure["layout"]["yaxis"]
+        assert axis.get("showticklabels", True) or axis["title"]["text"] == "density"
+
+
 def test_tiles_show_the_corrected_rate_only_for_a_calibrated_judge(open_page, judged_runs):
     address = {"run": judged.JUDGED, "part": "Verdicts", "judge": "judge-voted"}
     tiles = {tile.label: tile for tile in open_page("run", view="Reasoning", **address).metric}

@@ -16,6 +16,15 @@ def test_every_column_that_is_no_field_of_the_specification_has_cells(monkeypatc
     assert without_cells == [], "app/components/runs/run_table.py: give it cells in `table`."
 
 
+@pytest.mark.parametrize("kinds", [(), ("train",), ("eval",), ("judge",)])
+def test_every_kind_of_job_has_columns_of_its_own_and_a_failure_is_the_last_that_a_window_cuts(kinds):
+    usual = run_table.usual_columns(kinds)
+    assert len({*usual}) == len(usual) <= len(run_table.DEFAULT_COLUMNS)
+    assert {"State", "Run", "Progress", "Reason", "Tags"} <= {*usual} <= {*run_table.DEFAULT_COLUMNS, "Data"}
+    assert ("Curve" in usual) == ("Health" in usual) == (kinds in {(), ("train",)})
+    assert ("Model" in usual) == ("Batch Pass@1" in usual) == (kinds == ("train",))
+
+
 @pytest.mark.parametrize(("seconds_ago", "least", "most"), [(30.0, 90.0, 95.0), (-3600.0, None, None)])
 def test_the_time_left_of_a_job_whose_clock_was_set_back_is_unknown(monkeypatch, seconds_ago, least, most):
     monkeypatch.setattr(run_state, "pieces", lambda _row: (5, 20))

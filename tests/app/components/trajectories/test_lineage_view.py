@@ -10,6 +10,13 @@ from exgrpo.db.rows.trajectories import LineageRow
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.parametrize("kind", ["inserted", "moved"])
+def test_both_vertical_axes_of_the_chart_have_a_title(kind):
+    row = SimpleNamespace(step=26, mean_entropy=0.1)
+    layout = lineage_view.chart(row, [LineageRow(26, kind, bucket_to=3)]).layout
+    assert (layout.yaxis.title.text, layout.yaxis2.title.text) == ("entropy", "bucket")
+
+
 def test_equal_events_of_a_step_are_one_row_with_their_count():
     row = SimpleNamespace(step=26, mean_entropy=0.1, mean_log_prob=-0.2, reward=1.0, advantage=0.5)
     again = LineageRow(26, "duplicate", bucket_to=3)

@@ -12,9 +12,9 @@ from exgrpo_core.step_report import METRICS
 GIB = 2**30
 
 
-def sampled(monkeypatch, gpus):
+def sampled(monkeypatch, gpus, every=0.05):
     """Return what a sampler has taken after its first sample, or after its thread ended."""
-    monkeypatch.setattr(system_metrics, "SAMPLE_SECONDS", 0.05)
+    monkeypatch.setattr(system_metrics, "SAMPLE_SECONDS", every)
     monkeypatch.setattr(system_metrics, "list_gpus", gpus)
     sampler = SystemSampler()
     sampler.start()
@@ -38,6 +38,11 @@ def test_a_step_has_memory_and_use_of_gpus_and_process(monkeypatch):
 
 def test_a_machine_without_gpus_has_none_of_their_metrics(monkeypatch):
     assert sampled(monkeypatch, list).keys() == {"system/process_cores", "system/process_memory_gib"}
+
+
+@pytest.mark.parametrize("every", [15.0, 1000.0])
+def test_a_run_that_is_shorter_than_the_time_between_samples_has_some(monkeypatch, every):
+    assert "system/process_cores" in sampled(monkeypatch, list, every)
 
 
 def test_a_measure_that_fails_ends_the_samples_and_nothing_else(monkeypatch):
