@@ -4,8 +4,8 @@ from pathlib import Path
 
 from exgrpo.db.rows.chains_of_thought import SavedCase
 from exgrpo.db.rows.trajectories import MarkedTrajectory
+from exgrpo.jobs.runs.directory import CommandError, RunDirectory
 from exgrpo.jobs.runs.journal import Journal, JournalKind
-from exgrpo.jobs.runs.lookup import CommandError, open_run
 from exgrpo.jobs.runs.people import Role, needs
 
 MAX_NAME_CHARACTERS = 60
@@ -19,7 +19,7 @@ def mark_case(runs_root: Path, case_set: str, case: SavedCase, is_kept: bool = T
     Raises:
         CommandError: No such run, or no usable name.
     """
-    run = open_run(runs_root, case.run_id)
+    run = RunDirectory.open(runs_root, case.run_id)
     name = _usable_name("set of cases", case_set)
     Journal(runs_root).append(
         JournalKind.CASE_MARKED if is_kept else JournalKind.CASE_UNMARKED,
@@ -38,7 +38,7 @@ def mark_trajectory(runs_root: Path, mark: MarkedTrajectory, is_kept: bool = Tru
     Raises:
         CommandError: No such run, no usable name, or too long a comment.
     """
-    run = open_run(runs_root, mark.run_id)
+    run = RunDirectory.open(runs_root, mark.run_id)
     name = _usable_name("mark", mark.mark)
     if len(mark.comment) > MAX_COMMENT_CHARACTERS:
         raise CommandError(
@@ -58,7 +58,7 @@ def set_verdict(runs_root: Path, run_id: str, attempt: int, trajectory_id: int, 
     Raises:
         CommandError: There is no such run.
     """
-    run = open_run(runs_root, run_id)
+    run = RunDirectory.open(runs_root, run_id)
     target = {"attempt": attempt, "trajectory_id": trajectory_id}
     if is_valid is None:
         Journal(runs_root).append(JournalKind.VERDICT_CLEARED, run.run_id, **target)

@@ -9,8 +9,7 @@ from exgrpo.jobs.actions.preflight.resolution import Preflight, Refusal, complet
 from exgrpo.jobs.actions.queueing import NewJob, write_job
 from exgrpo.jobs.actions.run_actions import MAX_PARENT_NAME, clone
 from exgrpo.jobs.runs.checkpoints import Checkpoint, checkpoint_path, find_fault, list_steps
-from exgrpo.jobs.runs.directory import RunDirectory, inside
-from exgrpo.jobs.runs.lookup import CommandError, open_run
+from exgrpo.jobs.runs.directory import CommandError, RunDirectory, inside
 from exgrpo.jobs.runs.people import Role, needs
 from exgrpo.jobs.specs.train import TrainSpec
 from exgrpo_core.durable_files import link_or_copy
@@ -102,7 +101,7 @@ def queue_branch(runs_root: Path, run_id: str, step: int, preflight: Preflight) 
     Raises:
         CommandError: As in `branch`.
     """
-    parent = open_run(runs_root, run_id)
+    parent = RunDirectory.open(runs_root, run_id)
     complete(preflight, runs_root).raise_refusals()
     checkpoint = checkpoint_path(parent.checkpoints_path, step)
     if not checkpoint.is_dir():

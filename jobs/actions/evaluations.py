@@ -22,8 +22,8 @@ from exgrpo.jobs.evaluation.protocols import choose_benchmark, graded_as, load_u
 from exgrpo.jobs.machine.engine_environments import engine_python
 from exgrpo.jobs.machine.model_server import AddressRefusedError, key_for
 from exgrpo.jobs.runs.checkpoints import NEWEST, list_steps
-from exgrpo.jobs.runs.directory import RunDirectory
-from exgrpo.jobs.runs.lookup import CommandError, find_checkpoint, find_run_id, open_run
+from exgrpo.jobs.runs.directory import CommandError, RunDirectory
+from exgrpo.jobs.runs.lookup import find_checkpoint, find_run_id
 from exgrpo.jobs.runs.people import Role, needs
 from exgrpo.jobs.runs.recording.event_reader import best_checkpoint
 from exgrpo.jobs.specs.any_job import loop_name
@@ -62,7 +62,7 @@ def resolve_target(runs_root: Path, target: str) -> EvalModelSpec:
 
 
 def _best_step(runs_root: Path, run_text: str) -> str:
-    run = open_run(runs_root, find_run_id(runs_root, run_text))
+    run = RunDirectory.open(runs_root, find_run_id(runs_root, run_text))
     best, there = best_checkpoint(run), list_steps(run.checkpoints_path)
     if best is None:
         raise CommandError(f"{run_text}@{BEST}: no checkpoint of {run.run_id} has a held-out score; name a step.")
@@ -84,7 +84,7 @@ def asked_and_graded(runs_root: Path, target: str) -> tuple[str, DeclaredKind]:
     model = resolve_target(runs_root, target) if target else None
     if model is None or model.run_id is None:
         return TemplateName.PAPER.value, "auto"
-    run = open_run(runs_root, model.run_id).spec()
+    run = RunDirectory.open(runs_root, model.run_id).spec()
     return _template_of(run, model.source), run.data.answer_kind
 
 
@@ -113,7 +113,7 @@ def plan_evaluation(runs_root: Path, target: str, content: Mapping[str, object],
             }
             for choice in benchmarks
         ]
-    run = None if model.run_id is None else open_run(runs_root, model.run_id).spec()
+    run = None if model.run_id is None else RunDirectory.open(runs_root, model.run_id).spec()
     of_run = (
         {}
         if run is None

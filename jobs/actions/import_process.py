@@ -21,9 +21,9 @@ from typing import Any
 from exgrpo.jobs.actions.preflight.data_preview import DataPreview, preview_rollouts
 from exgrpo.jobs.actions.rollout_import import Imported, import_rollouts, read_sources
 from exgrpo.jobs.actions.view_roots import runs_at
+from exgrpo.jobs.runs.directory import CommandError
 from exgrpo.jobs.runs.launchers.end_with_starter import STARTER_VARIABLE, end_with_starter
 from exgrpo.jobs.runs.launchers.local import WITHHELD_VARIABLES, project_environment
-from exgrpo.jobs.runs.lookup import CommandError
 from exgrpo.jobs.runs.people import Role, needs
 from exgrpo.jobs.runs.rollout_formats import source
 from exgrpo.jobs.runs.rollout_formats.formats import find_format, find_only_format, formats_in

@@ -7,7 +7,8 @@ from pathlib import Path
 from exgrpo.jobs.actions.archive import reason_of
 from exgrpo.jobs.evaluation.model_folder import copy_model, find_shards, merge_shards
 from exgrpo.jobs.runs.checkpoints import ADAPTER_CONFIG
-from exgrpo.jobs.runs.lookup import CommandError, find_checkpoint
+from exgrpo.jobs.runs.directory import CommandError
+from exgrpo.jobs.runs.lookup import find_checkpoint
 
 
 def export_model(runs_root: Path, target: str, folder: Path) -> Path:

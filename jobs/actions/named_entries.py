@@ -12,10 +12,9 @@ from typing import Any
 
 import yaml
 
-from exgrpo.jobs.runs.directory import WORKBENCH_FOLDER
+from exgrpo.jobs.runs.directory import WORKBENCH_FOLDER, CommandError
 from exgrpo.jobs.runs.journal import Journal, JournalKind
 from exgrpo.jobs.runs.launchers.ray_jobs_api import RayClusterState, read_cluster
-from exgrpo.jobs.runs.lookup import CommandError
 from exgrpo.jobs.runs.people import Role, needs
 from exgrpo.jobs.specs.mistakes import checked
 from exgrpo.jobs.specs.presets import read_mapping

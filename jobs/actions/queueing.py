@@ -10,9 +10,8 @@ from exgrpo.jobs.actions.preflight.local_sources import with_model_source
 from exgrpo.jobs.actions.preflight.resolution import Checked, Preflight, complete, resolve
 from exgrpo.jobs.evaluation.model_folder import keep_model, link_model
 from exgrpo.jobs.runs.checkpoints import start_folder
-from exgrpo.jobs.runs.directory import RunDirectory, RunDirectoryError
+from exgrpo.jobs.runs.directory import CommandError, RunDirectory, RunDirectoryError
 from exgrpo.jobs.runs.journal import Journal, JournalKind
-from exgrpo.jobs.runs.lookup import CommandError
 from exgrpo.jobs.runs.people import Role, needs
 from exgrpo.jobs.specs.any_job import JobSpec
 from exgrpo.jobs.specs.evaluation import EvalSpec

@@ -6,9 +6,9 @@ from pathlib import Path
 from exgrpo.jobs.runs.attempts import read_outcome
 from exgrpo.jobs.runs.checkpoints import describe_resume
 from exgrpo.jobs.runs.control import RESUMABLE, RunStatus
-from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.directory import CommandError, RunDirectory
 from exgrpo.jobs.runs.journal import Journal, JournalKind, request_resume, waited_for
-from exgrpo.jobs.runs.lookup import CommandError, open_run, run_names
+from exgrpo.jobs.runs.lookup import run_names
 from exgrpo.jobs.runs.people import Role, needs
 from exgrpo.jobs.runs.recording.event_reader import refusal_of_new_start
 from exgrpo.jobs.runs.state import RunState, is_recorded, read_state
@@ -37,7 +37,7 @@ def stop(runs_root: Path, run_id: str) -> None:
     Raises:
         CommandError: No such run, or it has ended.
     """
-    run = open_run(runs_root, run_id)
+    run = RunDirectory.open(runs_root, run_id)
     state = read_state(run)
     _refuse_recorded(run, state)
     if not state.is_ended:
@@ -57,7 +57,7 @@ def resume(runs_root: Path, run_id: str) -> str:
     Raises:
         CommandError: No such run, its state does not allow it, or all its checkpoints were lost.
     """
-    run = open_run(runs_root, run_id)
+    run = RunDirectory.open(runs_root, run_id)
     state = read_state(run)
     _refuse_recorded(run, state)
     if state.status not in RESUMABLE:
@@ -82,7 +82,7 @@ def read_job_spec(runs_root: Path, run_id: str) -> JobSpec:
         CommandError: No such job, or its specification cannot be read.
     """
     try:
-        run = open_run(runs_root, run_id)
+        run = RunDirectory.open(runs_root, run_id)
         spec = run.job_spec()
     except SpecError as error:
         raise CommandError(str(error)) from None
@@ -126,7 +126,7 @@ def find_failure(runs_root: Path, run_id: str) -> list[Mistake]:
     Raises:
         CommandError: There is no such run.
     """
-    run = open_run(runs_root, run_id)
+    run = RunDirectory.open(runs_root, run_id)
     end = read_outcome(run.attempt_path(run.newest_attempt()))
     if end is None or end.status is not RunStatus.FAILED:
         return []
@@ -149,7 +149,7 @@ def tag(runs_root: Path, run_id: str, name: str, is_set: bool = True) -> None:
     Raises:
         CommandError: No such run, or no usable tag.
     """
-    run = open_run(runs_root, run_id)
+    run = RunDirectory.open(runs_root, run_id)
     name = name.strip()
     if not name or len(name) > MAX_TAG_CHARACTERS or not name.isprintable():
         raise CommandError(f"tag: expected 1 to {MAX_TAG_CHARACTERS} printable characters, got {name[:60]!r}.")
@@ -163,7 +163,7 @@ def rename(runs_root: Path, run_id: str, name: str) -> None:
     Raises:
         CommandError: No such run, or no usable name.
     """
-    run = open_run(runs_root, run_id)
+    run = RunDirectory.open(runs_root, run_id)
     try:
         name = clean_name(name.strip())
     except ValueError as error:
@@ -178,7 +178,7 @@ def note(runs_root: Path, run_id: str, text: str) -> None:
     Raises:
         CommandError: No such run, or too long a note.
     """
-    run = open_run(runs_root, run_id)
+    run = RunDirectory.open(runs_root, run_id)
     if len(text) > MAX_NOTE_CHARACTERS:
         raise CommandError(f"note: expected at most {MAX_NOTE_CHARACTERS} characters, got {len(text)}.")
     Journal(runs_root).append(JournalKind.NOTED, run.run_id, text=text)
@@ -191,7 +191,7 @@ def archive(runs_root: Path, run_id: str, is_archived: bool = True) -> None:
     Raises:
         CommandError: No such run, or it has not ended.
     """
-    run = open_run(runs_root, run_id)
+    run = RunDirectory.open(runs_root, run_id)
     state = read_state(run)
     if is_archived and not state.is_ended:
         raise CommandError(f"{run_id} cannot be archived: it is {state.status}; stop it first.")

@@ -6,13 +6,13 @@ from pathlib import Path
 from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.directory import (
     WORKBENCH_FOLDER,
+    CommandError,
     RunDirectory,
-    RunDirectoryError,
     check_run_id,
     list_run_directories,
 )
 from exgrpo.jobs.runs.journal import Journal, JournalKind, waited_for
-from exgrpo.jobs.runs.lookup import CommandError, names_of, open_run
+from exgrpo.jobs.runs.lookup import names_of
 from exgrpo.jobs.runs.people import Role, needs
 from exgrpo.jobs.runs.state import read_state
 from exgrpo_core.durable_files import explain
@@ -28,7 +28,7 @@ def delete(runs_root: Path, run_id: str) -> None:
     Raises:
         CommandError: No such run, it has not ended, a queued job waits for it, or its folder cannot be moved.
     """
-    run = open_run(runs_root, run_id)
+    run = RunDirectory.open(runs_root, run_id)
     state = read_state(run)
     if not state.is_ended:
         raise CommandError(f"{run_id} cannot be deleted: it is {state.status}; stop it first.")
@@ -48,10 +48,7 @@ def restore(runs_root: Path, run_id: str) -> None:
     Raises:
         CommandError: It is not in the bin, or there is a run of this id again.
     """
-    try:
-        source = _folder(runs_root) / check_run_id(run_id)
-    except RunDirectoryError as error:
-        raise CommandError(str(error)) from None
+    source = _folder(runs_root) / check_run_id(run_id)
     if not source.is_dir():
         raise CommandError(f"{run_id} is not in the bin; `exgrpo bin list` lists what is.")
     _move(source, runs_root / run_id)

@@ -15,7 +15,7 @@ from exgrpo.jobs.actions import queueing, run_actions
 from exgrpo.jobs.cli.options import DEFAULT_RUNS_ROOT, DatabaseUrl, RunsRoot, error_message
 from exgrpo.jobs.queries import calls
 from exgrpo.jobs.queries.table import QUERIES
-from exgrpo.jobs.runs.lookup import CommandError
+from exgrpo.jobs.runs.directory import CommandError
 from exgrpo.jobs.runs.people import Person, Role, acting_as
 from exgrpo.jobs.specs.settings import apply_settings
 from exgrpo.jobs.specs.train import load_preset

@@ -28,7 +28,8 @@ from exgrpo.jobs.cli.options import (
 from exgrpo.jobs.evaluation.analysis.case_text import as_latex, as_markdown, cases_as_json, excerpts_of
 from exgrpo.jobs.evaluation.analysis.code_detection import read_texts, tabulate_rules
 from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
-from exgrpo.jobs.runs.lookup import CommandError, find_judge_id, find_run_id
+from exgrpo.jobs.runs.directory import CommandError
+from exgrpo.jobs.runs.lookup import find_judge_id, find_run_id
 
 annotate_app = command_group("Name, tag and note runs. Also marks and judges trajectories.")
 bin_app = command_group("Delete and restore runs. Also removes deleted runs for good.")

@@ -28,8 +28,8 @@ from exgrpo.jobs.cli.options import (
     print_status,
 )
 from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index, rebuild_index
-from exgrpo.jobs.runs.directory import RunDirectory
-from exgrpo.jobs.runs.lookup import CommandError, find_run_id, open_run
+from exgrpo.jobs.runs.directory import CommandError, RunDirectory
+from exgrpo.jobs.runs.lookup import find_run_id
 from exgrpo_core.faults import FaultKind, describe_fault
 
 database_app = command_group("Rebuild or inspect the database. It is an index of the run folders.")
@@ -59,7 +59,7 @@ def import_(
         _import_rollouts(source.resolve(), own_format, runs_root, name)
         return
     run_id = import_run(source, runs_root, trusts_pickles=trusts_pickles)
-    _print_damage(open_run(runs_root, run_id))
+    _print_damage(RunDirectory.open(runs_root, run_id))
     print_result(run_id)
 
 
@@ -97,7 +97,7 @@ def export(
             raise CommandError(f"OUT: expected a new folder for the model of {run}.")
         print_result(str(export_model(runs_root, run, out)))
         return
-    folder = open_run(runs_root, find_run_id(runs_root, run))
+    folder = RunDirectory.open(runs_root, find_run_id(runs_root, run))
     _print_damage(folder)
     print_result(str(export_run(folder, out or Path(f"{folder.run_id}.tar.gz"), overwrites=overwrites)))
 
@@ -157,7 +157,7 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Check files against their checksums. Exits with 1 if a file is damaged."""
-    folder = None if run is None else open_run(runs_root, find_run_id(runs_root, run))
+    folder = None if run is None else RunDirectory.open(runs_root, find_run_id(runs_root, run))
     damages = verify_root(runs_root) if folder is None else verify_run(folder)
     if as_json:
         print_json([dataclasses.asdict(damage) for damage in damages])

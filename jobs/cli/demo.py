@@ -20,7 +20,7 @@ from exgrpo.jobs.execution.supervisor.instance import supervisor_command
 from exgrpo.jobs.execution.supervisor.loop import LOOP_SECONDS, Supervisor, SupervisorSettings
 from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
 from exgrpo.jobs.runs.control import RunStatus
-from exgrpo.jobs.runs.lookup import open_run
+from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.report import report_run
 from exgrpo.jobs.runs.state import RunState, read_state
 from exgrpo.jobs.specs.train import ModelSpec, load_preset
@@ -92,7 +92,7 @@ def _print_results_at_end(runs_root: Path, run_ids: Sequence[str]) -> None:
 
 
 def _wait(runs_root: Path, run_ids: Sequence[str], poll: Callable[[], None]) -> list[RunState]:
-    runs = [open_run(runs_root, run_id) for run_id in run_ids]
+    runs = [RunDirectory.open(runs_root, run_id) for run_id in run_ids]
     specs = [run.spec() for run in runs]
     printed_at = time.monotonic()
     while True:

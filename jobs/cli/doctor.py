@@ -43,7 +43,7 @@ from exgrpo.jobs.machine.machine_report import Check, CheckResult
 from exgrpo.jobs.machine.memory_sharing import probe_sharing
 from exgrpo.jobs.runs.attempts import read_heartbeat
 from exgrpo.jobs.runs.directory import RunDirectory, list_unreadable
-from exgrpo.jobs.runs.lookup import find_run_id, open_run
+from exgrpo.jobs.runs.lookup import find_run_id
 from exgrpo.jobs.runs.process_stacks import read_stacks
 from exgrpo.jobs.runs.supervisor_file import read_supervisor
 from exgrpo_core.durable_files import cause_of, remedy_of
@@ -75,7 +75,7 @@ def doctor(
         _test_alerts()
         return
     if stuck_run is not None:
-        _show_processes(open_run(runs_root, find_run_id(runs_root, stuck_run)), as_json=as_json)
+        _show_processes(RunDirectory.open(runs_root, find_run_id(runs_root, stuck_run)), as_json=as_json)
         return
     checks = examine(runs_root, database_url, port)
     if as_json:

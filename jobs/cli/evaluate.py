@@ -23,7 +23,8 @@ from exgrpo.jobs.cli.options import (
 )
 from exgrpo.jobs.evaluation.analysis.report import summarize_judge
 from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
-from exgrpo.jobs.runs.lookup import find_run_id, open_run
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.runs.lookup import find_run_id
 from exgrpo.jobs.runs.recording.event_reader import iterate_events
 from exgrpo.jobs.runs.report import interval_words
 from exgrpo.jobs.specs.judging import parse_judge_spec
@@ -86,7 +87,7 @@ def _make_spec(
 def _print_scores(runs_root: Path, database_url: str | None, run_id: str, as_json: bool) -> None:
     with open_fresh_index(runs_root, database_url) as database:
         rows = list_scores(database, run_id=run_id)
-    events = iterate_events(open_run(runs_root, run_id), "benchmark")
+    events = iterate_events(RunDirectory.open(runs_root, run_id), "benchmark")
     means = {event["benchmark"]: event.get("reward_parts") or {} for event in events}
     if as_json:
         scores = [asdict(row) for row in rows]

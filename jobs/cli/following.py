@@ -22,9 +22,8 @@ from exgrpo.jobs.cli.options import EXIT_FAILURE, EXIT_STOPPED, print_json, prin
 from exgrpo.jobs.execution.supervisor.indexing import Indexer
 from exgrpo.jobs.execution.supervisor.instance import start_supervisor
 from exgrpo.jobs.execution.supervisor.loop import Supervisor
-from exgrpo.jobs.runs import lookup
 from exgrpo.jobs.runs.control import INTERRUPTED, RunStatus
-from exgrpo.jobs.runs.lookup import open_run
+from exgrpo.jobs.runs.directory import CommandError, RunDirectory
 from exgrpo.jobs.runs.state import RunState, read_state
 from exgrpo.jobs.runs.supervisor_file import SupervisorRunningError, read_supervisor
 
@@ -41,7 +40,7 @@ class RunFollower:
         self.run_id = run_id
         self._runs_root = runs_root
         self._database_url = database_url
-        self._run = open_run(runs_root, run_id)
+        self._run = RunDirectory.open(runs_root, run_id)
         self._index = Indexer(database_url, runs_root)
         self._supervisor: Supervisor | None = None
         self._database: Database | None = None
@@ -123,7 +122,7 @@ class RunProgress:
 
     def __init__(self, runs_root: Path, run_id: str) -> None:
         self._console = Console(stderr=True)
-        self._run = open_run(runs_root, run_id)
+        self._run = RunDirectory.open(runs_root, run_id)
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -215,7 +214,7 @@ def _request_stop(runs_root: Path, run_id: str) -> None:
     print_status("Stopping after the current step; Ctrl-C again leaves the run running.")
     try:
         run_actions.stop(runs_root, run_id)
-    except lookup.CommandError as error:
+    except CommandError as error:
         print_status(str(error))
 
 

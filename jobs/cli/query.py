@@ -27,7 +27,8 @@ from exgrpo.jobs.cli.options import (
 )
 from exgrpo.jobs.queries import calls
 from exgrpo.jobs.queries.table import QUERIES
-from exgrpo.jobs.runs.lookup import CommandError, find_run_id
+from exgrpo.jobs.runs.directory import CommandError
+from exgrpo.jobs.runs.lookup import find_run_id
 
 _ANNOTATIONS = {
     "run_id": RunName,

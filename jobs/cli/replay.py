@@ -24,7 +24,8 @@ from exgrpo.jobs.cli.options import (
     table_console,
 )
 from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
-from exgrpo.jobs.runs.lookup import CommandError, find_run_id
+from exgrpo.jobs.runs.directory import CommandError
+from exgrpo.jobs.runs.lookup import find_run_id
 from exgrpo.jobs.training.threads import limit_threads
 
 

@@ -34,9 +34,9 @@ from exgrpo.jobs.cli.options import (
     table_console,
 )
 from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
-from exgrpo.jobs.runs import lookup
 from exgrpo.jobs.runs.control import RESUMABLE, RunStatus
-from exgrpo.jobs.runs.lookup import CommandError, find_run_id, open_run
+from exgrpo.jobs.runs.directory import CommandError, RunDirectory
+from exgrpo.jobs.runs.lookup import find_run_id, similar_root
 from exgrpo.jobs.runs.report import interval_words, summarize_run
 from exgrpo.jobs.runs.state import read_state
 from exgrpo.jobs.runs.supervisor_file import read_supervisor
@@ -65,7 +65,7 @@ def runs(
 ) -> None:
     """List runs, newest first. Add search words to find some of them."""
     search = " ".join(words or ())
-    if hint := lookup.similar_root(runs_root):
+    if hint := similar_root(runs_root):
         raise CommandError(hint)
     with open_fresh_index(runs_root, database_url) as database:
         rows = list_runs(database, RunFilter(search, is_archived=None), limit=None)
@@ -103,7 +103,7 @@ def logs(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the log until the run ends.")] = False,
 ) -> None:
     """Print the log of a run."""
-    folder = open_run(runs_root, find_run_id(runs_root, run))
+    folder = RunDirectory.open(runs_root, find_run_id(runs_root, run))
     offset = _print_from(folder.log_path, 0)
     while follow:
         is_over = read_state(folder).is_ended
@@ -116,7 +116,7 @@ def logs(
 def stop(run: RunName, runs_root: RunsRoot = DEFAULT_RUNS_ROOT) -> None:
     """Stop a run. It ends at its next step, with a checkpoint."""
     run_id = find_run_id(runs_root, run)
-    is_queued = read_state(lookup.open_run(runs_root, run_id)).status == RunStatus.QUEUED
+    is_queued = read_state(RunDirectory.open(runs_root, run_id)).status == RunStatus.QUEUED
     run_actions.stop(runs_root, run_id)
     print_result(f"{run_id} was queued and does not start." if is_queued else f"{run_id} stops at its next step.")
 
@@ -137,7 +137,7 @@ def resume(
             f"--set: a run keeps its settings; `exgrpo branch {run_id} --step STEP --set KEY=VALUE` continues from a "
             f"checkpoint with others, `exgrpo clone {run_id} --submit --set KEY=VALUE` starts again."
         )
-    if not follows or read_state(open_run(runs_root, run_id)).status in RESUMABLE:
+    if not follows or read_state(RunDirectory.open(runs_root, run_id)).status in RESUMABLE:
         sentence = run_actions.resume(runs_root, run_id)
         if sentence:
             typer.echo(sentence, err=True)

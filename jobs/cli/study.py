@@ -41,7 +41,7 @@ from exgrpo.jobs.cli.options import (
 )
 from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
 from exgrpo.jobs.runs.control import RunStatus
-from exgrpo.jobs.runs.lookup import CommandError
+from exgrpo.jobs.runs.directory import CommandError
 from exgrpo.jobs.specs.train import SpecError
 
 study_app = command_group("Run the paper's tables. Reports compare them with the paper's numbers.")

@@ -34,8 +34,9 @@ from exgrpo.jobs.evaluation.analysis.report import analyse_run, find_calibration
 from exgrpo.jobs.evaluation.analysis.score_curves import read_score_curves
 from exgrpo.jobs.evaluation.protocols import load_protocols, load_user_benchmarks, protocol_of
 from exgrpo.jobs.queries.calls import Limit, Number
+from exgrpo.jobs.runs.directory import CommandError
 from exgrpo.jobs.runs.journal import Journal
-from exgrpo.jobs.runs.lookup import CommandError, NotFoundError, find_run_id
+from exgrpo.jobs.runs.lookup import NotFoundError, find_run_id
 from exgrpo.jobs.specs.train import load_preset, preset_description, preset_group, preset_names
 from exgrpo.jobs.tasks.grading.answer_grader import Scheme
 

@@ -29,7 +29,11 @@ _SHUTDOWN = b"shutdown"
 """What the file of a stop's request holds if no user asked for it."""
 
 
-class RunDirectoryError(InputError, ValueError):
+class CommandError(InputError, ValueError):
+    """A command that cannot be done; one sentence says why and what to do."""
+
+
+class RunDirectoryError(CommandError):
     """A run folder that is missing, damaged or badly named; one sentence names it and what to do."""
 
 

@@ -11,30 +11,13 @@ from pathlib import Path
 
 from exgrpo.db.rows.display_names import id_end
 from exgrpo.jobs.runs.checkpoints import NEWEST, checkpoint_path, find_fault, kept_start, list_steps, step_of
-from exgrpo.jobs.runs.directory import RunDirectory, RunDirectoryError, list_run_directories
+from exgrpo.jobs.runs.directory import CommandError, RunDirectory, RunDirectoryError, list_run_directories
 from exgrpo.jobs.runs.journal import Journal, JournalKind
-from exgrpo_core.errors import InputError
 from exgrpo_core.faults import describe_fault
-
-
-class CommandError(InputError, ValueError):
-    """A command that cannot be done; one sentence says why and what to do."""
 
 
 class NotFoundError(CommandError):
     """Nothing has the name or id that was asked for."""
-
-
-def open_run(runs_root: Path, run_id: str) -> RunDirectory:
-    """Return the folder of a run.
-
-    Raises:
-        CommandError: There is none.
-    """
-    try:
-        return RunDirectory.open(runs_root, run_id)
-    except RunDirectoryError as error:
-        raise CommandError(str(error)) from None
 
 
 def similar_root(runs_root: Path) -> str:
@@ -79,7 +62,7 @@ def find_judge_id(runs_root: Path, text: str | None) -> str | None:
     if text is None:
         return None
     run_id = find_run_id(runs_root, text)
-    kind = open_run(runs_root, run_id).job_spec().kind
+    kind = RunDirectory.open(runs_root, run_id).job_spec().kind
     if kind != "judge":
         raise CommandError(
             f"--judge: expected a judge's job, {run_id} is of kind {kind}; `exgrpo query judges` lists them."
@@ -141,7 +124,7 @@ def find_checkpoint(runs_root: Path, target: str, *, reads_files: bool = True) -
     if not at or os.path.exists(target):
         return None
     try:
-        run = open_run(runs_root, find_run_id(runs_root, run_text))
+        run = RunDirectory.open(runs_root, find_run_id(runs_root, run_text))
     except CommandError:
         if copy := _copy_of_gone(runs_root, target):
             return copy

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from exgrpo.jobs.runs import lookup
 from exgrpo.jobs.runs.control import RunStatus
+from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.state import read_state
 from tests.app import web_server
 from tests.jobs.execution.supervisor.toy_bench import wait_until
@@ -30,7 +30,7 @@ def workbench(runs_root):
     yield served
     served.stop()
     for path in runs_root.glob("*/run.json"):
-        run = lookup.open_run(runs_root, path.parent.name)
+        run = RunDirectory.open(runs_root, path.parent.name)
         if not read_state(run).is_ended:
             run.request_stop()
             wait_until(lambda run=run: read_state(run).is_ended, "the run to stop")
@@ -68,12 +68,12 @@ def test_a_run_is_launched_watched_stopped_and_resumed(open_page, runs_root):
     resume.wait_for()
     stopped_at = step_shown(page)
     run_id = re.search(r"run=([\w-]+)", page.url)[1]
-    state = read_state(lookup.open_run(runs_root, run_id))
+    state = read_state(RunDirectory.open(runs_root, run_id))
     assert state.status is RunStatus.STOPPED
 
     resume.click()
     stop.wait_for()
     wait_for_step_beyond(page, stopped_at)
-    state = read_state(lookup.open_run(runs_root, run_id))
+    state = read_state(RunDirectory.open(runs_root, run_id))
     assert (state.status, state.attempt) == (RunStatus.RUNNING, 2)
     assert watched.errors == []

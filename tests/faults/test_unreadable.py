@@ -16,7 +16,7 @@ from exgrpo.jobs.actions import run_actions
 from exgrpo.jobs.cli.doctor import CheckResult, check_runs_root
 from exgrpo.jobs.cli.main import app
 from exgrpo.jobs.cli.workbench import Workbench
-from exgrpo.jobs.runs.lookup import CommandError, open_run
+from exgrpo.jobs.runs.directory import CommandError, RunDirectory
 from tests.jobs.cli.invoked import exgrpo
 from tests.jobs.evaluation.judging.chain_runs import record_chains
 
@@ -109,7 +109,7 @@ def test_what_cannot_be_read_stops_nothing_else_and_is_named(root, tmp_path, bad
 def test_a_run_of_another_user_is_refused_with_the_reason(root):
     (root / "bad").chmod(0)
     with as_ordinary_user(), pytest.raises(CommandError, match=os.strerror(13)):
-        open_run(root, "bad")
+        RunDirectory.open(root, "bad")
 
 
 def test_a_root_that_cannot_be_written_is_read_and_what_writes_is_refused(root, tmp_path, monkeypatch):

@@ -116,9 +116,9 @@ def _train_on_stories(runs_root: Path) -> None:
 def _queue(runs_root: Path, spec: Any) -> None:
     """Queue a job that reads another run, and do it."""
     from exgrpo.jobs.actions.queueing import queue_job
-    from exgrpo.jobs.runs.lookup import open_run
+    from exgrpo.jobs.runs.directory import RunDirectory
 
-    _work(open_run(runs_root, queue_job(runs_root, spec)))
+    _work(RunDirectory.open(runs_root, queue_job(runs_root, spec)))
 
 
 def _judge(runs_root: Path, name: str, judged: str) -> None:

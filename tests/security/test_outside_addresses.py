@@ -13,9 +13,9 @@ from exgrpo.jobs.evaluation.protocols import HubDataSet
 from exgrpo.jobs.evaluation.server_generator import ServerGenerator
 from exgrpo.jobs.machine.model_server import KEY_ADDRESSES_VARIABLE, AddressRefusedError, is_link_local, key_for
 from exgrpo.jobs.runs.control import TrainingError
+from exgrpo.jobs.runs.directory import CommandError
 from exgrpo.jobs.runs.launchers import ray_jobs_api
 from exgrpo.jobs.runs.launchers.local import LaunchError
-from exgrpo.jobs.runs.lookup import CommandError
 from exgrpo.jobs.specs.evaluation import API_KEY_VARIABLE as EVAL_KEY
 from exgrpo.jobs.specs.evaluation import parse_eval_spec
 from exgrpo.jobs.specs.judging import API_KEY_VARIABLE as JUDGE_KEY

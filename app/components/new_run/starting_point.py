@@ -14,7 +14,7 @@ from exgrpo.app.queries.answers import ask
 from exgrpo.app.settings import runs_root
 from exgrpo.db.queries import runs
 from exgrpo.jobs.actions import branching, named_entries, run_actions
-from exgrpo.jobs.runs.lookup import CommandError
+from exgrpo.jobs.runs.directory import CommandError
 from exgrpo.jobs.specs.train import load_preset, preset_description, preset_exists, preset_group, preset_names
 from exgrpo_core.errors import Mistake, UserError
 

@@ -11,7 +11,7 @@ from exgrpo.app.formats import as_utc
 from exgrpo.app.settings import runs_root
 from exgrpo.db.rows.runs import LIVE_STATES, Badge, RunRow
 from exgrpo.jobs.actions.progress import job_progress
-from exgrpo.jobs.runs.lookup import open_run
+from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.state import read_state
 from exgrpo_core.errors import UserError
 
@@ -154,7 +154,7 @@ def pending(row: RunRow) -> str | None:
     if run_id != row.run_id:
         return None
     try:
-        status: str = read_state(open_run(runs_root(), row.run_id)).status
+        status: str = read_state(RunDirectory.open(runs_root(), row.run_id)).status
     except (UserError, OSError):
         status = row.status
     if row.status == seen != status:

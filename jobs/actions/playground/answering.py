@@ -10,8 +10,8 @@ import torch
 from exgrpo.jobs.actions.preflight.local_sources import resolve_source
 from exgrpo.jobs.evaluation.model_folder import find_shards
 from exgrpo.jobs.runs.checkpoints import kept_start
-from exgrpo.jobs.runs.directory import RunDirectory
-from exgrpo.jobs.runs.lookup import CommandError, find_checkpoint, find_run_id, open_run
+from exgrpo.jobs.runs.directory import CommandError, RunDirectory
+from exgrpo.jobs.runs.lookup import find_checkpoint, find_run_id
 from exgrpo.jobs.specs.train import CHAINS_WARM_MODEL, TrainSpec
 from exgrpo.jobs.training.engines.embedded.first_look import open_model
 from exgrpo.jobs.training.engines.embedded.model import GeneratedResponse, PolicyModel, decode_texts, generate
@@ -48,7 +48,7 @@ def find_model(runs_root: Path, target: str) -> ChatModel:
     """
     run_text, at, step = target.rpartition("@")
     if at and step == START:
-        run = open_run(runs_root, find_run_id(runs_root, run_text))
+        run = RunDirectory.open(runs_root, find_run_id(runs_root, run_text))
         return _start_of(runs_root, run, _spec_of(run))
     checkpoint = find_checkpoint(runs_root, target)
     if checkpoint is None:
@@ -58,7 +58,7 @@ def find_model(runs_root: Path, target: str) -> ChatModel:
             f"{target} has verl's sharded format; write it as a model with `exgrpo export {target} FOLDER`, and "
             "name FOLDER instead."
         )
-    return _sampled_as(_spec_of(open_run(runs_root, checkpoint.run_id)), str(checkpoint.policy))
+    return _sampled_as(_spec_of(RunDirectory.open(runs_root, checkpoint.run_id)), str(checkpoint.policy))
 
 
 def _start_of(runs_root: Path, run: RunDirectory, spec: TrainSpec) -> ChatModel:

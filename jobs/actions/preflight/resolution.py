@@ -30,8 +30,8 @@ from exgrpo.jobs.actions.preflight.machine_fit import (
 from exgrpo.jobs.evaluation.protocols import with_declared_benchmarks
 from exgrpo.jobs.machine.engine_environments import EngineEnvironmentError
 from exgrpo.jobs.runs.checkpoints import ADAPTER_CONFIG
-from exgrpo.jobs.runs.directory import RunDirectory, RunDirectoryError
-from exgrpo.jobs.runs.lookup import CommandError, NamedCheckpoint, starting_checkpoint
+from exgrpo.jobs.runs.directory import CommandError, RunDirectory, RunDirectoryError
+from exgrpo.jobs.runs.lookup import NamedCheckpoint, starting_checkpoint
 from exgrpo.jobs.runs.people import Role, needs
 from exgrpo.jobs.specs.evaluation import EvalSpec
 from exgrpo.jobs.specs.train import SpecError, TrainSpec

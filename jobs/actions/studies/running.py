@@ -15,8 +15,7 @@ from exgrpo.jobs.actions.studies.matrix import RunKey, key_from_tags, spec_of
 from exgrpo.jobs.actions.studies.study_results import find_runs
 from exgrpo.jobs.evaluation.protocols import load_protocols
 from exgrpo.jobs.runs.control import RESUMABLE, RunStatus
-from exgrpo.jobs.runs.directory import RunDirectory, list_run_directories
-from exgrpo.jobs.runs.lookup import CommandError
+from exgrpo.jobs.runs.directory import CommandError, RunDirectory, list_run_directories
 from exgrpo.jobs.runs.people import Role, needs
 from exgrpo.jobs.runs.state import read_state
 from exgrpo.jobs.specs.evaluation import EvalSpec, parse_eval_spec

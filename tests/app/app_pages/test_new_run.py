@@ -11,8 +11,8 @@ from exgrpo.app.formats import with_code
 from exgrpo.jobs.actions import named_entries, queueing
 from exgrpo.jobs.actions.preflight.model_look import FirstLook
 from exgrpo.jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
+from exgrpo.jobs.runs.directory import CommandError
 from exgrpo.jobs.runs.launchers.ray_jobs_api import RayClusterState, RayMachine
-from exgrpo.jobs.runs.lookup import CommandError
 from exgrpo.jobs.runs.people import Person, Role, identify_by
 from exgrpo.jobs.specs.train import preset_description, preset_group, preset_names
 from tests.app.charts import figures

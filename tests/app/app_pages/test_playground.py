@@ -1,7 +1,7 @@
 import pytest
 
 from exgrpo.jobs.actions.playground import process
-from exgrpo.jobs.runs.lookup import CommandError
+from exgrpo.jobs.runs.directory import CommandError
 
 pytestmark = pytest.mark.slow
 

@@ -9,8 +9,7 @@ from exgrpo.jobs.evaluation.model_folder import model_source
 from exgrpo.jobs.evaluation.protocols import benchmarks_folder
 from exgrpo.jobs.runs.checkpoints import checkpoint_path, list_steps, save_checkpoint
 from exgrpo.jobs.runs.control import TrainingError
-from exgrpo.jobs.runs.directory import RunDirectory
-from exgrpo.jobs.runs.lookup import CommandError
+from exgrpo.jobs.runs.directory import CommandError, RunDirectory
 from exgrpo.jobs.runs.recording.event_reader import best_checkpoint
 from exgrpo.jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
 from exgrpo.jobs.specs.train import DataSpec, RecordingSpec, SpecError, TrainSpec

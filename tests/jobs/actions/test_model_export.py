@@ -8,8 +8,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from exgrpo.jobs.actions.model_export import export_model
 from exgrpo.jobs.actions.queueing import queue_job
 from exgrpo.jobs.runs.checkpoints import save_checkpoint
-from exgrpo.jobs.runs.directory import RunDirectory
-from exgrpo.jobs.runs.lookup import CommandError
+from exgrpo.jobs.runs.directory import CommandError, RunDirectory
 from exgrpo.jobs.specs.train import TrainSpec
 from exgrpo.jobs.training.engines.embedded.lora import LoraSettings
 from exgrpo.jobs.training.engines.embedded.model import load_policy, train_adapters

@@ -14,9 +14,8 @@ from exgrpo.jobs.actions.studies.running import PendingRun, start
 from exgrpo.jobs.runs import lookup
 from exgrpo.jobs.runs.checkpoints import save_checkpoint
 from exgrpo.jobs.runs.control import RunStatus
-from exgrpo.jobs.runs.directory import RunDirectory, RunDirectoryError
+from exgrpo.jobs.runs.directory import CommandError, RunDirectory, RunDirectoryError
 from exgrpo.jobs.runs.journal import Journal
-from exgrpo.jobs.runs.lookup import CommandError
 from exgrpo.jobs.runs.state import read_state
 from exgrpo.jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
 from exgrpo.jobs.specs.judging import JudgedSpec, JudgeSpec

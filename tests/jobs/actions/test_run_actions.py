@@ -12,8 +12,7 @@ from exgrpo.jobs.cli.main import app
 from exgrpo.jobs.runs import lookup
 from exgrpo.jobs.runs.attempts import write_outcome
 from exgrpo.jobs.runs.control import INTERRUPTED, RunStatus
-from exgrpo.jobs.runs.directory import RunDirectory
-from exgrpo.jobs.runs.lookup import CommandError
+from exgrpo.jobs.runs.directory import CommandError, RunDirectory
 from exgrpo.jobs.runs.state import read_state
 from exgrpo.jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
 from exgrpo.jobs.specs.judging import JudgedSpec, JudgeSpec

@@ -11,8 +11,7 @@ from exgrpo.jobs.execution.worker.__main__ import EXIT_FAILED
 from exgrpo.jobs.execution.worker.__main__ import main as worker_main
 from exgrpo.jobs.runs.attempts import write_outcome
 from exgrpo.jobs.runs.control import RunStatus
-from exgrpo.jobs.runs.directory import RunDirectory
-from exgrpo.jobs.runs.lookup import CommandError
+from exgrpo.jobs.runs.directory import CommandError, RunDirectory
 from exgrpo.jobs.runs.state import read_state
 from exgrpo_core import recording
 from exgrpo_core.faults import Fault, FaultKind

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from exgrpo.jobs.cli import demo
+from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.journal import Journal
-from exgrpo.jobs.runs.lookup import open_run
 from exgrpo.jobs.specs.settings import apply_settings
 from exgrpo.jobs.specs.train import load_preset
 from exgrpo.jobs.training.pretrained.sources import CACHE_VARIABLE
@@ -28,7 +28,7 @@ def test_the_demo_trains_two_runs_to_their_end_and_its_last_line_is_json(tmp_pat
     figures = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
     assert list(figures) == ["ExGRPO", "Dr.GRPO"]
     for each in figures.values():
-        assert open_run(tmp_path / "runs", each["run_id"]).spec().num_steps == each["steps"]
+        assert RunDirectory.open(tmp_path / "runs", each["run_id"]).spec().num_steps == each["steps"]
         assert each["avg_at_8_after"] > each["avg_at_8_before"]
 
 
@@ -52,6 +52,6 @@ def test_both_runs_start_from_the_warm_start_and_the_last_line_is_json(tmp_path,
     assert tagged == {each["run_id"] for each in figures.values()}
     warm_id = figures["SFT"]["run_id"]
     for method in ("ExGRPO", "Dr.GRPO"):
-        run = open_run(tmp_path / "runs", figures[method]["run_id"])
+        run = RunDirectory.open(tmp_path / "runs", figures[method]["run_id"])
         assert (run.spec().waits_for, run.spec().model.source) == (warm_id, f"{warm_id}@last")
         assert "<|im_start|>assistant" in (run.path / "log.txt").read_text()

@@ -4,8 +4,8 @@ from exgrpo.jobs.actions import run_actions
 from exgrpo.jobs.actions.preflight.dry_run import plan_run
 from exgrpo.jobs.actions.queueing import queue_job
 from exgrpo.jobs.runs.checkpoints import checkpoint_path, kept_start, prune_checkpoints, save_checkpoint
-from exgrpo.jobs.runs.directory import RunDirectory
-from exgrpo.jobs.runs.lookup import CommandError, find_checkpoint, starting_checkpoint
+from exgrpo.jobs.runs.directory import CommandError, RunDirectory
+from exgrpo.jobs.runs.lookup import find_checkpoint, starting_checkpoint
 from exgrpo.jobs.specs.train import ModelSpec, TrainSpec
 
 

@@ -2,8 +2,7 @@ import pytest
 
 from exgrpo.jobs.actions import run_actions
 from exgrpo.jobs.runs.control import RunStatus
-from exgrpo.jobs.runs.directory import list_run_directories
-from exgrpo.jobs.runs.lookup import CommandError
+from exgrpo.jobs.runs.directory import CommandError, list_run_directories
 from exgrpo.jobs.runs.state import read_state
 from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.step_report import StepReport

@@ -8,8 +8,7 @@ from exgrpo.jobs.actions.run_actions import resume, stop
 from exgrpo.jobs.runs import state
 from exgrpo.jobs.runs.attempts import write_outcome
 from exgrpo.jobs.runs.control import RunStatus
-from exgrpo.jobs.runs.directory import RunDirectory
-from exgrpo.jobs.runs.lookup import CommandError
+from exgrpo.jobs.runs.directory import CommandError, RunDirectory
 from exgrpo.jobs.runs.state import read_state
 from exgrpo.jobs.specs.train import load_preset
 from exgrpo_core import recording

@@ -7,8 +7,7 @@ import torch
 from exgrpo.jobs.actions.playground.answering import ChatModel, ChatRequest, answer, find_model
 from exgrpo.jobs.actions.queueing import queue_job
 from exgrpo.jobs.runs.checkpoints import save_checkpoint
-from exgrpo.jobs.runs.directory import RunDirectory
-from exgrpo.jobs.runs.lookup import CommandError
+from exgrpo.jobs.runs.directory import CommandError, RunDirectory
 from exgrpo.jobs.specs.train import parse_spec
 from exgrpo.jobs.training.engines.embedded.model import load_policy, score_sequences
 from exgrpo.jobs.training.engines.embedded.packing import TokenSequence

@@ -12,7 +12,7 @@ from exgrpo.jobs.actions.preflight.resolution import RunRefusedError, complete, 
 from exgrpo.jobs.actions.queueing import queue_job
 from exgrpo.jobs.machine.engine_environments import VERL_PYTHON_VARIABLE, EngineEnvironmentError
 from exgrpo.jobs.machine.hardware import GIB, Gpu
-from exgrpo.jobs.runs.lookup import CommandError
+from exgrpo.jobs.runs.directory import CommandError
 from exgrpo.jobs.specs.settings import apply_settings
 from exgrpo.jobs.specs.train import ModelSpec, SpecError, TrainSpec, load_preset, parse_spec
 from tests.data_files import verl_row, write_lines

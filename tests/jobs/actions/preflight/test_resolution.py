@@ -9,7 +9,7 @@ from exgrpo.jobs.actions.preflight import dry_run
 from exgrpo.jobs.actions.preflight.resolution import RunRefusedError, resolve
 from exgrpo.jobs.actions.queueing import queue_job
 from exgrpo.jobs.cli.main import app
-from exgrpo.jobs.runs.lookup import CommandError
+from exgrpo.jobs.runs.directory import CommandError
 from exgrpo.jobs.specs.settings import apply_settings
 from exgrpo.jobs.specs.train import TrainSpec, load_preset
 from tests.data_files import verl_row, write_lines
