@@ -21,8 +21,8 @@ INSERTED = "inserted"
 
 Row = dict[str, Any]
 
-EVENTS_WITHOUT_ROWS = frozenset({"status", "judging", "asked"})
-"""Status and start model change an attempt's row; a judge's plan and cost are read by its resume only."""
+EVENTS_WITHOUT_ROWS = frozenset({"status", "config", "judging", "asked"})
+"""Status and settings change rows of attempt and run; a judge's plan and cost are read by its resume only."""
 
 _TRAJECTORY_BITS, _ATTEMPT_BITS, _RUN_BITS = 32, 12, 19
 _MAX_SOURCE_CHARS = 200

@@ -184,6 +184,7 @@ def _ingest(connection: Connection, run_id: str, events: Sequence[Event], positi
             insert_new(connection, table, rows)
         recorded.complete(connection, run_key, gathered, kept, has_left_steps=has_left_steps)
         _record_statuses(connection, run_key, new)
+        _record_config(connection, run_key, new)
         record_settings(connection, run_key, new)
         refresh_summary(connection, run_key)
         seen = [{"run_key": run_key, "attempt": event["attempt"], "seq": event["seq"]} for event in new]
@@ -259,6 +260,16 @@ def _record_statuses(connection: Connection, run_key: int, events: Sequence[Even
         is_it = (attempts.c.run_key == run_key) & (attempts.c.attempt == attempt)
         connection.execute(update(attempts).where(is_it).values(values))
     _follow_newest_attempt(connection, run_key, moved)
+
+
+def _record_config(connection: Connection, run_key: int, events: Sequence[Event]) -> None:
+    """Add to the specification of a loop's run what it set after its start."""
+    changed = {name: value for event in events if event["kind"] == "config" for name, value in event["config"].items()}
+    if changed:
+        runs = models.runs
+        spec = connection.scalars(select(runs.c.spec).where(runs.c.run_key == run_key)).one()
+        values = {"spec": spec | {"config": spec.get("config", {}) | changed}}
+        connection.execute(update(runs).where(runs.c.run_key == run_key).values(values))
 
 
 def _follow_newest_attempt(connection: Connection, run_key: int, moved: Set[int]) -> None:

@@ -6,9 +6,11 @@
     run.log(step, {"loss": 0.3}, trajectories=[{"prompt": "1 + 1?", "response": "2", "reward": 1.0}])
     run.finish()
 
-No torch and no server. `init`, `log` and `finish` are the names of W&B.
+No torch and no server. `init`, `log`, `finish`, `config` and `Table` are the names of W&B, so a script that logs
+to it needs `from exgrpo_core import recording as wandb` only.
 """
 
+import logging
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -20,13 +22,16 @@ from exgrpo_core.recording.lines import as_plain
 from exgrpo_core.recording.rows import Message, RecordedStep, RecordedTrajectory
 from exgrpo_core.recording.run import Run
 from exgrpo_core.recording.run_attempt import MAX_NAME, newest_attempt, open_attempt
+from exgrpo_core.recording.wandb_names import Config, Table
 
 __all__ = [
     "MAX_NAME",
+    "Config",
     "Message",
     "RecordedStep",
     "RecordedTrajectory",
     "Run",
+    "Table",
     "finish",
     "init",
     "log",
@@ -35,6 +40,7 @@ __all__ = [
 ]
 RUNS_ROOT_VARIABLE = "EXGRPO_RUNS_ROOT"
 _current: list[Run] = []
+logger = logging.getLogger(__name__)
 
 
 class CannotRecordError(UserError):
@@ -96,8 +102,11 @@ def init(
     config: Mapping[str, Any] | None = None,
     dir: str | Path | None = None,
     id: str | None = None,
+    **others: object,
 ) -> Run:
-    """Start a run as `wandb.init` does; its name is `name`, else the project's."""
+    """Start a run as `wandb.init` does; its name is `name`, else the project's. A warning names what has no effect."""
+    if others:
+        logger.warning("init: %s: these settings of W&B have no effect here.", ", ".join(others))
     return start(name or project or "run", config, dir, run_id=id)
 
 
@@ -107,8 +116,16 @@ def log(data: Mapping[str, Any], step: int | None = None, trajectories: Iterable
         run.log(data, trajectories=trajectories, step=step)
 
 
-def finish() -> None:
-    """End the run that was started last."""
+def finish(exit_code: int | None = None) -> None:
+    """End the run that was started last; with an exit code other than 0 it has failed."""
     for run in _current:
-        run.finish()
+        run.finish("failed", f"It ended with exit code {exit_code}.") if exit_code else run.finish()
     _current.clear()
+
+
+def __getattr__(name: str) -> Config:
+    """Return the `config` of the run that was started last."""
+    if name == "config" and _current:
+        return _current[0].config
+    why = "there is no run; call init first" if name == "config" else f"module {__name__!r} has none"
+    raise AttributeError(f"{name}: {why}.")

@@ -11,16 +11,19 @@ import threading
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from exgrpo_core.bounded_json import UnreadableFileError, read_json
 from exgrpo_core.durable_files import explain
 from exgrpo_core.errors import first_line
 from exgrpo_core.recording.given import as_trajectory, fact
-from exgrpo_core.recording.lines import as_number, encode_line, trajectory_lines
+from exgrpo_core.recording.lines import as_number, as_plain, encode_line, trajectory_lines
 from exgrpo_core.recording.record_file import RecordFile, record_path
 from exgrpo_core.recording.run_attempt import Attempt
+from exgrpo_core.recording.wandb_names import Config, Table
 
 logger = logging.getLogger(__name__)
 
@@ -70,6 +73,19 @@ class Run:
         """The run folder's name."""
         return self.path.name
 
+    @cached_property
+    def config(self) -> Config:
+        """The settings that the run started with; those set here are recorded."""
+        try:
+            started_with = read_json(self.path / "spec.json").get("config") or {}
+        except (OSError, UnreadableFileError):
+            started_with = {}
+        return Config(started_with, self._configure)
+
+    def _configure(self, changed: Mapping[str, Any]) -> None:
+        if not self._is_over:
+            self._append([self._line("config", self._step, {"config": as_plain(changed)})])
+
     @property
     def num_lost(self) -> int:
         """How many lines could not be written so far and are not yet counted in the file."""
@@ -92,8 +108,8 @@ class Run:
 
         Args:
             first: The step, by default the next one; or, as W&B has it, the metrics.
-            metrics: Numbers by name; mappings in it become names such as `reward/format`. Others are left
-                out.
+            metrics: Numbers by name; mappings in it become names such as `reward/format`, the rows of a `Table`
+                trajectories. Others are left out.
             trajectories: Texts, mappings or `RecordedTrajectory`s, as `as_trajectory` takes them.
             step: The step, where it is not first.
         """
@@ -172,6 +188,8 @@ class Run:
         if not hasattr(metrics, "items"):
             self._lose(1, 0, TypeError(f"metrics: expected numbers by name, got a {type(metrics).__name__}"))
             metrics = {}
+        tables = [value for _, value in metrics.items() if isinstance(value, Table)]
+        metrics = {name: value for name, value in metrics.items() if not isinstance(value, Table)}
         numbers = {name: value for name, given in flat(metrics) if (value := self._number(name, given)) is not None}
         lines = [self._line("metrics", number, {"metrics": numbers})] if numbers else []
         values: list[bytes] = []
@@ -180,7 +198,7 @@ class Run:
             if isinstance(trajectories, str | bytes | Mapping) or not isinstance(trajectories, Iterable):
                 kind = type(trajectories).__name__
                 raise TypeError(f"trajectories: expected a list of trajectories, got a {kind}; write it in brackets")
-            for given in trajectories:
+            for given in itertools.chain(trajectories, *(table.take_rows() for table in tables)):
                 name = f"{self._attempt.rank}.{os.getpid():x}.{next(self._numbers)}"
                 ids.append(name if self._add((lines, values), number, name, given) else "")
         except Exception as error:  # noqa: BLE001 - an iterator of the loop's that fails: the first ones are recorded

@@ -136,6 +136,9 @@ class LineReader:
     def _annotation(self, line: Line, _place: int) -> Event:
         return {"step": line["step"], "id": str(line["id"]), "facts": parse_facts(line["facts"])}
 
+    def _config(self, line: Line, _place: int) -> Event:
+        return {"step": line["step"], "config": dict(line["config"])}
+
     def _lost(self, line: Line, _place: int) -> Event:
         return {"step": line["step"], "num_lines": int(line["num_lines"]), "reason": str(line["reason"])}
 
@@ -153,6 +156,7 @@ _PARSERS: dict[str, Callable[[LineReader, Line, int], Event]] = {
     "trajectory": LineReader._trajectory,
     "metrics": LineReader._metrics,
     "annotation": LineReader._annotation,
+    "config": LineReader._config,
     "lost": LineReader._lost,
     "step": LineReader._step,
     "questions": LineReader._questions,

@@ -132,6 +132,16 @@ def test_what_the_loop_records_itself_is_not_computed(database, run):
     assert values(database, run, "reward/pass_at_1") == [(1, 0.25)]
 
 
+def test_settings_that_change_after_the_start_are_those_of_the_run(database, run):
+    run.config.warmup = 10
+    reader, position = ingest(database, run)
+    assert runs.run_spec(database, run.run_id)["config"] == {"lr": 1e-6, "warmup": 10}
+    run.config.update({"lr": 2e-6})
+    batch = reader.read(position)
+    events.ingest_events(database, run.run_id, batch.events, batch.position)
+    assert runs.run_spec(database, run.run_id)["config"] == {"lr": 2e-6, "warmup": 10}
+
+
 def test_an_annotation_is_folded_in(database, run):
     ids = run.log(1, {}, trajectories=GROUP)
     reader, position = ingest(database, run)
