@@ -27,7 +27,7 @@ class Config(dict[str, Any]):
     def __setitem__(self, name: str, value: Any) -> None:  # noqa: ANN401 - any setting
         self.update({name: value})
 
-    def update(self, *given: Any, **named: Any) -> None:  # noqa: ANN401 - as in dict and W&B
+    def update(self, *given: Any, **named: Any) -> None:  # noqa: ANN401 - as in dict
         """Set several at once."""
         named.pop("allow_val_change", None)
         changed = dict(*given, **named)
@@ -38,8 +38,8 @@ class Config(dict[str, Any]):
 class Table:
     """Rows of rollouts. `log` records each as a trajectory, once, however often its table is logged.
 
-    Columns have the names that a trajectory's mapping has, in small or capital letters. `Input`, `Output` and `Expected`
-    are prompt, response and answer.
+    Columns have the names that a trajectory's mapping has, in small or capital letters. `Input`, `Output` and
+    `Expected` are prompt, response and answer.
     """
 
     def __init__(
