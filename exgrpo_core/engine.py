@@ -1,22 +1,28 @@
 """The interface between the algorithm and the engine of the model, which prompts fit, and what ends a response."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Protocol, runtime_checkable
+
+import numpy as np
 
 from exgrpo_core.errors import EngineError
 from exgrpo_core.methods.loading import ObjectiveSettings
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
-from exgrpo_core.types import Experience, Question, RolloutGroup, TrajectoryScores
+from exgrpo_core.types import Experience, Int32Array, Question, RolloutGroup, TrajectoryScores
 
 
 @dataclass(frozen=True, slots=True)
 class RolloutRequest:
-    """Ask for `num_rollouts` fresh trajectories of `question`: K, or K-1 where one will be replayed."""
+    """Ask for `num_rollouts` fresh trajectories of `question`: K, or K-1 where one will be replayed.
+
+    Responses begin with `prefix_ids`, which count against the limit of response tokens.
+    """
 
     question: Question
     num_rollouts: int
+    prefix_ids: Int32Array = field(default_factory=lambda: np.empty(0, dtype=np.int32), compare=False)
 
 
 class PolicyEngine(Protocol):
@@ -30,7 +36,8 @@ class PolicyEngine(Protocol):
         """Return one group a request, in order, each with exactly `num_rollouts` rewarded trajectories.
 
         A group without any is one whose rollouts failed: the step leaves it out.
-        Log-probs are the training model's at rollout temperature. Nothing but temperature shapes the distribution.
+        Log-probs are the training model's at rollout temperature, those of a prefix too. Nothing but temperature shapes
+        the distribution.
         """
         ...
 

@@ -137,7 +137,7 @@ class ExGRPOState:
                     trajectory.policy_version = self.step - 1
                 self.next_trajectory_id += 1
                 self.num_fresh_rollouts += 1
-                self.num_generated_tokens += trajectory.token_ids.size
+                self.num_generated_tokens += trajectory.token_ids.size - trajectory.num_prefix_tokens
 
     def save(self, directory: Path) -> None:
         """Write the whole state into `directory` and seal the buffer's segments.

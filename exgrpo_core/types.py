@@ -55,7 +55,8 @@ class Trajectory:
     `sampler_log_probs` (T,) are those that the tokens were drawn with, where the sampler is another program.
     `trajectory_id` is unique in a run and given by the core; `rollout_step` is the step that it is a fresh rollout of.
     `policy_version` is the number of steps done by the policy that generated it: `rollout_step` - 1, or one less where
-    rollouts are generated ahead. `reward_parts` are the parts of the reward by name, before their weights.
+    rollouts are generated ahead. Of one that began with a prefix, the first `num_prefix_tokens` are those of trajectory
+    `prefix_of`. `reward_parts` are the parts of the reward by name, before their weights.
     """
 
     question_index: int
@@ -72,6 +73,8 @@ class Trajectory:
     trajectory_id: int = UNASSIGNED
     rollout_step: int = UNASSIGNED
     policy_version: int = UNASSIGNED
+    num_prefix_tokens: int = 0
+    prefix_of: int = UNASSIGNED
     reward_parts: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -134,6 +137,19 @@ class Baseline(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Prefix:
+    """The first `num_tokens` tokens of a stored trajectory, at least 1 and less than all.
+
+    `row` is its row of the replay buffer. The tokens are part of the responses that begin with them, and trained on as
+    fresh ones only where `is_trained`.
+    """
+
+    row: int
+    num_tokens: int
+    is_trained: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class GroupPlan:
     """What a method asks for one group of a step: rollouts of a question, and stored trajectories to train on.
 
@@ -143,6 +159,7 @@ class GroupPlan:
     `Baseline.KEPT`, else None.
 
     Allowed are rollouts without candidates, both, and 0 rollouts with candidates, which is a stored group by itself.
+    The rollouts begin with `prefix`, if there is one. Their question then neither retires nor changes its bucket.
     Without candidates and with fewer than K rollouts a trajectory from a file joins, if the question has one. Groups of
     a step may differ in size; one of `Baseline.TOGETHER` has two trajectories or more.
     """
@@ -154,6 +171,7 @@ class GroupPlan:
     weight: float = 1.0
     baseline: Baseline = Baseline.TOGETHER
     advantages: Float32Array | None = None
+    prefix: Prefix | None = None
 
 
 @dataclass(slots=True)
@@ -179,6 +197,11 @@ class RolloutGroup:
     def has_replay(self) -> bool:
         """Whether the group holds a replayed trajectory."""
         return bool(self.replays)
+
+    @property
+    def is_helped(self) -> bool:
+        """Whether its rollouts began with a part of an old trajectory: they say less of the question."""
+        return any(trajectory.num_prefix_tokens for trajectory in self.trajectories)
 
     @property
     def num_trajectories(self) -> int:

@@ -103,7 +103,7 @@ class QuestionColumns:
 
     @cached_property
     def past_correct(self) -> Int64Array:
-        """The k of each question's newest N groups (n, N), the newest last, -1 if fewer; N is `num_past_groups`."""
+        """The k of its newest N groups (n, N), the newest last, -1 if fewer; N is the method's `num_past_groups`."""
         past = self._buffer.history.past_correct
         return _known("past_correct", past[self.indices].astype(np.int64) if past.shape[1] else None)
 
@@ -132,9 +132,8 @@ class QuestionColumns:
     def draw_evenly(self, pool: Int64Array, num_questions: int, rng: np.random.Generator) -> "QuestionDraw":
         """Draw different questions of `pool`, which are some of `indices`, each with the same probability."""
         chosen = rng.choice(pool, min(num_questions, pool.size), replace=False) if pool.size else pool
-        return self._drawn(
-            chosen, np.bincount(self._buffer.buckets_of(pool), None, self._num_buckets) / max(pool.size, 1)
-        )
+        by_bucket = np.bincount(self._buffer.buckets_of(pool), None, self._num_buckets)
+        return self._drawn(chosen, by_bucket / max(pool.size, 1))
 
     def take(self, question_indices: Int64Array, probabilities: Float64Array) -> "QuestionDraw":
         """Return the draw of these questions, with the probability (n,) that each question had."""
@@ -175,9 +174,8 @@ class CandidateColumns:
     nlls: Float32Array
     num_tokens: Int64Array
     sampled_or_none: Float32Array | None = None
-    """None in a record; read `sampled_entropies`."""
     replays_or_none: Int64Array | None = None
-    """None in a record; read `num_replays`."""
+    """None in a record, as the column before; read `sampled_entropies` and `num_replays`."""
     experiences: Sequence[Experience] | None = None
 
     @property
@@ -241,6 +239,11 @@ class StoredTrajectories:
     def rewards(self) -> Float64Array:
         """Rewards when they were rolled out."""
         return self._buffer.stored_numbers("reward", self.rows).astype(np.float64)
+
+    @cached_property
+    def num_tokens(self) -> Int64Array:
+        """Their lengths."""
+        return self._buffer.stored_numbers("num_tokens", self.rows).astype(np.int64)
 
     @cached_property
     def num_replays(self) -> Int64Array:
@@ -392,9 +395,6 @@ class OffPolicyCorrection(ABC):
         """Return a factor of each token's advantage, of the tokens' shape; the loss differentiates through it."""
 
     def step_factors(self, log_ratios: Sequence[Float64Array]) -> Sequence[Float32Array] | None:
-        """Return further factors, fixed before the update, which can depend on all that a step replays; None for none.
-
-        One array (T,) a replayed trajectory, as `log_ratios`: log w under the policy before the update.
-        """
+        """Return fixed factors (T,) a replayed trajectory from log w of all before the update; None for none."""
         del log_ratios
         return None

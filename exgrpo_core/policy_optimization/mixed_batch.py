@@ -11,7 +11,17 @@ from exgrpo_core.config import CorrectnessRange, ExGRPOConfig
 from exgrpo_core.methods.loading import ObjectiveSettings
 from exgrpo_core.methods.protocols import OffPolicyCorrection
 from exgrpo_core.policy_optimization.importance import replay_log_ratios, sampler_weights
-from exgrpo_core.types import UNASSIGNED, Baseline, Float32Array, Int32Array, Replay, RolloutGroup, SeenMiniBatch
+from exgrpo_core.types import (
+    UNASSIGNED,
+    Baseline,
+    Float32Array,
+    GroupPlan,
+    Int32Array,
+    Replay,
+    RolloutGroup,
+    SeenMiniBatch,
+    Trajectory,
+)
 
 STD_EPSILON = 1e-6
 """Added to the standard deviation, as GRPO implementations do."""
@@ -147,18 +157,8 @@ def group_rows(group: RolloutGroup, config: ExGRPOConfig) -> list[TrainingRow]:
             f"group of question {question.index}: expected {num_rows} trajectories with advantages, got {got}."
         )
     advantages = group.advantages.tolist()
-    rows = [
-        TrainingRow(
-            question.prompt_ids,
-            trajectory.token_ids,
-            trajectory.log_probs,
-            advantage,
-            False,
-            sampler_weights(trajectory, config),
-            trajectory.trajectory_id,
-        )
-        for trajectory, advantage in zip(group.trajectories, advantages, strict=False)
-    ]
+    pairs_of_fresh = zip(group.trajectories, advantages, strict=False)
+    rows = [_fresh_row(question.prompt_ids, *pair, plan, config) for pair in pairs_of_fresh]
     pairs = zip(group.replays, advantages[len(rows) :], strict=True)
     rows += [_replayed_row(question.prompt_ids, replay, advantage, config) for replay, advantage in pairs]
     for row in rows:
@@ -168,6 +168,23 @@ def group_rows(group: RolloutGroup, config: ExGRPOConfig) -> list[TrainingRow]:
                 f"{row.behavior_log_probs.size} behavior log-probs."
             )
     return rows
+
+
+def _fresh_row(
+    prompt_ids: Int32Array, item: Trajectory, advantage: float, plan: GroupPlan | None, config: ExGRPOConfig
+) -> TrainingRow:
+    """Return the row of a fresh trajectory; a prefix that is not to be trained on is the end of its prompt."""
+    weights = sampler_weights(item, config)
+    row = TrainingRow(prompt_ids, item.token_ids, item.log_probs, advantage, False, weights, item.trajectory_id)
+    if not item.num_prefix_tokens or (plan is not None and plan.prefix is not None and plan.prefix.is_trained):
+        return row
+    end = item.num_prefix_tokens
+    return row._replace(
+        prompt_ids=np.concatenate((prompt_ids, item.token_ids[:end])),
+        token_ids=item.token_ids[end:],
+        behavior_log_probs=item.log_probs[end:],
+        weights=None if weights is None else weights[end:],
+    )
 
 
 def _replayed_row(prompt_ids: Int32Array, replay: Replay, advantage: float, config: ExGRPOConfig) -> TrainingRow:

@@ -18,6 +18,8 @@ from exgrpo_core.types import PART_PREFIX, Baseline, Question, Replay, SeenMiniB
 
 VERSION_COLUMN = "policy_version"
 """Steps done by the policy that wrote a fresh trajectory; only of rollouts generated ahead."""
+PREFIX_TOKENS, PREFIX_OF = "num_prefix_tokens", "prefix_of"
+"""How many first tokens of a fresh trajectory are those of an old one, and the id of the old one."""
 BASELINES = "baselines"
 """The baseline of each question whose group has another one than the paper's; only where there are some."""
 WEIGHTS = "weights"
@@ -91,6 +93,8 @@ def _fresh_fields(step: int, item: Trajectory, *, is_ahead: bool) -> dict[str, A
     extra = {f"{PART_PREFIX}{name}": float(part) for name, part in item.reward_parts.items()}
     if is_ahead:
         extra[VERSION_COLUMN] = int(item.policy_version)
+    if item.num_prefix_tokens:
+        extra |= {PREFIX_TOKENS: int(item.num_prefix_tokens), PREFIX_OF: int(item.prefix_of)}
     return fields | ({"extra": extra} if extra else {})
 
 

@@ -23,7 +23,10 @@ def collect_experience(state: ExGRPOState, config: ExGRPOConfig, report: StepRep
     retires = config.reward_kind is RewardKind.BINARY and config.retired is not RetiredRule.NEVER
     groups = [group for group in report.groups if group.trajectories]
     buckets = group_buckets(groups, config)
-    state.replay_buffer.history.record_correct([group.question.index for group in groups], buckets)
+    known = [
+        (group.question.index, bucket) for group, bucket in zip(groups, buckets, strict=True) if not group.is_helped
+    ]
+    state.replay_buffer.history.record_correct([index for index, _ in known], [bucket for _, bucket in known])
     for group, bucket in zip(groups, buckets, strict=True):
         if retires and is_solved(group):
             _retire(state, report, group.question.index)
@@ -72,11 +75,11 @@ def _store(state: ExGRPOState, config: ExGRPOConfig, report: StepReport, stored:
     new = [trajectory for _, _, trajectories in kept for trajectory in trajectories]
     inserted = buffer.insert(new, keeps_duplicates=method.keeps_duplicates)
     outcomes = iter(inserted)
-    latest = [group for group, _, _ in kept]
+    latest = [group for group, _, _ in kept if not group.is_helped]
     buffer.history.record_rewards([group.question.index for group in latest], [group.rewards for group in latest])
     for (group, bucket, trajectories), old in zip(kept, before, strict=True):
         if trajectories or old is not None:
-            moved_to = next_bucket(config, bucket, old)
+            moved_to = next_bucket(config, bucket, old, group.is_helped)
             _move(state, report, group.question.index, old, moved_to)
             for outcome in islice(outcomes, len(trajectories)):
                 kind = BufferEventKind.DUPLICATE if outcome.is_duplicate else BufferEventKind.INSERTED
@@ -103,10 +106,13 @@ def _with_behavior(trajectory: Trajectory, config: ExGRPOConfig) -> Trajectory:
     return trajectory if behavior is trajectory.log_probs else replace(trajectory, log_probs=behavior)
 
 
-def next_bucket(config: ExGRPOConfig, bucket: int, old: int | None) -> int:
-    """Return the bucket to move into: for a buffered question without any success the zero-correct rule decides."""
+def next_bucket(config: ExGRPOConfig, bucket: int, old: int | None, is_helped: bool = False) -> int:
+    """Return the bucket to move into: for a buffered question without any success the zero-correct rule decides.
+
+    A buffered question whose rollouts were helped stays where it is.
+    """
     keeps = config.zero_correct is ZeroCorrectRule.KEEP_BUCKET and config.reward_kind is RewardKind.BINARY
-    return old if keeps and bucket == 0 and old is not None else bucket
+    return old if old is not None and (is_helped or (keeps and bucket == 0)) else bucket
 
 
 def _move(state: ExGRPOState, report: StepReport, index: int, old: int | None, bucket: int) -> None:
@@ -154,8 +160,8 @@ def num_correct(group: RolloutGroup) -> int:
 
 
 def is_solved(group: RolloutGroup) -> bool:
-    """Whether every trajectory of the group is correct: its question is retired."""
-    return num_correct(group) == group.num_trajectories > 0
+    """Whether every trajectory of the group is correct, without help: its question is retired."""
+    return not group.is_helped and num_correct(group) == group.num_trajectories > 0
 
 
 def successes(group: RolloutGroup, reward_kind: RewardKind) -> list[Trajectory]:

@@ -64,7 +64,7 @@ def _rollout_metrics(config: ExGRPOConfig, report: StepReport) -> dict[str, floa
     sums = StepSums()
     sums.add(map(_as_row, fresh), ())
     metrics = sums.metrics()
-    metrics["tokens/generated"] = float(sums.lengths)
+    metrics["tokens/generated"] = float(sums.lengths - sum(item.num_prefix_tokens for item in fresh))
     metrics["replay/num_replayed"] = float(sum(len(group.replays) for group in report.groups))
     metrics["replay/share"] = sum(group.has_replay for group in report.groups) / len(report.groups)
     metrics["batch/equal_rewards"] = float(sum(group.has_equal_rewards for group in report.groups))

@@ -12,7 +12,7 @@ from exgrpo_core.experience_management.replay_buffer import ReplayBuffer
 from exgrpo_core.methods.protocols import Draw, QuestionColumns, QuestionDraw, StoredTrajectories
 from exgrpo_core.state import ExGRPOState
 from exgrpo_core.step_report import BucketCount, BufferEvent, BufferEventKind, StepReport
-from exgrpo_core.types import GroupPlan, RolloutGroup
+from exgrpo_core.types import GroupPlan, Prefix, RolloutGroup, Trajectory
 
 
 class StepRollouts:
@@ -104,9 +104,17 @@ class StepRollouts:
         self._state.planned_ahead = following
 
     def _requests(self, plans: Sequence[GroupPlan]) -> list[RolloutRequest]:
-        questions = self._state.questions
+        questions, buffer = self._state.questions, self._state.replay_buffer
+        asked = [plan for plan in plans if plan.num_rollouts > 0]
+        rows = np.array([plan.prefix.row for plan in asked if plan.prefix], dtype=np.int64)
+        stored = iter(buffer.experiences(rows) if rows.size else ())
+        prefixes = {
+            plan.question_index: next(stored).token_ids[: plan.prefix.num_tokens] for plan in asked if plan.prefix
+        }
+        parts = [(prefixes[plan.question_index],) if plan.prefix else () for plan in asked]
         return [
-            RolloutRequest(questions[plan.question_index], plan.num_rollouts) for plan in plans if plan.num_rollouts > 0
+            RolloutRequest(questions[plan.question_index], plan.num_rollouts, *part)
+            for plan, part in zip(asked, parts, strict=True)
         ]
 
     def _generate(self, engine: PolicyEngine, plans: Sequence[GroupPlan]) -> None:
@@ -129,6 +137,8 @@ class StepRollouts:
                     f"got {len(group.trajectories)} of question {group.question.index}."
                 )
             group.plan = plan
+            if plan.prefix is not None:
+                self._mark_prefix(group.trajectories, plan.prefix, request)
         kept = [group for group in groups if group.trajectories]
         questions = self._state.questions
         alone = [plan for plan in plans if plan.num_rollouts <= 0]
@@ -141,6 +151,13 @@ class StepRollouts:
             self.report.notices.append(
                 f"{num_failed} of {len(groups)} questions are left out: a rollout of each failed twice."
             )
+
+    def _mark_prefix(self, trajectories: Sequence[Trajectory], prefix: Prefix, request: RolloutRequest) -> None:
+        (stored_id,) = self._state.replay_buffer.stored_numbers("trajectory_id", np.array([prefix.row])).tolist()
+        for trajectory in trajectories:
+            if not np.array_equal(trajectory.token_ids[: prefix.num_tokens], request.prefix_ids):
+                raise ValueError(f"engine.rollout: question {request.question.index} has rollouts without the prefix.")
+            trajectory.num_prefix_tokens, trajectory.prefix_of = prefix.num_tokens, stored_id
 
     def _draw_review(self, num_fresh: int) -> list[int]:
         """Retired review: every `review_interval` steps a share of S takes fresh slots."""

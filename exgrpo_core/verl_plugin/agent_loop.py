@@ -1,7 +1,8 @@
 """The agent loop of every rollout: prompt token ids in, response token ids out, with no tokenisation in between.
 
 It reads these columns of a prompt: `prompt_token_ids`; `sampling_key`, from which a rollout's seed follows, or "" for
-none; `sampling_temperature`, `max_new_tokens` and `end_token_ids`; `is_graded`; and, where it is there, `has_text`.
+none; `sampling_temperature`, `max_new_tokens` and `end_token_ids`; `is_graded`; and, where they are there, `has_text`
+and `prefix_token_ids`, with which the response begins and which count as new tokens.
 """
 
 import hashlib
@@ -35,8 +36,9 @@ class PromptTokensLoop(AgentLoopBase):
     async def run(self, sampling_params: dict[str, Any], **prompt: Any) -> AgentLoopOutput:
         """Generate one response; ungraded ones carry a reward of 0, so that verl calls no grader."""
         prompt_ids = [int(token) for token in prompt["prompt_token_ids"]]
+        prefix_ids = [int(token) for token in prompt.get("prefix_token_ids", ())]
         end_token_ids = [int(token) for token in prompt["end_token_ids"]]
-        max_new_tokens = int(prompt["max_new_tokens"])
+        max_new_tokens = int(prompt["max_new_tokens"]) - len(prefix_ids)
         sampling: dict[str, Any] = {
             "temperature": float(prompt["sampling_temperature"]),
             "max_tokens": max_new_tokens,
@@ -45,10 +47,10 @@ class PromptTokensLoop(AgentLoopBase):
         if key := str(prompt["sampling_key"]):
             sampling["seed"] = rollout_seed(key, int(prompt["session_id"]))
         output = await self.server_manager.generate(
-            request_id=uuid4().hex, prompt_ids=prompt_ids, sampling_params={**sampling_params, **sampling}
+            request_id=uuid4().hex, prompt_ids=prompt_ids + prefix_ids, sampling_params={**sampling_params, **sampling}
         )
-        response_ids = list(output.token_ids[:max_new_tokens])
-        log_probs = output.log_probs[:max_new_tokens] if output.log_probs else None
+        response_ids = prefix_ids + list(output.token_ids[:max_new_tokens])
+        log_probs = [0.0] * len(prefix_ids) + list(output.log_probs[:max_new_tokens]) if output.log_probs else None
         is_truncated = not response_ids or response_ids[-1] not in end_token_ids
         result = AgentLoopOutput(
             prompt_ids=prompt_ids,

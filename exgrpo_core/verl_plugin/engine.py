@@ -104,6 +104,10 @@ class VerlEngine:
         done = [request for i, request in enumerate(requests) if i not in failed]
         questions = [request.question for request in done for _ in range(request.num_rollouts)]
         scored = self.trainer.score(rows)
+        sizes = [request.prefix_ids.size for request in done for _ in range(request.num_rollouts)]
+        if any(sizes):  # the sampler drew no token of a prefix
+            drawn = zip(sizes, scored[LOG_PROBS], scored[STORED_LOG_PROBS], strict=True)
+            scored[STORED_LOG_PROBS] = [np.concatenate((own[:size], its[size:])) for size, own, its in drawn]
         rollouts = _checked_rollouts(questions, scored)
         self._kept.add(rows, scored["responses"], scored[LOG_PROBS])
         gaps = np.concatenate(scored[STORED_LOG_PROBS])
@@ -192,6 +196,7 @@ class VerlEngine:
         """Return the columns of each prompt that verl's agent loops and graders read."""
         has_seeds = self._seed is not None
         batch = next(self._batch_numbers)
+        has_prefixes = any(request.prefix_ids.size for request in requests)
         return [
             {
                 **self.describe_question(request.question),
@@ -199,6 +204,7 @@ class VerlEngine:
                 "index": request.question.index,
                 "agent_name": self.agent_name,
                 "prompt_token_ids": request.question.prompt_ids.tolist(),
+                **({"prefix_token_ids": request.prefix_ids.tolist()} if has_prefixes else {}),
                 "sampling_key": f"{sampling_key}/{position}" if has_seeds else "",
                 "__rollout_n__": request.num_rollouts,
             }

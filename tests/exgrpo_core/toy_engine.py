@@ -26,9 +26,14 @@ class ToyEngine:
     def rollout(self, requests: Sequence[RolloutRequest]) -> list[RolloutGroup]:
         self.calls.append("rollout")
         self.requests = list(requests)
-        return [
+        groups = [
             RolloutGroup(r.question, [self._trajectory(r.question) for _ in range(r.num_rollouts)]) for r in requests
         ]
+        for request, group in zip(requests, groups, strict=True):
+            for item in group.trajectories if request.prefix_ids.size else ():
+                item.token_ids = np.concatenate((request.prefix_ids, item.token_ids))
+                item.log_probs = np.concatenate((np.full(request.prefix_ids.size, -0.5, np.float32), item.log_probs))
+        return groups
 
     def _trajectory(self, question: Question) -> Trajectory:
         ids = self.rng.integers(0, 50, int(self.rng.integers(1, 9)), dtype=np.int32)

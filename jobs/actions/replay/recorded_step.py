@@ -22,7 +22,7 @@ from exgrpo_core.experience_management.storage.memory_index import ABSENT, Bucke
 from exgrpo_core.methods.loading import build_part
 from exgrpo_core.recording.lines import parse_token_arrays, read_token_arrays
 from exgrpo_core.recording.record_file import member_bytes, read_member
-from exgrpo_core.recording.report_lines import BASELINES, VERSION_COLUMN, WEIGHTS, read_state
+from exgrpo_core.recording.report_lines import BASELINES, PREFIX_TOKENS, VERSION_COLUMN, WEIGHTS, read_state
 from exgrpo_core.types import (
     PART_PREFIX,
     Baseline,
@@ -287,6 +287,7 @@ def as_trajectory(row: StepTrajectoryRow, values: Tokens, text: str = "") -> Tra
         entropies=values["entropies"],
         sampler_log_probs=values["behavior_log_probs"],
         trajectory_id=row.trajectory_id,
+        num_prefix_tokens=row.extra.get(PREFIX_TOKENS, 0),
         reward_parts={
             name.removeprefix(PART_PREFIX): value for name, value in row.extra.items() if name.startswith(PART_PREFIX)
         },

@@ -159,7 +159,11 @@ def _bucket_facts(recorded: RecordedStep, config: ExGRPOConfig) -> Iterator[Fact
         elif collects and index not in before.retired:
             stored = method.keep(group, successes(group, config.reward_kind))
             kept = len(stored or ())
-            expected = next_bucket(config, bucket, old) if stored is not None and (kept or old is not None) else old
+            expected = (
+                next_bucket(config, bucket, old, group.is_helped)
+                if stored is not None and (kept or old is not None)
+                else old
+            )
         yield compare(_S, "bucket after the step", actual, expected, question=index)
         yield compare(_S, "trajectories stored", num_stored.get(index, 0), kept, question=index)
 

@@ -275,6 +275,18 @@ def test_rollouts_generated_ahead_keep_the_version_and_log_probs_of_the_policy_t
     assert kept["behavior_log_probs"] == (item.sampler_log_probs.tolist() if is_ahead else None)
 
 
+def test_rollouts_from_a_prefix_name_the_trajectory_that_it_is_of(run):
+    report = make_report(4)
+    first = report.groups[0].trajectories[0]
+    first.num_prefix_tokens, first.prefix_of = 2, 7
+    recorder = FileRecorder(run, run.claim_attempt(), RecordingSpec())
+    recorder.step(report)
+    recorder.close()
+    first, second = EventReader(run).read().events[-1]["trajectories"][:2]
+    assert first["extra"] == {"num_prefix_tokens": 2, "prefix_of": 7}
+    assert "extra" not in second
+
+
 def changed(questions, **changes):
     return [dataclasses.replace(questions[0], **changes), *questions[1:]]
 

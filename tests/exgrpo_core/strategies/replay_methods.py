@@ -47,6 +47,7 @@ METHODS: dict[str, dict[str, Any]] = {
         "replays_per_group": 2,
         "strategy_settings": {"max_stored": 6.0},
     },
+    "retrospective": GRPO | {"question_selection": "retrospective", "strategy_settings": {"hard_rate": 0.75}},
     "dyjr": GRPO | {"question_selection": "dyjr", "off_policy_correction": "jensen_shannon"},
     "reviewed": {"review_interval": 3, "start_pass_rate": 0.3, "trajectory_selection": "random"},
     "refreshed on replay": {"refresh": LogProbRefresh.ON_REPLAY},
@@ -57,5 +58,5 @@ METHODS: dict[str, dict[str, Any]] = {
     "gspo": {"fresh_objective": "gspo", "clipping": Clipping.ALWAYS, "off_policy_correction": "gspo"},
 }
 
-WITHOUT_TRAJECTORIES = {"dapo", "prompt_replay", "vcrl", "repair_window"}
+WITHOUT_TRAJECTORIES = {"dapo", "prompt_replay", "vcrl", "repair_window", "retrospective"}
 """Methods that replay no trajectory."""

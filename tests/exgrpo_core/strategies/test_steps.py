@@ -7,9 +7,12 @@ import pytest
 
 from exgrpo_core import ExGRPOState, exgrpo_step
 from exgrpo_core.methods.loading import find_mistakes
+from exgrpo_core.policy_optimization.mixed_batch import assign_advantages, group_rows
+from exgrpo_core.step.collection import is_solved
+from exgrpo_core.step.rollouts import StepRollouts
 from exgrpo_core.step_report import METRICS, BufferEventKind
-from exgrpo_core.types import Experience
-from tests.exgrpo_core.builders import question, small_config
+from exgrpo_core.types import Experience, GroupPlan, Prefix, RolloutGroup
+from tests.exgrpo_core.builders import question, small_config, trajectory
 from tests.exgrpo_core.strategies.replay_methods import METHODS, WITHOUT_TRAJECTORIES
 from tests.exgrpo_core.toy_engine import ToyEngine
 
@@ -196,6 +199,49 @@ def test_repair_reviews_mastered_questions_without_trajectories(tmp_path):
     mastered = (state.replay_buffer.history.past_correct == K).any(axis=1)
     assert mastered[state.replay_buffer.history.num_draws > 0].all()
     assert {len(group.trajectories) for report in reports for group in report.groups} == {K}
+
+
+def test_rollouts_from_a_prefix_train_what_follows_it_and_leave_their_question_where_it_is(tmp_path):
+    config, state, engine = start(tmp_path, "retrospective")
+    num_helped = 0
+    for _ in range(14):
+        before = {i: state.replay_buffer.bucket_of(i) for i in range(NUM_QUESTIONS)}
+        history = state.replay_buffer.history.reward_spreads.copy()
+        engine.mini_batches.clear()
+        report = exgrpo_step(state, engine, config)
+        rows = {row.behavior_log_probs.tobytes(): row for batch in engine.mini_batches for row in batch.rows}
+        helped = [group for group in report.groups if group.is_helped]
+        for group in helped:
+            (stored,) = state.replay_buffer.experiences(np.array([group.plan.prefix.row]))
+            size, index = stored.token_ids.size // 2, group.question.index
+            for item in group.trajectories:
+                assert (item.num_prefix_tokens, item.prefix_of) == (size, stored.trajectory_id)
+                row = rows[item.log_probs[size:].tobytes()]
+                assert row.token_ids.tolist() == item.token_ids[size:].tolist()
+                assert row.prompt_ids.tolist() == [*group.question.prompt_ids, *stored.token_ids[:size]]
+            assert state.replay_buffer.bucket_of(index) == before[index]
+            assert np.array_equal(state.replay_buffer.history.reward_spreads[index], history[index])
+        num_helped += len(helped)
+        num_generated = sum(
+            item.token_ids.size - item.num_prefix_tokens for group in report.groups for item in group.trajectories
+        )
+        assert report.metrics["tokens/generated"] == num_generated
+    assert num_helped > 10
+
+
+def test_a_prefix_that_is_trained_on_is_part_of_its_rows_and_an_engine_that_leaves_it_out_is_refused(tmp_path):
+    config, state, engine = start(tmp_path, "retrospective")
+    state.replay_buffer.insert([trajectory(3, [4, 5, 6], 1.0)])
+    step = StepRollouts(state, config, 1)
+    step.first_round = [GroupPlan(3, 2, prefix=Prefix(0, 2, is_trained=True))]
+    step.roll_out(engine)
+    (group,) = step.groups
+    assign_advantages([group], config)
+    assert all(row.token_ids[:2].tolist() == [4, 5] for row in group_rows(group, config))
+    assert not is_solved(group)
+    engine.rollout = lambda requests: [RolloutGroup(requests[0].question, [trajectory(3, [9, 9, 9], 1.0)] * 2)]
+    with pytest.raises(ValueError, match=r"question 3 has rollouts without the prefix"):
+        step.roll_out(engine)
 
 
 def test_nexgrpo_replays_failures_with_k_rollouts(tmp_path):

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from exgrpo.jobs.tasks.grading.reward_function import Response, RewardFunction, Verdict
@@ -26,7 +27,7 @@ from exgrpo_core.errors import EngineError
 from exgrpo_core.methods.loading import ObjectiveSettings
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from exgrpo_core.process_memory import FreedMemory
-from exgrpo_core.types import Experience, Question, RolloutGroup, Trajectory, TrajectoryScores
+from exgrpo_core.types import Experience, Int32Array, Question, RolloutGroup, Trajectory, TrajectoryScores
 
 
 class EmbeddedEngine:
@@ -63,8 +64,8 @@ class EmbeddedEngine:
             EngineError: A prompt is longer than `max_prompt_tokens`.
         """
         questions = [request.question for request in requests for _ in range(request.num_rollouts)]
-        sampler = Sampler(self._config.temperature, self._generator)
-        generated = self._generate(questions, self._config.max_response_tokens, sampler)
+        prefixes = [request.prefix_ids for request in requests for _ in range(request.num_rollouts)]
+        generated = self._continue(questions, prefixes)
         responses = self._responses(generated)
         verdicts = self._reward.grade(questions, responses)
         parts = zip(questions, generated, responses, verdicts, strict=True)
@@ -129,13 +130,40 @@ class EmbeddedEngine:
         """
         restore_engine(directory, self.policy, self._optimizer, self._generator)
 
+    def _continue(self, questions: Sequence[Question], prefixes: Sequence[Int32Array]) -> list[GeneratedResponse]:
+        """Return responses of training that begin with their prefixes, whose tokens are scored with the others."""
+        generated: dict[int, GeneratedResponse] = {}
+        for size in sorted({prefix.size for prefix in prefixes}):
+            places = [i for i, prefix in enumerate(prefixes) if prefix.size == size]
+            sampler = Sampler(self._config.temperature, self._generator)
+            begun = [prefixes[i] for i in places] if size else ()
+            max_new_tokens = self._config.max_response_tokens - size
+            responses = self._generate([questions[i] for i in places], max_new_tokens, sampler, begun)
+            generated |= zip(places, responses, strict=True)
+        begun_at = [i for i in sorted(generated) if prefixes[i].size]
+        if not begun_at:
+            return [generated[i] for i in range(len(questions))]
+        wholes = [np.concatenate((prefixes[i], generated[i].token_ids)) for i in begun_at]
+        sequences = [TokenSequence(questions[i].prompt_ids, ids) for i, ids in zip(begun_at, wholes, strict=True)]
+        scores = score_sequences(self.policy, sequences, self._config.temperature)
+        for i, ids, log_probs, entropies in zip(begun_at, wholes, scores.log_probs, scores.entropies, strict=True):
+            generated[i] = GeneratedResponse(ids, log_probs, entropies, generated[i].is_truncated)
+        return [generated[i] for i in range(len(questions))]
+
     def _generate(
-        self, questions: Sequence[Question], max_new_tokens: int, sampler: Sampler
+        self,
+        questions: Sequence[Question],
+        max_new_tokens: int,
+        sampler: Sampler,
+        prefixes: Sequence[Int32Array] = (),
     ) -> list[GeneratedResponse]:
         prompts = ((f"question {question.question_id}", question.prompt_ids.size) for question in questions)
         if misfit := describe_misfit(prompts, self._config.max_prompt_tokens):
             raise EngineError(f"{misfit}; drop the question or raise max_prompt_tokens.")
-        return generate(self.policy, [question.prompt_ids for question in questions], max_new_tokens, sampler)
+        read = [question.prompt_ids for question in questions]
+        if prefixes:
+            read = [np.concatenate(pair) for pair in zip(read, prefixes, strict=True)]
+        return generate(self.policy, read, max_new_tokens, sampler)
 
     def _responses(self, generated: Sequence[GeneratedResponse]) -> list[Response]:
         if not generated:

@@ -96,6 +96,19 @@ def test_a_trajectory_generated_ahead_names_the_policy_that_wrote_it(runs_root, 
     assert "Ratio" in tokens.segmented_control(key="colour").options
 
 
+def test_a_trajectory_that_began_with_a_part_of_an_old_one_names_it(runs_root, open_page):
+    def begin_with_old_tokens(report):
+        for item in (item for group in report.groups for item in group.trajectories):
+            item.num_prefix_tokens, item.prefix_of = 2, 3
+
+    run = new_run(runs_root)
+    record_attempt(run, [5], change=begin_with_old_tokens)
+    ingest_all(runs_root, None)
+    address = {"run": run.run_id, "trajectory": str(make_report(5).groups[0].trajectories[0].trajectory_id)}
+    page = open_page("run", view="Trajectories", part="Lineage", **address)
+    assert has_text(page, "Generated in step 5 from the first 2 tokens of trajectory 3")
+
+
 def test_compared_texts_add_up_and_only_differences_are_marked():
     parts = question_view.compare("6;a*2=3;b*9=8", "6;a*2=2;b*9=8")
     assert "".join(part.text for part in parts) == "6;a*2=3;b*9=8"

@@ -86,6 +86,24 @@ class PolicyEngineContract:
                 assert trajectory.verdict in OUTCOMES
                 assert math.isfinite(trajectory.reward)
 
+    def test_rollouts_begin_with_their_prefix_and_are_scored_as_a_whole(self, engine: PolicyEngine, config, questions):
+        prefix = np.array([5, 7, 9], dtype=np.int32)
+        first = RolloutRequest(questions[0], 3, prefix)
+        groups = engine.rollout([RolloutRequest(questions[1], 2), first, RolloutRequest(questions[2], 1, prefix[:1])])
+        assert [len(group.trajectories) for group in groups] == [2, 3, 1]
+        for group, size in zip(groups, (0, 3, 1), strict=True):
+            for trajectory in group.trajectories:
+                assert trajectory.token_ids[:size].tolist() == prefix[:size].tolist()
+                assert size < trajectory.token_ids.size <= config.max_response_tokens
+                assert trajectory.log_probs.shape == trajectory.token_ids.shape
+                assert trajectory.is_truncated is (trajectory.token_ids.size == config.max_response_tokens) or size == 0
+        assert len({item.token_ids.tobytes() for item in groups[1].trajectories}) > 1
+        scores = score(engine, groups)
+        for item, log_probs in zip(
+            [item for group in groups for item in group.trajectories], scores.log_probs, strict=True
+        ):
+            np.testing.assert_allclose(item.log_probs, log_probs, atol=SCORE_TOLERANCE)
+
     def test_rollouts_are_samples_and_differ(self, engine: PolicyEngine, questions):
         (group,) = engine.rollout(requests_for(questions, [16]))
         assert len({entry.token_ids.tobytes() for entry in group.trajectories}) > 1
