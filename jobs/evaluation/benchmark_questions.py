@@ -140,8 +140,8 @@ class _Reading:
             raise DataError(f"{where}, {row.gold_field}: expected a gold answer, got {shown(row.gold)}.")
         if kind == "choice" and OPTION_LABEL.fullmatch(answer) is None:
             raise DataError(
-                f"{where}: expected an option's label as gold answer, got {answer[:60]!r}; correct it, or grade by "
-                "answer_kind math."
+                f"{where}, {row.gold_field}: expected an option's label as gold answer, got {answer[:60]!r}; "
+                "correct it, or grade by answer_kind math."
             )
         if row.odd:
             self.notices.append(f"{where}: {row.odd}.")

@@ -188,8 +188,14 @@ def _holds_media(value: object) -> bool:
     return value is not None and value != "" and not isinstance(value, bool | int | float)
 
 
-def check_row(origin: str, number: int, raw: RawRow, declared_kind: DeclaredKind) -> DataRow:
-    """Return the row of `origin` as a `DataRow`.
+def check_row(
+    origin: str,
+    number: int,
+    raw: RawRow,
+    declared_kind: DeclaredKind,
+    gold_field: str = "reward_model.ground_truth",
+) -> DataRow:
+    """Return the row of `origin` as a `DataRow`; errors name `gold_field` as where its gold answer is written.
 
     Raises:
         DataError: A field is missing or is not what the schema says.
@@ -200,11 +206,11 @@ def check_row(origin: str, number: int, raw: RawRow, declared_kind: DeclaredKind
         raise DataError(f"{label}: has no {missing[0]}; expected a row such as {_EXAMPLE}.")
     data_source = _text(raw, "data_source", label)
     messages = _messages(raw.get("prompt"), label)
-    answer = _answer(raw.get("reward_model"), label)
+    answer = _answer(raw.get("reward_model"), f"{label}, {gold_field}")
     kind = _answer_kind(declared_kind, data_source)
     if kind == "choice" and OPTION_LABEL.fullmatch(answer) is None:
         raise DataError(
-            f"{label}, reward_model.ground_truth: expected an option label A-J or 1-9, got {answer[:60]!r}; "
+            f"{label}, {gold_field}: expected an option label A-J or 1-9, got {answer[:60]!r}; "
             "correct it, or grade by answer_kind math."
         )
     ability = raw.get("ability")
@@ -330,8 +336,8 @@ def _answer(reward_model: object, label: str) -> str:
     is_number = isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
     answer = str(value).strip() if isinstance(value, str) or (is_number and not isinstance(value, bool)) else ""
     if not answer or answer.casefold() in NO_NUMBERS:
-        raise DataError(f"{label}, reward_model.ground_truth: expected a text or number, got {shown(value)}.")
-    return check_text(answer, f"{label}, reward_model.ground_truth")
+        raise DataError(f"{label}: expected a text or number, got {shown(value)}.")
+    return check_text(answer, label)
 
 
 def _answer_kind(declared: DeclaredKind, data_source: str) -> AnswerKind:

@@ -84,11 +84,13 @@ def read_rows(source: DataSource, *, is_cached: bool = False) -> Rows:
         columns = COLUMNS if column is None else (*COLUMNS, column)
         for number, raw in iterate_raw_rows(source.source, source.split, columns, is_cached=is_cached):
             try:
-                yield training_row(source.origin, number, raw, source.answer_kind)
+                row = training_row(source.origin, number, raw, source.answer_kind)
             except DataError as error:
                 wrong.append(str(error) if len(wrong) < NUM_TOLD else "")
+                continue
             if column is not None and (source.is_imitated or raw.get(column)):
-                responses[number] = _response_fault(source, number, raw)
+                responses[number] = _response_fault(source, row, raw)
+            yield row
 
     rows, num_rows = _merge_equal_rows(source.origin, checked())
     if wrong:
@@ -103,10 +105,10 @@ def read_rows(source: DataSource, *, is_cached: bool = False) -> Rows:
     return Rows(rows, notices, responses)
 
 
-def _response_fault(source: DataSource, number: int, raw: RawRow) -> str:
-    label = f"{source.origin}, row {number}, {source.response_column}"
+def _response_fault(source: DataSource, row: DataRow, raw: RawRow) -> str:
+    label = f"{source.origin}, row {row.number}, {source.response_column}"
     try:
-        turns = read_turns(raw.get(source.response_column or ""), label)
+        turns = read_turns(raw.get(source.response_column or ""), row.messages, label)
         if not source.is_imitated:
             one_text(turns, label)
     except DataError as error:

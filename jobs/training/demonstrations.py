@@ -22,10 +22,10 @@ from exgrpo.jobs.tasks.chains.question_set import read_problem
 from exgrpo.jobs.tasks.word_problems import demonstrators as word_problems
 from exgrpo.jobs.tasks.word_problems.demonstrators import make_facts
 from exgrpo.jobs.tasks.word_problems.story import Story
-from exgrpo.jobs.training.data_rows import DataError, check_text, iterate_raw_rows
+from exgrpo.jobs.training.data_rows import DataError, RawRow, check_text, iterate_raw_rows
 from exgrpo.jobs.training.demonstration_turns import encode_turns, is_one_text, one_text, read_turns
 from exgrpo.jobs.training.engines.embedded.packing import TokenSequence
-from exgrpo.jobs.training.templates import TemplateName, encode_messages
+from exgrpo.jobs.training.templates import Message, TemplateName, encode_messages
 from exgrpo_core.types import Experience, Int32Array, Question
 
 logger = logging.getLogger(__name__)
@@ -95,11 +95,12 @@ def _read_rows(
         if index is None:
             continue
         question, label = questions[index], f"{spec.data.source}, row {number}, {column}"
-        turns = read_turns(raw.get(column), label)
+        prompt = _prompt_of(raw, question)
+        turns = read_turns(raw.get(column), prompt, label)
         if is_one_text(turns):
             rows[index] = [encode_response(question, turns[0]["content"], tokenizer)]
         else:
-            pairs = encode_turns(question, raw["prompt"], turns, tokenizer, label)
+            pairs = encode_turns(question, prompt, turns, tokenizer, label)
             rows[index] = [TokenSequence(*pair) for pair in pairs]
     return rows
 
@@ -150,12 +151,20 @@ def _read_texts(spec: TrainSpec, questions: Sequence[Question], column: str) -> 
         return _write_texts(questions, spec.seed)
     index_of = {question.metadata["row"]: index for index, question in enumerate(questions)}
     texts = [""] * len(questions)
-    for number, raw in iterate_raw_rows(spec.data.source, spec.data.split, (column,)):
+    for number, raw in iterate_raw_rows(spec.data.source, spec.data.split, (column, "prompt")):
         index = index_of.get(number)
         if index is not None and raw.get(column):
             label = f"{spec.data.source}, row {number}, {column}"
-            texts[index] = one_text(read_turns(raw.get(column), label), label)
+            texts[index] = one_text(read_turns(raw.get(column), _prompt_of(raw, questions[index]), label), label)
     return texts
+
+
+def _prompt_of(raw: RawRow, question: Question) -> list[Message]:
+    """Return the messages that a row asks; in other layouts than verl's the question is one."""
+    given = raw.get("prompt")
+    return (
+        given if isinstance(given, list) else [{"role": "user", "content": str(question.metadata.get("question", ""))}]
+    )
 
 
 def encode_response(question: Question, text: str, tokenizer: Any) -> TokenSequence:  # noqa: ANN401 (any Hugging Face tokenizer)

@@ -40,14 +40,18 @@ _COUNTS_FROM_0 = frozenset({"answer_idx", "answer_index"})
 _PASSAGES = ("article", "passage", "context", "support", "premise")
 """Columns that a question is about; they are asked before it."""
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
-_OPTION_COLUMN = re.compile(
-    r"((?:option|(?:answer_)?choice|ending|opt?|answer|alternative|candidate|sol(?:ution)?|distractor)?)[_ ]?"
-    r"([a-z]|\d{1,3})"
+_STEM = (
+    r"options?|(?:answer )?choices?|ending|opt?|answer|alternative|candidate|sol(?:ution)?|distractor|opci[oó]n|选项"
 )
+_OPTION_COLUMN = re.compile(
+    rf"(?P<stem>(?:{_STEM})?) ?(?P<end>[a-z]|\d{{1,3}})(?: ?text)?|(?P<last>[a-z]|\d{{1,3}}) (?P<after>{_STEM})"
+)
+_LIKE_OPTION = re.compile(r"option(?!al)|choice|alternativ|candidat|\bending|opci[oó]n|选项|\bopt\b")
+"""A word in the names of columns with options, however they are numbered."""
 _ALSO_SOLUTIONS = {"answer", "sol", "solution"}
 """Stems of columns that hold several solutions of one question in other files."""
 _OPTION_LISTS = ("options", "choices", "endings", "answer_choices", "candidates", "alternatives")
-_OPTION_LIST = re.compile(r"(?:\w+[_ ])?(?:options|choices|endings|candidates|alternatives)|possible_answers")
+_OPTION_LIST = re.compile(r"(?:\w+ )?(?:options|choices|endings|candidates|alternatives)|possible answers")
 _FINAL_ANSWER = re.compile(r"####\s*(\S.*)")
 
 
@@ -161,7 +165,7 @@ def training_row(origin: str, number: int, raw: RawRow, declared_kind: DeclaredK
         )
     messages = [{"role": "user", "content": row.text}]
     written = {"data_source": origin, "prompt": messages, "reward_model": {"ground_truth": answer}}
-    return check_row(origin, number, written, kind)
+    return check_row(origin, number, written, kind, row.gold_field)
 
 
 def decide_reading(rows: Iterable[PlainRow], origin: str, index_from: int | None) -> GoldReading:
@@ -215,22 +219,12 @@ def _options(raw: RawRow, where: str) -> tuple[tuple[str, str], ...]:
     field, value = _find_options(raw, where)
     if not value:
         return ()
-    if isinstance(value, Mapping) and {"label", "text"} <= value.keys():
-        labels, texts = value["label"] or (), value["text"] or ()
-        pairs = list(zip(labels, texts, strict=True)) if len(labels) == len(texts) else []
-    elif isinstance(value, Mapping):
-        pairs = [item for item in value.items() if item[1] is not None]
-    elif isinstance(value, Sequence) and all(isinstance(item, Mapping) for item in value):
-        pairs = [(item.get("label", item.get("key")), item.get("text", item.get("value"))) for item in value]
-    elif isinstance(value, Sequence) and not isinstance(value, str):
-        pairs = list(zip(LETTERS, value, strict=False)) if len(value) <= len(LETTERS) else [("", "")] * len(value)
-    else:
-        raise DataError(f"{where}, {field}: expected a list or an object of options, got {value!r:.60}.")
+    pairs = _pairs(value, f"{where}, {field}")
     if not 2 <= len(pairs) <= len(LETTERS):
         raise DataError(f"{where}, {field}: has {len(pairs)} options with labels, expected 2 to {len(LETTERS)}.")
     if any(part is None for pair in pairs for part in pair):
         raise DataError(f"{where}, {field}: expected a label and a text for each option, got null; write them.")
-    labelled = [(str(label).strip(), str(text).strip()) for label, text in pairs]
+    labelled = [(str(label).strip(), _option_text(text, f"{where}, {field}")) for label, text in pairs]
     prefixes = [re.match(rf"\(?{re.escape(label)}[).:]\s*", text) for label, text in labelled]
     if all(prefixes):  # AQuA: "A)21"
         labelled = [
@@ -241,11 +235,40 @@ def _options(raw: RawRow, where: str) -> tuple[tuple[str, str], ...]:
     return tuple(labelled)
 
 
+def _pairs(value: object, label: str) -> list[tuple[Any, Any]]:
+    """Return the labels and texts of options in any of the published forms."""
+    if isinstance(value, Mapping) and {"label", "text"} <= value.keys():
+        labels, texts = value["label"] or (), value["text"] or ()
+        return list(zip(labels, texts, strict=True)) if len(labels) == len(texts) else []
+    if isinstance(value, Mapping):
+        return [item for item in value.items() if item[1] is not None]
+    if isinstance(value, Sequence) and all(isinstance(item, Mapping) and len(item) == 1 for item in value):
+        return [pair for item in value for pair in item.items()]
+    if isinstance(value, Sequence) and all(isinstance(item, Mapping) for item in value):
+        return [(item.get("label", item.get("key")), item.get("text", item.get("value"))) for item in value]
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return list(zip(LETTERS, value, strict=False)) if len(value) <= len(LETTERS) else [("", "")] * len(value)
+    raise DataError(f"{label}: expected a list or an object of options, got {value!r:.60}.")
+
+
+def _option_text(value: object, label: str) -> str:
+    """Return the text of an option; a list of one text is this text.
+
+    Raises:
+        DataError: It is an object or a longer list.
+    """
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    if isinstance(value, list | Mapping):
+        raise DataError(f"{label}: expected a text for each option, got {shown(value)}; write texts.")
+    return str(value).strip()
+
+
 def _find_options(raw: RawRow, where: str) -> tuple[str, Any]:
     """Return the field of a row's options, the last if they have a column each, and what it holds, None without any.
 
-    Columns are A to D, opa to opd, ending0 to ending3, option_1 to option_4 and the like. Empty ones at the end are no
-    options.
+    Columns are A to D, opa to opd, ending0 to ending3, Option 1: to Option 4: and the like. Empty ones at the end are
+    no options.
     """
     field = next((key for key in raw if _holds_options(key, raw)), None)
     if field is not None:
@@ -254,6 +277,7 @@ def _find_options(raw: RawRow, where: str) -> tuple[str, Any]:
     while columns and raw[columns[-1]] is None:
         columns.pop()
     if len(columns) < 2:
+        _refuse_other_options(raw, where)
         return "options", None
     if empty := [key for key in columns if raw[key] is None]:
         raise DataError(f"{where}, {empty[0]}: expected a text, since {columns[-1]} has one; write it.")
@@ -268,7 +292,27 @@ def _holds_options(key: str, raw: RawRow) -> bool:
         return isinstance(value, list) and bool(golds) and golds[0] not in value
     if key in _OPTION_LISTS:
         return value is not None
-    return _OPTION_LIST.fullmatch(key.lower()) is not None and isinstance(value, list | Mapping)
+    return _OPTION_LIST.fullmatch(_plain_name(key)) is not None and isinstance(value, list | Mapping)
+
+
+def _plain_name(key: str) -> str:
+    """Return a column's name in small letters, with spaces for signs: `Option A:` is `option a`."""
+    return re.sub(r"[\W_]+", " ", key.lower()).strip()
+
+
+def _refuse_other_options(raw: RawRow, where: str) -> None:
+    """Refuse a row whose gold answer is a label, and whose columns hold options under names of another kind.
+
+    Raises:
+        DataError: It has such columns.
+    """
+    gold = next((raw[name] for name in _GOLDS if raw.get(name) is not None), None)
+    words = {key: match[0] for key in raw if isinstance(raw[key], str) and (match := _LIKE_OPTION.search(key.lower()))}
+    columns = [key for key, word in words.items() if [*words.values()].count(word) > 1]
+    if columns and re.fullmatch(r"\(?[A-J]\)?|\d", str(gold).strip()):
+        raise DataError(
+            f"{where}, {columns[0]}: looks like one option of several; rename the columns to A, B and so on."
+        )
 
 
 def _option_columns(raw: RawRow, where: str) -> list[str]:
@@ -277,14 +321,7 @@ def _option_columns(raw: RawRow, where: str) -> list[str]:
     Raises:
         DataError: A column is missing between others, or they are the wrong options only.
     """
-    series: dict[tuple[str, bool], dict[int, str]] = {}
-    for key in raw:
-        if match := _OPTION_COLUMN.fullmatch(key.lower()):
-            stem, end = match.groups()
-            if stem or isinstance(raw[key], str) or key in LETTERS:  # else a number that the question names a, b or 1
-                place = int(end) if end.isdigit() else ascii_lowercase.index(end)
-                series.setdefault((stem, end.isdigit()), {})[place] = key
-    for (stem, is_number), found in series.items():
+    for (stem, is_number), found in _series(raw, where).items():
         first, columns = min(found), [found[place] for place in sorted(found)]
         if len(columns) < 2 or first > is_number:
             continue
@@ -297,6 +334,21 @@ def _option_columns(raw: RawRow, where: str) -> list[str]:
                 raise DataError(f"{where}, {key}: expected a column for each option before it; rename the columns.")
         return columns
     return []
+
+
+def _series(raw: RawRow, where: str) -> dict[tuple[str, bool], dict[int, str]]:
+    """Return the columns that may be options by their stem and whether they are numbered: each at its place."""
+    series: dict[tuple[str, bool], dict[int, str]] = {}
+    for key in raw:
+        if match := _OPTION_COLUMN.fullmatch(_plain_name(key)):
+            stem, end = match["stem"] or match["after"] or "", match["end"] or match["last"]
+            # Else a number that the question names a, b or 1.
+            if stem or isinstance(raw[key], str) or re.sub(r"\W", "", key) in LETTERS:
+                place = int(end) if end.isdigit() else ascii_lowercase.index(end)
+                other = series.setdefault((stem, end.isdigit()), {}).setdefault(place, key)
+                if other != key:
+                    raise DataError(f"{where}, {key}: is the same option as {other}; remove one of them.")
+    return series
 
 
 def _names_one(texts: Sequence[Any], raw: RawRow) -> bool:

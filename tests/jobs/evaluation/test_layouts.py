@@ -53,6 +53,40 @@ LAYOUTS = {
         "answer": "green",
     },
     "SIQA": {"question": "Q?", "answerA": "red", "answerB": "green", "answerC": "blue", "answer_idx": 1},
+    **{
+        f"columns such as {first}": {"question": "Q?", first: "red", second: "green", third: "blue", "answer": "B"}
+        for first, second, third in (
+            ("Option A:", "Option B:", "Option C:"),
+            ("A)", "B)", "C)"),
+            ("(A)", "(B)", "(C)"),
+            ("A.", "B.", "C."),
+            ("[a]", "[b]", "[c]"),
+            ("option-1", "option-2", "option-3"),
+            ("Option 1:", "Option 2:", "Option 3:"),
+            ("choice.a", "choice.b", "choice.c"),
+            ("choices/0", "choices/1", "choices/2"),
+            ("Choice #1", "Choice #2", "Choice #3"),
+            ("option_A_text", "option_B_text", "option_C_text"),
+            ("A option", "B option", "C option"),
+            ("Option  A ", "Option  B ", "Option  C "),
+            ("1)", "2)", "3)"),
+            ("Opción A", "Opción B", "Opción C"),
+            ("选项A", "选项B", "选项C"),
+            ("answer-a", "answer-b", "answer-c"),
+        )
+    },
+    "a list with a sign in its name": {"question": "Q?", "Options:": OPTIONS, "answer": "B"},
+    "options that are lists of one text": {
+        "question": "Q?",
+        "options": {"A": ["red"], "B": ["green"], "C": ["blue"]},
+        "answer": "B",
+    },
+    "a list of lists": {"question": "Q?", "options": [["red"], ["green"], ["blue"]], "answer": "green"},
+    "a list of labels with texts": {
+        "question": "Q?",
+        "options": [{"A": "red"}, {"B": "green"}, {"C": "blue"}],
+        "answer": "B",
+    },
     "columns with a space": {
         "question": "Q?",
         "Option A": "red",
@@ -240,3 +274,39 @@ def test_an_option_that_is_a_number_is_no_index_where_one_row_says_so(tmp_path):
 def test_a_row_that_cannot_be_asked_or_graded_is_refused_by_row(tmp_path, change):
     with pytest.raises(DataError, match=r"mine\.jsonl, row 2"):
         load(tmp_path, [LAST | {"answer": "A"}, LAST | {"question": "S?", "answer": "B"} | change])
+
+
+@pytest.mark.parametrize(
+    ("row", "sentence"),
+    [
+        ({"first option": "red", "second option": "blue"}, "row 1, first option: looks like one option of several"),
+        ({"Option_one": "red", "Option_two": "blue"}, "row 1, Option_one: looks like one option of several"),
+        ({"choiceText1": "red", "choiceText2": "blue"}, "row 1, choiceText1: looks like one option of several"),
+        ({"correct_choice": "red", "wrong_choice": "blue"}, "row 1, correct_choice: looks like one option of several"),
+        ({"alternative i": "x", "alternative ii": "y"}, "row 1, alternative i: looks like one option of several"),
+        ({"A)": "red", "(A)": "blue", "B)": "green"}, r"row 1, \(A\): is the same option as A\)"),
+        ({"Option A": "red", "option_a": "blue"}, "row 1, option_a: is the same option as Option A"),
+        ({"options": {"A": {"text": "red"}, "B": {"text": "blue"}}}, "row 1, options: expected a text for each option"),
+        ({"options": {"A": ["red", "blue"], "B": ["green"]}}, "row 1, options: expected a text for each option"),
+        ({"options": [["A", "red"], ["B", "blue"]]}, "row 1, options: expected a text for each option"),
+        ({"choices": [{"label": "A", "text": {"en": "x"}}, {"label": "B", "text": "y"}]}, "row 1, choices: expected a"),
+    ],
+)  # fmt: skip
+def test_options_that_cannot_be_told_are_refused_by_column(tmp_path, row, sentence):
+    with pytest.raises(DataError, match=sentence):
+        load(tmp_path, [{"question": "Q?", **row, "answer": "A"}])
+
+
+def test_columns_about_a_choice_are_no_options(tmp_path):
+    row = {"question": "2 + 2?", "choice_type": "single", "option_note": "none", "optional": "x", "optional_2": "y"}
+    assert [question.text for question in load(tmp_path, [row | {"answer": "4"}]).questions] == ["2 + 2?"]
+
+
+@pytest.mark.parametrize("gold", ["II", "(II)", "BC", "K", "A and B", "first"])
+@pytest.mark.parametrize("field", ["answer", "target", "label", "gold", "answerKey"])
+def test_a_gold_answer_that_is_no_label_is_named_by_its_own_field(tmp_path, gold, field):
+    row = {"question": "Q?", field: gold}
+    with pytest.raises(DataError, match=rf"row 1, {field}: expected an option's label"):
+        load(tmp_path, [row], answer_kind="choice")
+    with pytest.raises(DataError, match=rf"row 1, {field}: expected an option label"):
+        read_rows(DataSource(str(tmp_path / "mine.jsonl"), answer_kind="choice"))

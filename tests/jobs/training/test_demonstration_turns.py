@@ -74,7 +74,7 @@ def encoded(messages, template=TOOL_TEMPLATE, prompt=(QUESTION,), name=TemplateN
     tokenizer = make_tokenizer(template)
     text, prompt_ids = encode_messages(name, prompt, tokenizer)
     question = build_question(0, "q", text, "2", prompt_ids, {})
-    turns = read_turns(list(messages), "mine.jsonl, row 1, target")
+    turns = read_turns(list(messages), prompt, "mine.jsonl, row 1, target")
     sequences = encode_turns(question, prompt, turns, tokenizer, "mine.jsonl, row 1, target")
     return [tuple(map(tokenizer.decode, pair)) for pair in sequences], tokenizer
 
@@ -108,6 +108,20 @@ def test_system_message_is_context():
         ([says("")], TOOL_TEMPLATE, "message 1, content: expected a text"),
         ([says("x", tool_calls=[call("f", "{")])], TOOL_TEMPLATE, "message 1, tool_calls: expected arguments in JSON"),
         ([says("x", tool_calls=[{"name": "f"}])], TOOL_TEMPLATE, "message 1, tool_calls: expected objects"),
+        *[([says("5 I call.", tool_calls=[ADD]), {"role": "tool", "content": result}, says("5")],
+           TOOL_TEMPLATE.replace("{{ m.content }}", "{{ m.content if m.role != 'tool' }}"),
+           "turn 2, content: the model's chat template") for result in ("5", "add", "1", "What is", "I call.")],
+        *[([says("x", tool_calls=[call("f", {"a": value})])],
+           TOOL_TEMPLATE.replace("{{ call.function.arguments | tojson }}", written),
+           "turn 1, tool_calls: the model's chat template")
+          for value, written in (("f", "{}"), ("arguments", "{{ call.function.arguments.keys() | list }}"),
+                                 (["name"], "a"), ({"f": "a"}, "{{ call.function.arguments.a.keys() | list }}"),
+                                 ("name", "{a: 1}"))],
+        *[([*first, says("2"), {"role": "user", "content": "b"}, says("3")], TOOL_TEMPLATE,
+           f"message {place}: is not the row's prompt")
+          for place, first in ((1, [{"role": "user", "content": "What is 1 + 2?"}]), (1, [SYSTEM, QUESTION]),
+                               (1, [{"role": "system", "content": "What is 1 + 1?"}]),
+                               (2, [QUESTION, {"role": "user", "content": "Go on."}]), (1, [QUESTION, QUESTION]))],
         (CASES["two turns"][0], TOOL_TEMPLATE.replace("assistant\n{%", "assistant\n<think>{%"),
          "turn 1: the model's chat template writes the assistant's turn in another way"),
     ],
@@ -118,14 +132,35 @@ def test_what_a_template_cannot_write_is_refused_by_row_and_field(messages, temp
     assert f"mine.jsonl, row 1, target, {sentence}".replace("target, target", "target") in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("prompt", "first"),
+    [
+        ([QUESTION], []), ([QUESTION], [QUESTION]), ([SYSTEM, QUESTION], [QUESTION]),
+        ([SYSTEM, QUESTION], [SYSTEM, QUESTION]),
+        ([QUESTION], [{"role": "user", "content": "What is 1 + 1?\n"}]),
+    ],
+)  # fmt: skip
+def test_a_demonstration_may_repeat_its_prompt(prompt, first):
+    assert read_turns([*first, says("2")], prompt, "row 1") == [says("2")]
+    with pytest.raises(DataError, match="row 1, message 1: is not the row's prompt"):
+        read_turns([{"role": "user", "content": "Other?"}, *first[1:], says("2")], prompt, "row 1")
+
+
+def test_a_template_that_reads_texts_is_used_as_it_is():
+    refusal = "{% if m.role == 'tool' and '<r>' not in m.content %}{{ raise_exception('no r') }}{% endif %}"
+    template = TOOL_TEMPLATE.replace("{{ m.content }}", refusal + "{{ m.content }}")
+    found, _ = encoded([says("a"), {"role": "tool", "content": "<r>5"}, says("5")], template)
+    assert found[1][0].endswith(f"{HEAD}tool\n<r>5{END}\n{HEAD}assistant\n")
+
+
 def test_several_turns_need_a_chat_template():
     with pytest.raises(DataError, match="row 1, target: only a chat template"):
         encoded(CASES["two turns"][0], name=TemplateName.NONE)
 
 
 def test_off_policy_trajectory_is_one_text():
-    assert one_text(read_turns([QUESTION, says("2")], "row 1"), "row 1") == "2"
-    assert is_one_text(read_turns("2", "row 1"))
+    assert one_text(read_turns([QUESTION, says("2")], [QUESTION], "row 1"), "row 1") == "2"
+    assert is_one_text(read_turns("2", [], "row 1"))
     for messages in (CASES["two turns"][0], CASES["reasoning"][0], CASES["a tool's answer is context"][0]):
         with pytest.raises(DataError, match=r"row 1, .*: an off-policy trajectory is one text"):
-            one_text(read_turns(messages, "row 1"), "row 1")
+            one_text(read_turns(messages, [QUESTION], "row 1"), "row 1")
