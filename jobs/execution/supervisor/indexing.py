@@ -68,7 +68,7 @@ class Indexer:
     @property
     def num_unread(self) -> int:
         """How many runs have ended while the database lacks part of them."""
-        return sum(run.is_over and not run.is_caught_up for run in self._runs.values())
+        return sum(run.state.is_ended and not run.is_caught_up for run in self._runs.values())
 
     @property
     def is_reachable(self) -> bool:
@@ -186,7 +186,7 @@ class Indexer:
             if time.monotonic() >= give_up_at:
                 break
             run.try_to_advance(database, give_up_at)
-            if run.is_over and run.is_caught_up and run.is_complete:
+            if run.state.is_ended and run.is_caught_up and run.is_complete:
                 self._ends[run_id] = run.key
         for run_id in apply_journal(database, self._journal):
             self._ends.pop(run_id, None)  # it may have been deleted, and be restored later

@@ -198,7 +198,17 @@ class Supervisor:
         attempt = job.run.newest_attempt()
         path = job.run.attempt_path(attempt)
         if path.is_dir() and not (attempt and is_recorded(path)):
-            job.watch = watch_to_adopt(job.run, attempt, self._settings.stop_policy, self._launcher)
+            job.watch = self._watch_of(job.run, attempt)
+
+    def _watch_of(self, run: RunDirectory, attempt: int, gpus: tuple[str, ...] | None = None) -> Watch:
+        """Return the watch of an attempt, which `gpus` is to start: on its Ray cluster, else on this machine."""
+        policy, launcher = self._settings.stop_policy, self._launcher
+        is_on_ray = read_contact(run.attempt_path(attempt)) is not None
+        if not is_on_ray and (gpus is None or not _is_for_ray(run)):
+            return AttemptWatch(run, attempt, policy, launcher, gpus)
+        module = launcher.worker_module
+        jobs = RayJobsLauncher(run, attempt, run.spec(), worker_module=module, term_seconds=policy.term_seconds)
+        return RayWatch(run, attempt, policy, jobs)
 
     def _take_back(self, job: Job) -> None:
         """Watch a run again whose worker sends heartbeats after it was declared lost."""
@@ -247,7 +257,7 @@ class Supervisor:
         if hold == "":
             return
         if hold:
-            self._refuse(run, attempt, hold)
+            self._start(job, attempt, (), hold)
         elif not is_over:
             if len(self._watched) >= self._settings.max_running or (gpus := self._free_gpus(job)) is None:
                 return
@@ -279,21 +289,19 @@ class Supervisor:
             self._num_gpus = len(self._gpus)
         return self._gpus
 
-    def _start(self, job: Job, attempt: int, gpus: tuple[str, ...]) -> None:
+    def _start(self, job: Job, attempt: int, gpus: tuple[str, ...], hold: str = "") -> None:
+        """Start an attempt, or let it fail with the reason `hold` or why it cannot start."""
         run = job.run
         with contextlib.suppress(AttemptClaimedError):
             run.claim_attempt(attempt)
             try:
-                job.watch = watch_to_start(run, attempt, self._settings.stop_policy, self._launcher, gpus)
+                if hold:
+                    raise LaunchError(hold)
+                job.watch = self._watch_of(run, attempt, gpus)
                 job.watch.start()
             except (LaunchError, OSError, ValueError) as error:
                 fields = getattr(error, "fields", ())
                 write_outcome_of_lost(run.attempt_path(attempt), RunStatus.FAILED, str(error), fields)
-
-    def _refuse(self, run: RunDirectory, attempt: int, reason: str) -> None:
-        with contextlib.suppress(AttemptClaimedError):
-            run.claim_attempt(attempt)
-            write_outcome_of_lost(run.attempt_path(attempt), RunStatus.FAILED, reason)
 
     def _guarded(self, job: Job, action: Callable[[Job], None]) -> Exception | None:
         """Do something with one run; return the error of one whose files are damaged, which is then skipped."""
@@ -312,10 +320,10 @@ def find_hold(run: RunDirectory, name: str | None) -> str | None:
     """Return None for a queued job that may start, "" for one that waits for the job `name`, else why it never can."""
     if name is None:
         return None
-    other = _open(run.path.parent, name)
-    if other is None:
+    try:
+        state = read_state(RunDirectory.open(run.path.parent, name))
+    except RunDirectoryError:
         return f"It waited for {name}, which is gone; start it again without waits_for."
-    state = read_state(other)
     if not state.is_ended:
         return ""
     if state.status is RunStatus.FINISHED:
@@ -324,34 +332,9 @@ def find_hold(run: RunDirectory, name: str | None) -> str | None:
     return f"It waited for {name}, which was {state.status}{reason} Resume that one, then this one."
 
 
-def _open(runs_root: Path, run_id: str) -> RunDirectory | None:
-    try:
-        return RunDirectory.open(runs_root, run_id)
-    except RunDirectoryError:
-        return None
-
-
-def watch_to_start(
-    run: RunDirectory, attempt: int, policy: StopPolicy, local: LocalLauncher, gpus: tuple[str, ...]
-) -> Watch:
-    """Return the watch that starts an attempt, on this machine or on the Ray cluster that the specification names."""
+def _is_for_ray(run: RunDirectory) -> bool:
     try:
         spec = run.job_spec()
     except SpecError:
-        return AttemptWatch(run, attempt, policy, local, gpus)  # the worker reports the error
-    if not isinstance(spec, TrainSpec) or spec.engine != "verl" or spec.verl.ray.address is None:
-        return AttemptWatch(run, attempt, policy, local, gpus)
-    return _ray_watch(run, attempt, policy, local, spec)
-
-
-def watch_to_adopt(run: RunDirectory, attempt: int, policy: StopPolicy, local: LocalLauncher) -> Watch:
-    """Return the watch of an attempt that was started before, and may be over."""
-    if read_contact(run.attempt_path(attempt)) is None:
-        return AttemptWatch(run, attempt, policy, local)
-    return _ray_watch(run, attempt, policy, local, run.spec())
-
-
-def _ray_watch(run: RunDirectory, attempt: int, policy: StopPolicy, local: LocalLauncher, spec: TrainSpec) -> RayWatch:
-    module = local.worker_module
-    launcher = RayJobsLauncher(run, attempt, spec, worker_module=module, term_seconds=policy.term_seconds)
-    return RayWatch(run, attempt, policy, launcher)
+        return False  # the worker reports the error
+    return isinstance(spec, TrainSpec) and spec.engine == "verl" and spec.verl.ray.address is not None

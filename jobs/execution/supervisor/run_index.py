@@ -52,11 +52,6 @@ class RunIndexing:
         """Return whether the database shows this state; an end at a time that no file has fits any time."""
         return end is not None and self.key == (*end[:3], self.state.ended_at and end[3])
 
-    @property
-    def is_over(self) -> bool:
-        """Whether the run has ended, so that nothing more will come."""
-        return self.state.is_ended
-
     def look(self) -> None:
         """Read the run's state from its files; one that cannot be read now keeps its state, and is read again."""
         try:
@@ -89,7 +84,7 @@ class RunIndexing:
             return
         if not self._is_registered:
             self._register(database)
-        if not self._is_state_shown and not self.is_over:
+        if not self._is_state_shown and not self.state.is_ended:
             self._show(database)
         elif not self._is_state_shown and self._position is None:
             self._show_state(database, is_whole=False)  # a run that was restored or imported is not running
@@ -100,7 +95,7 @@ class RunIndexing:
         if not self._is_state_shown:
             self._show(database)
             self._record_damaged_ends(database)
-            if self.is_over:
+            if self.state.is_ended:
                 record_faults(database, self.directory.run_id, find_answer_damage(self.directory.path))
         self.is_caught_up = True
         if not self.is_complete:
