@@ -14,7 +14,7 @@ import numpy as np
 from exgrpo_core.recording.lines import encode_line, tokens_line
 from exgrpo_core.step_report import BucketCount, BufferEvent, Selection, StepReport
 from exgrpo_core.sums import mean_of
-from exgrpo_core.types import PART_PREFIX, Baseline, Question, Replay, SeenMiniBatch, Trajectory
+from exgrpo_core.types import PART_PREFIX, Baseline, Float32Array, Question, Replay, SeenMiniBatch, Trajectory
 
 VERSION_COLUMN = "policy_version"
 """Steps done by the policy that wrote a fresh trajectory; only of rollouts generated ahead."""
@@ -51,7 +51,7 @@ def token_lines(report: StepReport, keeps_tokens: KeepsTokens) -> Iterator[bytes
         for item in filter(keeps_tokens, group.trajectories):
             values = {"token_ids": item.token_ids, "log_probs": item.log_probs, "entropies": item.entropies}
             values |= {"behavior_log_probs": item.sampler_log_probs if item.is_ahead else None}
-            values |= seen.get((item.trajectory_id, False), {})
+            values |= _padded(seen.get((item.trajectory_id, False), {}), item.token_ids.size)
             yield tokens_line(report.step, int(item.trajectory_id), values)
         for replay in group.replays:
             stored = replay.experience
@@ -59,6 +59,14 @@ def token_lines(report: StepReport, keeps_tokens: KeepsTokens) -> Iterator[bytes
             values |= {"behavior_log_probs": stored.behavior_log_probs}
             values |= seen.get((stored.trajectory_id, True), {})
             yield tokens_line(report.step, int(stored.trajectory_id), values, is_replayed=True)
+
+
+def _padded(seen: Mapping[str, Float32Array], size: int) -> dict[str, Float32Array]:
+    """Return what the update saw with NaN for the tokens of a prefix that it did not train on."""
+    return {
+        name: np.pad(values, (size - values.size, 0), constant_values=np.nan) if values.size < size else values
+        for name, values in seen.items()
+    }
 
 
 def question_fields(questions: Sequence[Question]) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ import typer
 
 from exgrpo.db.connections.session import Database
 from exgrpo.db.queries.selections import steps_with_trajectories
-from exgrpo.jobs.actions.replay.facts import Outcome, ReplayRow
+from exgrpo.jobs.actions.replay.facts import Outcome, ReplayRow, summed_over
 from exgrpo.jobs.actions.replay.loss import replay_step
 from exgrpo.jobs.cli.options import (
     DEFAULT_RUNS_ROOT,
@@ -34,7 +34,9 @@ def replay(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its
     step: Annotated[int | None, typer.Option("--step", min=1, help="Execute this step.")] = None,
     steps: Annotated[
         str | None,
-        typer.Option("--steps", metavar="A:B", help="Execute the recorded steps from A to B, both included."),
+        typer.Option(
+            "--steps", metavar="A:B", help="Execute the recorded steps from A to B, both included, and sum up."
+        ),
     ] = None,
     settings: Settings = None,
     method: Annotated[
@@ -66,8 +68,9 @@ def replay(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its
     if as_json:
         print_json(rows)
     else:
-        _print_table(rows)
-        for row in rows:
+        shown = summed_over(rows) if steps else rows
+        _print_table(shown, is_sum=bool(steps))
+        for row in shown:
             if row.outcome is Outcome.DIFFERS:
                 print_result(f"First difference: step {row.step}, {row.stage}, {row.compared}, {row.first_difference}.")
     if any(row.outcome is Outcome.DIFFERS for row in rows) and not settings and method is None:
@@ -99,14 +102,15 @@ def _numbers(step: int | None, steps: str | None) -> range:
     return range(int(first), int(last) + 1)
 
 
-def _print_table(rows: Iterable[ReplayRow]) -> None:
+def _print_table(rows: Iterable[ReplayRow], is_sum: bool) -> None:
     from rich.table import Table
 
     table = Table("Step", "Stage", "Compared", "Values", "Different", "Largest difference", "Result", box=None)
     notes: dict[str, None] = {}
     for row in rows:
         gap = "" if row.largest_difference != row.largest_difference else f"{row.largest_difference:.3g}"
-        cells = (str(row.step), row.stage, row.compared, f"{row.num_compared:,}", f"{row.num_different:,}", gap)
+        step = "" if is_sum and row.outcome is not Outcome.DIFFERS else str(row.step)
+        cells = (step, row.stage, row.compared, f"{row.num_compared:,}", f"{row.num_different:,}", gap)
         table.add_row(*cells, row.outcome)
         if row.note:
             notes[f"{row.compared}: {row.note}"] = None

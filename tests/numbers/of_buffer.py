@@ -191,7 +191,8 @@ def step_page(run: Recorded, question: int) -> Expected:
     of_question, one = scored[scored["question"] == question], chosen.loc[question]
     sizes = Counter(run.state(step - 1)[0].values())
     texts = [
-        f"{len(comparisons)} comparisons", rf"\*\*Groups of step {step}\*\*.*", rf"Groups of step {step}",
+        f"{len(comparisons)} comparisons", f"All {run.rows['step'].nunique()} steps",
+        rf"\*\*Groups of step {step}\*\*.*", rf"Groups of step {step}",
         rf"Question {question}", quoted(str(run.questions.loc[question, "prompt_text"])),
         rf"The question was in bucket {one['bucket']}, which held {sizes[one['bucket']]} questions? and had the "
         rf"probability {100 * drawn[one['bucket']]:.1f}%; {(chosen['bucket'] == one['bucket']).sum()} of them were "

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
+from exgrpo.app import settings
 from exgrpo.app.components.replay_buffer import step_groups, step_verdicts
 from exgrpo.app.components.widgets import address_choice, notice
 from exgrpo.app.formats import literal
@@ -47,6 +48,8 @@ def show(row: RunRow) -> None:
     groups = step_groups.groups_of(row.run_id, step, facts, then)
     buckets = {bucket.bucket: bucket for bucket in ask(buffer.buckets_at, row.run_id, step)}
     step_groups.show(row.run_id, step, groups, buckets)
+    if len(steps) > 1 and not settings.current().is_view:
+        step_verdicts.show_all(row, steps)
 
 
 def _choose(row: RunRow, steps: list[int]) -> tuple[int, list[str], str | None]:

@@ -16,11 +16,11 @@ from exgrpo.db.queries.selections import MAX_WRONG
 from exgrpo.db.rows.replays import WrongChoiceRow
 from exgrpo.db.rows.runs import RunRow
 from exgrpo.jobs.actions.playground import process
-from exgrpo.jobs.actions.replay.facts import Fact, Outcome, ReplayRow, Stage, summed_up
-from exgrpo.jobs.actions.replay.steps import step_facts
+from exgrpo.jobs.actions.replay.facts import Fact, Outcome, ReplayRow, Stage, summed_over, summed_up
+from exgrpo.jobs.actions.replay.steps import obstacles, step_facts
 
 MAX_NAMED = 5
-OF_A_MODEL = (Stage.LOSS, Stage.UPDATE)
+OF_TORCH = (Stage.LOSS, Stage.UPDATE)
 NOT_EXECUTED = "not executed"
 
 
@@ -35,22 +35,28 @@ def show(
     """Show the stages in a row, what differs, and all comparisons; other settings are meant to differ."""
     key = f"update-{row.run_id}-{step}-{'-'.join(changes)}-{method}"
     is_other = bool(changes or method)
-    rows = [*summed_up(step, facts), *st.session_state.get(key, ())]
-    is_executable = row.engine == "embedded"
-    data_table.show_tiles([_tile(stage, rows, is_other, is_executable) for stage in Stage])
+    rows = [*summed_up(step, facts), *(item for item in st.session_state.get(key, ()) if item.stage in OF_TORCH)]
+    missing = obstacles(runs_root(), row.run_id, step)
+    data_table.show_tiles([_tile(stage, rows, is_other, missing.get(stage)) for stage in Stage])
     differing = [item for item in rows if item.outcome is Outcome.DIFFERS]
     if differing and not (is_other or row.is_recorded):
         named = [f"{item.stage}, {item.compared}: {item.first_difference}" for item in differing[:MAX_NAMED]]
         more = [f"and {len(differing) - MAX_NAMED} more"] if len(differing) > MAX_NAMED else []
         notice.show("error", "This step contradicts its settings", "\n".join([*named, *more]))
-    for note in dict.fromkeys(item.note for item in rows if item.note):
+    notes = [*(item.note for item in rows), *(() if is_other or row.is_recorded else missing.values())]
+    for note in dict.fromkeys(filter(None, notes)):
         st.caption(with_code(note))
     with st.expander(counted(len(rows), "comparison"), is_other, icon=":material/fact_check:"):
         gaps = {"Largest difference": st.column_config.NumberColumn(format="%.3g")}
         name = f"replay-step-{step}{'-changed' if is_other else ''}"
         data_table.show(table(rows), name, "Comparisons of the step by stage", gaps, most=12)
-    if is_executable and key not in st.session_state and not settings.current().is_view:
-        _offer_update(row, step, key, changes, method)
+    if Stage.LOSS not in missing and key not in st.session_state and not settings.current().is_view:
+        options = [*(f"--set={change}" for change in changes), *([f"--method={method}"] if method else [])]
+        update = [] if Stage.UPDATE in missing else ["--update"]
+        label = f"Execute loss{' and update' * len(update)}{' with it' * bool(options)}"
+        told = "Loads the checkpoint before the step; `exgrpo replay --update` does the same."
+        words = label, told if update else "From recorded log-probs; `exgrpo replay` does the same."
+        _offer(row, key, [f"--step={step}", *options, *update], words)
 
 
 def table(rows: Sequence[ReplayRow]) -> pd.DataFrame:
@@ -70,11 +76,11 @@ def table(rows: Sequence[ReplayRow]) -> pd.DataFrame:
     )
 
 
-def _tile(stage: Stage, rows: Sequence[ReplayRow], is_other: bool, is_executable: bool) -> tuple[str, str, str]:
+def _tile(stage: Stage, rows: Sequence[ReplayRow], is_other: bool, missing: str | None) -> tuple[str, str, str]:
     of_stage = [row for row in rows if row.stage is stage and row.outcome is not Outcome.NO_EFFECT]
     if not of_stage:
-        if stage in OF_A_MODEL:
-            return stage.title(), NOT_EXECUTED, "needs the model" if is_executable else "embedded engine only"
+        if stage in OF_TORCH:
+            return stage.title(), NOT_EXECUTED, "by the button below" if missing is None else "cannot be executed"
         return stage.title(), NONE_SHOWN, "not changed by this" if is_other else "nothing to compare"
     counts = Counter(row.outcome for row in of_stage)
     verdict = next(outcome for outcome in (Outcome.DIFFERS, Outcome.SAME, Outcome.UNKNOWN) if counts[outcome])
@@ -84,26 +90,38 @@ def _tile(stage: Stage, rows: Sequence[ReplayRow], is_other: bool, is_executable
     return stage.title(), verdict, next(told, compared)
 
 
-def _offer_update(row: RunRow, step: int, key: str, changes: Sequence[str], method: str | None) -> None:
-    """Show the button that executes the stages that need the model, in a process of its own."""
-    label = f"Execute loss and update{' with it' if changes or method else ''}"
-    if not st.button(
-        label, icon=":material/model_training:", key=f"start-{key}",
-        help="Loads the checkpoint before the step; `exgrpo replay --update` does the same.",
-    ):  # fmt: skip
+def show_all(row: RunRow, steps: Sequence[int]) -> None:
+    """Show the sums of all comparisons of all steps, once someone asks for them."""
+    key = f"all-{row.run_id}-{steps[-1]}"
+    with st.expander(f"All {counted(len(steps), 'step')}", icon=":material/functions:"):
+        if key in st.session_state:
+            rows = summed_over(st.session_state[key])
+            frame = table(rows)
+            frame.insert(3, "Step", [item.step if item.outcome is Outcome.DIFFERS else None for item in rows])
+            gaps = {"Largest difference": st.column_config.NumberColumn(format="%.3g")}
+            data_table.show(
+                frame.dropna(axis="columns", how="all"), "replay-all", "Comparisons of all steps", gaps, most=12
+            )
+        else:
+            told = "Without the update; `exgrpo replay --steps` does the same."
+            _offer(row, key, [f"--steps={steps[0]}:{steps[-1]}"], ("Execute all steps", told))
+
+
+def _offer(row: RunRow, key: str, options: Sequence[str], words: tuple[str, str]) -> None:
+    """Show the button, with a hint, that executes steps in a process of its own and keeps the rows."""
+    label, told = words
+    if not st.button(label, icon=":material/model_training:", key=f"start-{key}", help=told):
         return
     line = st.empty()
     with (
         notice.refusals("Not executed"),
-        closing(
-            process.execute_update(runs_root(), settings.current().database_url, row.run_id, step, changes, method)
-        ) as stream,
+        closing(process.execute_steps(runs_root(), settings.current().database_url, row.run_id, options)) as stream,
     ):
         for rows in stream:
             if rows:
-                st.session_state[key] = [item for item in rows if item.stage in OF_A_MODEL]
+                st.session_state[key] = rows
             # Writing to the page is where Streamlit ends a script whose page was left.
-            line.caption(process.WAITS if rows is None else "The model is loaded and takes the step again.")
+            line.caption(process.WAITS if rows is None else "Recorded steps are executed again.")
     line.empty()
     if key in st.session_state:
         st.rerun()

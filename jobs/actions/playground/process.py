@@ -59,18 +59,17 @@ def ask_models(
 
 
 @needs(Role.OPERATOR)
-def execute_update(
-    runs_root: Path, database_url: str | None, run_id: str, step: int, settings: Sequence[str], method: str | None
+def execute_steps(
+    runs_root: Path, database_url: str | None, run_id: str, options: Sequence[str]
 ) -> Generator[list[ReplayRow] | None]:
-    """Yield the rows of `exgrpo replay --update`, before them [] a few times a second, None while another model runs.
+    """Yield the rows of `exgrpo replay`, before them [] a few times a second, None while another model runs.
 
     Closing the iterator ends the process.
 
     Raises:
         ChatError: The command failed; the message is its own.
     """
-    options = [f"--set={setting}" for setting in settings] + ([f"--method={method}"] if method else [])
-    command, content = ["replay", f"--step={step}", "--update", *options, "--", run_id], b""
+    command, content = ["replay", *options, "--", run_id], b""
     with closing(_output(runs_root, command, database_url=database_url, ends_with=(0, _DIFFERS))) as blocks:
         for block in blocks:
             content += block or b""

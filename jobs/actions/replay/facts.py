@@ -29,10 +29,10 @@ class Stage(StrEnum):
 
 
 class Outcome(StrEnum):
-    """What a comparison found."""
+    """What a comparison found, in the order of what counts most."""
 
-    SAME = "same"
     DIFFERS = "differs"
+    SAME = "same"
     UNKNOWN = "not compared"
     NO_EFFECT = "no effect"
 
@@ -182,6 +182,26 @@ def summed_up(step: int, facts: Iterable[Fact]) -> list[ReplayRow]:
     order = list(Stage)
     rows = [_row(step, of_kind) for of_kind in kinds.values()]
     return sorted(rows, key=lambda row: order.index(row.stage))
+
+
+def summed_over(rows: Iterable[ReplayRow]) -> list[ReplayRow]:
+    """Return a row for each kind of comparison of several steps: the first one that differs, with the sums of all."""
+    kinds: dict[tuple[Stage, str], list[ReplayRow]] = {}
+    for row in rows:
+        kinds.setdefault((row.stage, row.compared), []).append(row)
+    found = []
+    for of_kind in kinds.values():
+        first = next(row for outcome in Outcome for row in of_kind if row.outcome is outcome)
+        gaps = [row.largest_difference for row in of_kind if row.outcome is first.outcome]
+        found.append(
+            replace(
+                first,
+                num_compared=sum(row.num_compared for row in of_kind),
+                num_different=sum(row.num_different for row in of_kind),
+                largest_difference=max((gap for gap in gaps if not np.isnan(gap)), default=float("nan")),
+            )
+        )
+    return sorted(found, key=lambda row: list(Stage).index(row.stage))
 
 
 def _row(step: int, facts: Sequence[Fact]) -> ReplayRow:

@@ -132,6 +132,10 @@ def _metric_facts(recorded: Mapping[str, Any], computed: Mapping[str, Any]) -> I
 
 def _groups(recorded: RecordedStep, config: ExGRPOConfig, has_new_advantages: bool) -> list[RolloutGroup]:
     groups = recorded.rollout_groups(has_tokens=True)
+    for item in chain.from_iterable(group.trajectories for group in groups):
+        seen = recorded.tokens.get((item.trajectory_id, False), {}).get(SEEN_VALUES[0])
+        if seen is not None and not np.isnan(seen[: item.num_prefix_tokens]).all():
+            item.num_prefix_tokens = 0  # the plan trained on its prefix
     if has_new_advantages:
         assign_advantages(groups, config)
     else:
@@ -173,7 +177,8 @@ def _seen(recorded: RecordedStep, rows: Sequence[TrainingRow], name: str) -> Flo
     for row, array in zip(rows, arrays, strict=True):
         if array is None:
             raise NotRecordedError(f"The update recorded no {name} of trajectory {row.trajectory_id}.")
-    return np.concatenate(arrays) if arrays else np.empty(0, dtype=np.float32)
+    parts = [array[array.size - row.token_ids.size :] for row, array in zip(rows, arrays, strict=True)]
+    return np.concatenate(parts) if parts else np.empty(0, dtype=np.float32)
 
 
 def _num_tokens(inputs: "LossInputs") -> int:

@@ -6,11 +6,12 @@ from pathlib import Path
 from exgrpo.db.connections.session import Database
 from exgrpo.db.rows.spec_fields import RECORDED_KIND
 from exgrpo.jobs.actions.replay.advantages import advantage_facts, formula_facts
-from exgrpo.jobs.actions.replay.facts import Fact, ReplayError
+from exgrpo.jobs.actions.replay.facts import Fact, ReplayError, Stage
 from exgrpo.jobs.actions.replay.recorded_step import RecordedStep
 from exgrpo.jobs.actions.replay.rewards import reward_facts
 from exgrpo.jobs.actions.replay.selection import selection_facts
 from exgrpo.jobs.actions.replay.side_by_side import changed_spec, other_facts
+from exgrpo.jobs.runs.checkpoints import checkpoint_path
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.people import Role, needs
 from exgrpo.jobs.specs.train import TrainSpec
@@ -34,6 +35,25 @@ def step_facts(
         InputError: The run did not record this step, it has no steps, or a setting is wrong.
     """
     return facts_of(open_step(database, runs_root, run_id, step), settings, method)
+
+
+@needs(Role.VIEWER)
+def obstacles(runs_root: Path, run_id: str, step: int) -> dict[Stage, str]:
+    """Return why the stages that load torch cannot be executed, by the settings and files of the run, each if so."""
+    run = RunDirectory.open(runs_root, run_id)
+    spec = run.job_spec()
+    if not isinstance(spec, TrainSpec) or spec.engine != "embedded":
+        return dict.fromkeys((Stage.LOSS, Stage.UPDATE), "Only steps of the embedded engine are executed.")
+    if (kept := spec.recording.token_data) != "all":
+        why = f"`recording.token_data: all` records what loss and update need; of this run it is `{kept}`."
+        return dict.fromkeys((Stage.LOSS, Stage.UPDATE), why)
+    if step > 1 and not checkpoint_path(run.checkpoints_path, step - 1).exists():
+        why = (
+            f"There is no checkpoint of step {step - 1}; `checkpoint_interval: 1` and a larger `num_checkpoints_kept` "
+            "keep those of all steps."
+        )
+        return {Stage.UPDATE: why}
+    return {}
 
 
 def open_step(database: Database, runs_root: Path, run_id: str, step: int) -> RecordedStep:

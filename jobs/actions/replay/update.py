@@ -18,6 +18,7 @@ from exgrpo.jobs.actions.preflight.local_sources import with_model_source
 from exgrpo.jobs.actions.replay.facts import Fact, Outcome, ReplayRow, Stage, compare, summed_up, unknown
 from exgrpo.jobs.actions.replay.recorded_step import RecordedStep, as_trajectory
 from exgrpo.jobs.actions.replay.side_by_side import changed_spec
+from exgrpo.jobs.actions.replay.steps import obstacles
 from exgrpo.jobs.runs.checkpoints import DamagedCheckpointError, checkpoint_path, kept_start, open_checkpoint
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.specs.train import TrainSpec
@@ -92,10 +93,12 @@ def execute_updates(
     """
     run = RunDirectory.open(runs_root, run_id)
     spec = run.job_spec()
-    if not isinstance(spec, TrainSpec) or spec.engine != "embedded":
-        return _not_executed(steps, "Only steps of the embedded engine are executed.")
+    why = {step: obstacles(runs_root, run_id, step).get(Stage.UPDATE) for step in steps}
+    rows = [row for step, words in why.items() if words for row in _not_executed([step], words)]
+    steps = [step for step, words in why.items() if not words]
+    if not steps or not isinstance(spec, TrainSpec):
+        return rows
     other = changed_spec(spec, settings, method)
-    rows: list[ReplayRow] = []
     try:
         with _opened(other, run) as components:
             for step in steps:
@@ -126,11 +129,6 @@ def _executed(recorded: RecordedStep, spec: TrainSpec, run: RunDirectory, compon
 def _facts(recorded: RecordedStep, spec: TrainSpec, run: RunDirectory, components: RunComponents) -> Iterator[Fact]:
     fresh = _fresh_trajectories(recorded)
     before, after = (_checkpoint(run, number) for number in (recorded.step - 1, recorded.step))
-    if before is None and recorded.step > 1:
-        raise RolloutsMissingError(
-            f"There is no checkpoint of step {recorded.step - 1}; `checkpoint_interval: 1` and a larger "
-            "`num_checkpoints_kept` keep those of all steps."
-        )
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         state = _state(run, before, spec, components, folder)

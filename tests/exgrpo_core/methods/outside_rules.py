@@ -1,12 +1,13 @@
 """A replay method as somebody else would write it, in a module of their own."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
 from exgrpo_core.methods.protocols import TrajectorySelector
 from exgrpo_core.strategies.ablations import Uniform
+from exgrpo_core.strategies.retrospective import Retrospective
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,3 +34,14 @@ class EvenShort(Uniform):
     def keep(self, group, successes):
         del group
         return [one for one in successes if one.token_ids.size <= 4 and one.text]
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedPrefix(Retrospective):
+    """Retrospective replay whose prefixes are trained on."""
+
+    name: ClassVar[str] = "trained_prefix"
+
+    def _prefix(self, step, question_index):
+        prefix = Retrospective._prefix(self, step, question_index)
+        return None if prefix is None else replace(prefix, is_trained=True)

@@ -107,7 +107,7 @@ def test_another_setting_shows_the_same_step_next_to_it(open_page):
 @pytest.mark.parametrize(
     ("query", "words"),
     [
-        ({"setting": "no_field=1"}, "no such field"),
+        ({"setting": "no_field=1"}, "The setting no"),
         ({"setting": "clip_epsilon_high=.28"}, "acts on the loss"),
         ({"setting": "question_selection=uniform"}, "draws of uniform"),
         ({"method": "chains-grpo"}, "With the method of chains-grpo"),
@@ -121,21 +121,54 @@ def test_what_the_address_asks_for_is_shown_or_refused_in_a_sentence(open_page, 
     )
 
 
+def torch_tiles(page):
+    return [(tile.value, tile.delta) for tile in page.metric if tile.label in {"Loss", "Update"}]
+
+
 @pytest.mark.usefixtures("played_shared")
-def test_an_update_says_whether_it_waits_and_then_fills_its_tiles(open_page, monkeypatch):
+def test_a_run_that_cannot_execute_loss_and_update_says_so_before(open_page):
+    page = open_page("run", view="Step", run="play-finished")
+    assert torch_tiles(page) == 2 * [("not executed", "cannot be executed")]
+    assert has_text(page, "records what loss and update need; of this run it is")
+    assert not any("Execute loss" in button.label for button in page.button)
+
+
+def test_an_update_says_whether_it_waits_and_then_fills_its_tiles(open_page, runs_root, monkeypatch):
     def ticks(tick):
         yield tick
         st.stop()  # the page stays as it is at this moment
 
     rows = (rows for rows in [summed_up(14, [Fact(stage, "x", Outcome.SAME) for stage in (Stage.LOSS, Stage.UPDATE)])])
-    page = open_page("run", view="Step", run="play-finished")
-    assert [tile.delta for tile in page.metric if tile.label in {"Loss", "Update"}] == 2 * ["needs the model"]
-    for stream, words in ((ticks(None), process.WAITS), (ticks([]), "The model is loaded"), (rows, "")):
-        monkeypatch.setattr(process, "execute_update", lambda *_, stream=stream: stream)
+    run = played.play(runs_root, played.FINISHED)
+    run.spec_path.write_text(run.spec_path.read_text().replace('"successes"', '"all"'))
+    page = open_page("run", view="Step", run="play-finished", step="3")
+    assert [delta for _, delta in torch_tiles(page)] == ["by the button below", "cannot be executed"]
+    assert has_text(page, "There is no checkpoint of step 2;")
+    assert [button.label for button in page.button if "Execute l" in button.label] == ["Execute loss"]
+    page = open_page("run", view="Step", run="play-finished", step="1")
+    assert [delta for _, delta in torch_tiles(page)] == 2 * ["by the button below"]
+    for stream, words in ((ticks(None), process.WAITS), (ticks([]), "are executed again"), (rows, "")):
+        monkeypatch.setattr(process, "execute_steps", lambda *_, stream=stream: stream)
         next(button for button in page.button if button.label == "Execute loss and update").click().run()
         assert has_text(page, words)
-    assert [tile.value for tile in page.metric if tile.label in {"Loss", "Update"}] == 2 * ["same"]
-    assert not any("Execute" in button.label for button in page.button)
+    assert [value for value, _ in torch_tiles(page)] == 2 * ["same"]
+    assert not any("Execute loss" in button.label for button in page.button)
+
+
+def test_all_steps_are_summed_up_once_someone_asks(open_page, runs_root):
+    def in_one_step(report):
+        if report.step == 3:
+            blur_the_entropies(report)
+
+    played.play(runs_root, played.FINISHED, in_one_step)
+    page = open_page("run", view="Step", run="play-finished")
+    next(button for button in page.button if button.label == "Execute all steps").click().run(timeout=90)
+    rows = tables(page)[-1].value
+    [entropy] = rows[rows["Compared"] == "entropy that chose"].to_dict("records")
+    assert (entropy["Result"], entropy["Step"]) == ("differs", 3)
+    replayed = rows[rows["Compared"] == "advantage"]["Values"].item()
+    assert replayed == played.FINISHED.num_done * 8 * 4
+    assert not any("Execute all" in button.label for button in page.button)
 
 
 def test_advantages_of_another_program_are_compared_with_formulas(open_page, runs_root):
@@ -160,8 +193,8 @@ def test_advantages_of_another_program_are_compared_with_formulas(open_page, run
     assert tiles(page)["Advantages"] == "differs"
     assert has_text(page, "No formula gives all groups")
     assert not has_text(page, "contradicts")
-    assert [tile.delta for tile in page.metric if tile.label in {"Loss", "Update"}] == 2 * ["embedded engine only"]
-    assert not any("Execute" in button.label for button in page.button)
+    assert [delta for _, delta in torch_tiles(page)] == 2 * ["cannot be executed"]
+    assert not any("Execute loss" in button.label for button in page.button)
     RunDirectory.open(runs_root, "loop").spec_path.write_text("{")
     page = open_page("run", view="Step", run="loop", step="1")
     assert has_text(page, "Not executed")

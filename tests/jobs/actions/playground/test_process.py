@@ -3,7 +3,7 @@ from contextlib import closing, suppress
 import psutil
 import pytest
 
-from exgrpo.jobs.actions.playground.process import ChatError, ask_models, execute_update
+from exgrpo.jobs.actions.playground.process import ChatError, ask_models, execute_steps
 from tests.jobs.actions.replay import solved_runs
 from tests.jobs.actions.replay.test_steps import token_changed
 from tests.jobs.training.chat_model import make_chat_model
@@ -49,7 +49,7 @@ def test_closing_ends_the_process_and_lets_the_next_one_begin_whose_own_sentence
 
 def test_an_update_has_its_rows_even_if_the_record_differs(tmp_path):
     solved_runs.record(tmp_path, lambda report: report.step == 3 and token_changed(report), num_steps=3)
-    *ticks, rows = execute_update(tmp_path, None, "solved", 3, (), None)
+    *ticks, rows = execute_steps(tmp_path, None, "solved", ["--step=3", "--update"])
     assert ticks == len(ticks) * [[]]
     assert [row.compared for row in rows if row.outcome == "differs"] == ["same tokens as at rollout"]
     assert {row.stage for row in rows} == {"selection", "reward", "advantages", "loss", "update"}

@@ -9,8 +9,10 @@ from exgrpo.jobs.actions.replay.facts import Outcome
 from exgrpo.jobs.actions.replay.loss import replay_step
 from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
 from exgrpo_core import algorithm
+from exgrpo_core.methods.loading import ALLOWED_CODE_VARIABLE
 from exgrpo_core.policy_optimization import objective
 from exgrpo_core.types import SeenMiniBatch
+from tests.exgrpo_core.methods import outside_rules
 from tests.jobs.actions.replay.trained_runs import Kept, trained
 
 AT = 4
@@ -57,6 +59,16 @@ def test_no_loss_of_a_true_run_differs(tmp_path, settings):
     assert [row for row in rows if row.outcome is Outcome.DIFFERS] == []
     policy = [row for row in rows if row.compared == "loss/policy"]
     assert [row.outcome for row in policy] == [Outcome.SAME] * 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["retrospective", f"{outside_rules.__name__}:TrainedPrefix"])
+def test_a_prefix_is_in_the_loss_where_it_was_trained_on(tmp_path, monkeypatch, name):
+    monkeypatch.setenv(ALLOWED_CODE_VARIABLE, "tests")
+    run = Kept(tmp_path, f"algorithm.question_selection={name}", "algorithm.retired=never", *BOTH)
+    items = [item for report in run.reports for group in report.groups for item in group.trajectories]
+    assert any(item.num_prefix_tokens for item in items)
+    assert {row.outcome for row in rows_of(tmp_path, "true", range(1, 6)) if row.stage == "loss"} == {Outcome.SAME}
 
 
 def of_mini_batch(report, number, **change):
