@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
@@ -127,6 +128,8 @@ def _fulfils(connection: Connection, name: str, sign: str, wanted: str) -> Colum
         return ~func.coalesce(is_equal, False) if sign == "!=" else is_equal
     if number is None or value.number is None:
         raise SearchError(f"{sign} compares numbers, as in batch_size>=128 or avg@8>0.4", f"{name}{sign}{wanted}")
+    if value.text is not None:
+        _check_numbers(connection, name, value.text)
     if value.is_share and number > 1.0:
         is_percentage = wanted.endswith("%") or number > 100.0
         remedy = "write at most 100%" if is_percentage else f"write {name}{sign}{wanted}%"
@@ -134,6 +137,20 @@ def _fulfils(connection: Connection, name: str, sign: str, wanted: str) -> Colum
     compare = {">": operator.gt, "<": operator.lt, ">=": operator.ge, "<=": operator.le}[sign]
     condition: ColumnElement[bool] = compare(value.number, number)
     return condition
+
+
+def _check_numbers(connection: Connection, name: str, text: ColumnElement[Any]) -> None:
+    """Refuse to compare values of which none is a number, such as dates and lists: no run would be found.
+
+    Raises:
+        SearchError: No run has a number.
+    """
+    has_number = case((text.regexp_match(NUMBER), 1), else_=0)
+    found = connection.execute(
+        select(text, has_number).where(text.is_not(None)).order_by(has_number.desc()).limit(1)
+    ).first()
+    if found is not None and not found[1]:
+        raise SearchError(f"is no number in any run, but {found[0]!r:.40}; compare it with =", name)
 
 
 def _number(wanted: str) -> float | None:
@@ -151,10 +168,20 @@ def _is_equal(name: str, value: RunValue, sign: str, wanted: str, number: float 
         return literal(number) == value.number
     # SQLite reads true and false of JSON as 1 and 0.
     spellings = {"true": ("true", "1"), "false": ("false", "0")}.get(wanted.lower(), (wanted.lower(),))
-    is_text = func.lower(value.text).in_(spellings)
+    is_text = or_(func.lower(value.text).in_(spellings), _has_item(value.text, wanted, number))
     if sign == ":" and name not in {"status", "kind"}:
         return _contains(value.text, wanted.lower())
     return is_text if number is None or value.number is None else or_(is_text, value.number == number)
+
+
+def _has_item(text: ColumnElement[Any], wanted: str, number: float | None) -> ColumnElement[bool]:
+    """Return whether a setting is a list that has this item; PostgreSQL writes 1e-05 as 0.00001."""
+    spellings = {wanted.lower()} | (
+        set() if number is None else {repr(number), f"{number:.15g}", f"{Decimal(repr(number)):f}"}
+    )
+    item = "|".join(re.escape(spelling) for spelling in sorted(spellings))
+    found: ColumnElement[bool] = func.lower(text).regexp_match(rf'^\[(.*,)? *"?({item})"? *(,.*)?\]$')
+    return found
 
 
 def _holds_word(word: str) -> ColumnElement[bool]:

@@ -27,14 +27,14 @@ _FROM_SPEC = frozenset({"model", "data", "engine", "preset"})
 """Facets whose names settings of recorded runs may have."""
 _MAX_DEPTH = 8
 _MAX_PLACES = 50
-_SCORE = re.compile(r"(avg|pass)@([1-9][0-9]{0,5})")
-NUMBER = r"^-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?$"
+_SCORE = re.compile(r"(?:held-out-)?(avg|pass)@([1-9][0-9]{0,5})")
+NUMBER = r"^[-+]?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?$"
 _SECTIONS = ("algorithm", "optim", "model", "data", "validation", "sft", "verl", "recording", "resume", "sampling")
 """Where a field is looked for whose section is not named, after the specification itself."""
 _SHORT = {"lr": "learning_rate", "optimizer": "optim"}
 _HELD_OUT = "held-out"
 _HEADINGS = {label.lower().replace(" ", "-"): key for key, label in METRIC_LABELS.items()} | {
-    _HELD_OUT: "score", held_out_score().lower().replace(" ", "-"): "score", "scores": "score",
+    held_out_score().lower().replace(" ", "-"): _HELD_OUT, "scores": "score",
     BATCH_PASS_RATE.lower().replace(" ", "-"): "pass@1",
 }  # fmt: skip
 """The names of values by headings of columns, in lower case with hyphens."""
@@ -81,9 +81,10 @@ def value_of(connection: Connection, name: str) -> RunValue:
         SearchError: No run of the database has one.
     """
     heading = name.lower().replace(" ", "-")
-    meant = _HEADINGS.get(heading) or heading.removeprefix(f"{_HELD_OUT}-").replace("-", "_")
+    is_score = heading == _HELD_OUT or _SCORE.fullmatch(heading) is not None
+    meant = _HEADINGS.get(heading) or (heading if is_score else heading.replace("-", "_"))
     # No field and hardly any metric has a hyphen: looking for one would read every metric.
-    names = [meant, name] if "-" in heading and heading in _HEADINGS else [name, meant]
+    names = [meant, name] if is_score or ("-" in heading and heading in _HEADINGS) else [name, meant]
     value = next(filter(None, (_find(connection, wanted) for wanted in dict.fromkeys(names))), None)
     if value is None:
         raise SearchError(f"no run has a field, score or metric of this name{_near(connection, name)}", name)
@@ -187,7 +188,7 @@ def _newest_metric(name: str) -> ColumnElement[Any]:
 def _score(name: str) -> ColumnElement[Any] | None:
     """Return a run's progress, the newest held-out score of a training run, or an evaluation's mean over benchmarks.
 
-    `score` is the mean of as many samples as there were.
+    `score` is the mean of as many samples as there were. What begins with `held-out` is of held-out questions only.
     """
     if name == "progress":
         done: ColumnElement[Any] = (
@@ -195,7 +196,7 @@ def _score(name: str) -> ColumnElement[Any] | None:
         )
         return done
     match = _SCORE.fullmatch(name)
-    if match is None and name != "score":
+    if match is None and name not in {"score", _HELD_OUT}:
         return None
     measure, num_samples = (match.group(1), int(match.group(2))) if match else ("avg", None)
     if name == "pass@1":
@@ -206,7 +207,7 @@ def _score(name: str) -> ColumnElement[Any] | None:
         held_out.c.avg_at_n if measure == "avg" else held_out.c.pass_at_n,
         held_out.c.question_set == "held_out", *_of(held_out, num_samples),
     )  # fmt: skip
-    if measure == "pass":
+    if measure == "pass" or name.startswith(_HELD_OUT):
         return newest
     mean = select(func.avg(scores.c.score)).where(
         scores.c.run_key == models.runs.c.run_key, scores.c.scheme == "paper", *_of(scores, num_samples),

@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -155,6 +155,19 @@ def preset_content(name: object) -> dict[str, Any]:
     content: dict[str, Any] = yaml.safe_load(_preset_files()[name].read_text(encoding="utf-8"))
     base = content.pop("extends", None)
     return content if base is None else merge_settings(preset_content(base), content)
+
+
+def with_preset(content: Mapping[str, Any], fields: Collection[str]) -> dict[str, Any]:
+    """Return fields of a specification with those of the preset that `extends` names.
+
+    `preset` names it, too, unless all `fields` are there, as in a specification that the workbench wrote.
+
+    Raises:
+        SpecError: There is no such preset.
+    """
+    changes = {name: value for name, value in content.items() if name != "extends"}
+    base = content.get("extends", None if changes.keys() >= {*fields} else content.get("preset"))
+    return changes if base is None else {**merge_settings(preset_content(base), changes), "preset": base}
 
 
 def merge_settings(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import json
 import os
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -26,7 +26,7 @@ from exgrpo.jobs.specs.base import (
 from exgrpo.jobs.specs.mistakes import SpecError as SpecError
 from exgrpo.jobs.specs.mistakes import checked
 from exgrpo.jobs.specs.presets import merge_settings as merge_settings
-from exgrpo.jobs.specs.presets import preset_content, read_mapping
+from exgrpo.jobs.specs.presets import preset_content, read_mapping, with_preset
 from exgrpo.jobs.specs.presets import preset_description as preset_description
 from exgrpo.jobs.specs.presets import preset_exists as preset_exists
 from exgrpo.jobs.specs.presets import preset_group as preset_group
@@ -367,12 +367,12 @@ def load_spec(path: Path) -> TrainSpec:
     Raises:
         SpecError: The file is missing, is not YAML, or holds a wrong field.
     """
-    content = read_mapping(path)
-    base = content.pop("extends", None)
-    if base is None:
-        return parse_spec(content, str(path))
-    spec = parse_spec(merge_settings(preset_content(base), content), str(path))
-    return spec.model_copy(update={"preset": base})
+    return spec_of_fields(read_mapping(path), str(path))
+
+
+def spec_of_fields(content: Mapping[str, object], origin: str) -> TrainSpec:
+    """Check fields, or those of the preset that they name with these changes, and return the specification."""
+    return parse_spec(with_preset(content, TrainSpec.model_fields.keys()), origin)
 
 
 def load_preset(name: str) -> TrainSpec:

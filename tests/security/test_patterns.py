@@ -24,7 +24,8 @@ def module_names():
     for package in ("app", "db", "exgrpo_core", "jobs"):
         for path in sorted((REPOSITORY / package).rglob("*.py")):
             if "re.compile(" in path.read_text() and "verl_ray" not in path.parts:
-                yield ".".join(path.relative_to(REPOSITORY).with_suffix("").parts)
+                parts = path.relative_to(REPOSITORY).with_suffix("").parts
+                yield ".".join(parts if package == "exgrpo_core" else ("exgrpo", *parts))
 
 
 def patterns_in(value):

@@ -28,7 +28,7 @@ from exgrpo.jobs.specs.base import Seed, Spec
 from exgrpo.jobs.specs.mistakes import SpecError, checked
 from exgrpo.jobs.specs.presets import load_plain_yaml, preset_exists, read_mapping
 from exgrpo.jobs.specs.settings import apply_settings, full_path
-from exgrpo.jobs.specs.train import TrainSpec, load_preset, load_spec, parse_spec
+from exgrpo.jobs.specs.train import TrainSpec, load_preset, load_spec, spec_of_fields
 from exgrpo_core.bounded_json import UnreadableFileError, read_json
 from exgrpo_core.durable_files import write_whole
 
@@ -120,7 +120,7 @@ class _Seeds(Spec):
 
 def _base(base: str | dict[str, Any], origin: str, folder: Path | None) -> TrainSpec:
     if isinstance(base, dict):
-        return parse_spec(base, f"{origin}: base")
+        return spec_of_fields(base, f"{origin}: base")
     is_file = folder is not None and base.endswith((".yaml", ".yml", ".json"))
     if folder is not None and is_file:
         return load_spec(folder / base)

@@ -342,7 +342,14 @@ CONFIGS = {
     "r2": {"lr": 3, "optim": {"name": "adamw", "betas": {"first": 0.9}}},
     "r3": {"learning_rate": 10, "data": {"n-shot": 5}, "model": "tiny"},
     "r4": {"trainer": {"optim": {"lr": 0.5, "weight decay": 0.1}, "seed": 7}, "naïve": "x"},
-    "r5": {},
+    "r5": {
+        "opt": {"betas": [0.9, 0.999], "names": ["a b", "c"]},
+        "when": "2026-11-30",
+        "share": "50%",
+        "sizes": [1, 128],
+    },
+    "r6": {"opt": {"betas": [0.8, 1e-05], "names": []}, "when": "2025-01-01", "auto": "auto", "sizes": [12]},
+    "r7": {"auto": 7, "gain": "+0.5"},
 }
 
 
@@ -374,7 +381,62 @@ configured = shared(fill_with_settings)
         ("use_kl=true", ["r1"]),
         ("model=tiny", ["r3"]),
         ("config.optim.name=adamw", ["r2"]),
+        ("opt.betas=0.9", ["r5"]),
+        ("opt.betas=0.90", ["r5"]),
+        ("opt.betas=0.999", ["r5"]),
+        ("opt.betas=1e-5", ["r6"]),
+        ("opt.betas=99", []),
+        ('opt.names="a b"', ["r5"]),
+        ("opt.names=a", []),
+        ("sizes=128", ["r5"]),
+        ("sizes=1", ["r5"]),
+        ("sizes=12", ["r6"]),
+        ("sizes!=12", ["ours", "r1", "r2", "r3", "r4", "r5", "r7"]),
+        ("-sizes=1 -sizes=12", ["ours", "r1", "r2", "r3", "r4", "r7"]),
+        ("when=2026-11-30", ["r5"]),
+        ("auto>1", ["r7"]),
+        ("gain>0.4", ["r7"]),
     ],
 )
 def test_runs_are_found_by_any_setting_that_a_loop_recorded(configured, words, expected):
     assert sorted(ids(configured, RunFilter(words))) == sorted(expected)
+
+
+@pytest.mark.parametrize(
+    ("words", "value"),
+    [
+        ("opt.betas>0.85", "[0.9"), ("betas<1", "[0.9"), ("when>2026", "2026-11-30"), ("when<=2025", "2026-11-30"),
+        ("share>10%", "50%"), ("sizes>=1", "[1"), ("opt.names>0", "["), ("use_kl>many", "compares numbers"),
+    ],
+)  # fmt: skip
+def test_values_of_which_none_is_a_number_are_refused_where_numbers_are_compared(configured, words, value):
+    with pytest.raises(SearchError) as refusal:
+        ids(configured, RunFilter(words))
+    assert value in str(refusal.value) or "no number in any run" in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        ("held-out>40%", ["trained"]), ('"Held-out Avg@n">40%', ["trained"]), ('"Held-out Avg@8">40%', ["trained"]),
+        ("held-out-avg@8>=0.5", ["trained"]), ("held-out-avg@4>0", []), ("held-out-pass@8>0.5", ["trained"]),
+        ("held-out<1", ["trained"]), ("score>40%", ["scored", "trained"]), ("avg@8>40%", ["scored", "trained"]),
+        ("scores>40%", ["scored", "trained"]),
+    ],
+)  # fmt: skip
+def test_a_score_of_benchmarks_is_no_held_out_score(database, words, wanted):
+    register(database, "trained")
+    register(database, "scored", spec={"kind": "eval", "name": "scored"})
+
+    def add(connection):
+        keys = dict(connection.execute(select(models.runs.c.run_id, models.runs.c.run_key)).all())
+        shared_values = {"at": BORN, "samples_per_question": 8, "question_ids": [], "num_correct": []}
+        held_out = {"question_set": "held_out", "step": 1, "attempt": 1, "avg_at_n": 0.5, "pass_at_n": 0.75}
+        connection.execute(insert(models.evaluations).values(run_key=keys["trained"], **held_out, **shared_values))
+        score = {"scheme": "paper", "benchmark": "mine", "title": "Mine", "num_questions": 4, "score": 0.95}
+        score |= {"outcomes": [], "comparability": {}, "comparability_key": "", "model": "m"}
+        score |= dict.fromkeys(("mean_tokens", "truncated_share", "seconds"), 0.0)
+        connection.execute(insert(models.benchmark_scores).values(run_key=keys["scored"], **score, **shared_values))
+
+    database.write(add)
+    assert sorted(ids(database, RunFilter(words))) == wanted

@@ -7,6 +7,7 @@ from exgrpo.jobs.actions.studies.definition import Scale
 from exgrpo.jobs.actions.studies.matrix import RunKey, spec_of, wanted_keys
 from exgrpo.jobs.runs.directory import list_run_directories
 from exgrpo.jobs.specs.mistakes import SpecError
+from exgrpo.jobs.specs.train import load_preset, merge_settings
 from tests.jobs.cli.invoked import exgrpo, printed_json
 
 BASE = {"base": "chains-exgrpo", "over": {"num_steps": [2], "optim.learning_rate": ["1e-4", 2e-4], "seed": [3, 5]}}
@@ -93,3 +94,27 @@ def test_a_sweep_says_what_it_would_start_queues_it_once_and_adds_what_is_new(wr
     assert [row["state"] for row in states] == ["queued"] * 6
     exgrpo(root, "sweep", write(base="chains-on-policy"), code=2)  # whose runs would count as those of the other
     assert len(list_run_directories(root)) == 6
+
+
+@pytest.mark.parametrize("base", [
+    {"preset": "chains-exgrpo"}, {"extends": "chains-exgrpo"}, {"preset": "chains-exgrpo", "num_steps": 9},
+    {"extends": "chains-on-policy", "preset": "chains-exgrpo"},
+    {"preset": "chains-grpo", "optim": {"learning_rate": 0.001}},
+])  # fmt: skip
+def test_fields_of_a_base_change_the_preset_that_they_name(write, base):
+    (cell,) = sweeps.sweep_of_file(write(base=base, over={"seed": [1]})).cells
+    name = base.get("extends", base.get("preset"))
+    changes = {field: value for field, value in base.items() if field not in {"extends", "preset"}}
+    expected = merge_settings(load_preset(name).model_dump(mode="json"), changes)
+    assert {**cell.own.changes, "seed": 0} == {**expected, "seed": 0}
+
+
+def test_a_whole_specification_stays_as_it_is_whatever_preset_it_names(write):
+    whole = load_preset("chains-grpo").model_dump(mode="json") | {"preset": "chains-exgrpo"}
+    (cell,) = sweeps.sweep_of_file(write(base=whole, over={"seed": [1]})).cells
+    assert cell.own.changes["algorithm"] == whole["algorithm"]
+
+
+def test_a_base_with_an_unknown_preset_is_refused(write):
+    with pytest.raises(SpecError, match="chains-exgrp"):
+        sweeps.sweep_of_file(write(base={"preset": "chains-exgrp"}, over={"seed": [1]}))
