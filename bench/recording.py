@@ -39,10 +39,10 @@ from exgrpo.db.queries.run_filter import RunFilter
 from exgrpo.db.queries.runs import list_runs
 from exgrpo.jobs.execution.supervisor.open_index import ingest_all
 from exgrpo.jobs.runs.attempts import write_outcome
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.specs.train import RecordingSpec, TrainSpec
 from exgrpo_core.recording.file_recorder import FileRecorder
+from exgrpo_core.recording.run_status import RunStatus
 from exgrpo_core.step_report import StepReport
 
 PAPER_STEP = StepSize(num_questions=128, mean_tokens=2000)

@@ -14,8 +14,9 @@ from exgrpo.app.queries.answers import ask
 from exgrpo.app.queries.runs import RUNS_PAGE_SIZE, list_runs
 from exgrpo.db.queries import runs
 from exgrpo.db.queries.run_filter import RunFilter, RunOrder
-from exgrpo.db.rows.runs import LIVE_STATES, RunRow
+from exgrpo.db.rows.runs import RunRow
 from exgrpo.jobs.actions import run_bin
+from exgrpo_core.recording.run_status import LIVE, RunStatus
 
 REFRESH_SECONDS = 2
 CHECK_SECONDS = 5
@@ -23,10 +24,10 @@ CHECK_SECONDS = 5
 _EVERY_RUN = RunFilter(is_archived=None)
 STATES: dict[str, tuple[str, ...]] = {
     "All": (),
-    "Active": LIVE_STATES,
-    "Finished": ("finished",),
-    "Failed or lost": ("failed", "lost"),
-    "Stopped": ("stopped",),
+    "Active": LIVE,
+    "Finished": (RunStatus.FINISHED,),
+    "Failed or lost": (RunStatus.FAILED, RunStatus.LOST),
+    "Stopped": (RunStatus.STOPPED,),
 }
 ARCHIVED, BIN = "Archived", "Bin"
 _JOBS: tuple[tuple[str, str, str, str, dict[str, str]], ...] = (
@@ -84,7 +85,7 @@ def _show_older(where: RunFilter) -> None:
 
 
 def _has_live(counts: Mapping[str, int]) -> bool:
-    return any(counts.get(state) for state in LIVE_STATES)
+    return any(counts.get(state) for state in LIVE)
 
 
 def _show_none() -> None:
@@ -137,7 +138,7 @@ def _list(was_live: bool) -> None:
         caption = f"{counted(len(opened_group), 'run')} of this group"
         _show_table(opened_group, caption, columns, order, lambda: run_groups.members(all_rows(), group))
         return
-    num_active, num_all = sum(num_runs.get(state, 0) for state in LIVE_STATES), sum(num_runs.values())
+    num_active, num_all = sum(num_runs.get(state, 0) for state in LIVE), sum(num_runs.values())
     caption = f"{len(rows):,} of {counted(num_all, 'run')}, {num_active:,} active"
     _show_table(rows, caption, columns, order, all_rows)
     if len(rows) < num_all:

@@ -18,11 +18,11 @@ from exgrpo.db.queries import runs
 from exgrpo.db.queries.run_filter import RunFilter
 from exgrpo.db.queries.runs import database_facts
 from exgrpo.db.rows.display_names import distinct_names
-from exgrpo.db.rows.runs import LIVE_STATES
 from exgrpo.jobs.machine.hardware import list_gpus
 from exgrpo.jobs.machine.machine_report import Check, examine_machine, package_versions
 from exgrpo.jobs.runs.journal import Journal
 from exgrpo.jobs.runs.supervisor_file import newest_heartbeat
+from exgrpo_core.recording.run_status import LIVE
 
 REFRESH_SECONDS = 5
 CHECK_SECONDS = 600
@@ -42,7 +42,7 @@ def _overview() -> None:
     num_listed = f"{counted(facts.num_runs, 'unarchived run')}"
     figures.show_tile(tiles[1], "Database", facts.kind, byte_size(facts.num_bytes), num_listed)
     num_runs = ask(runs.count_runs, RunFilter(is_archived=None))
-    num_running = sum(num_runs.get(state, 0) for state in LIVE_STATES[1:])
+    num_running = sum(num_runs.get(state, 0) for state in LIVE[1:])
     figures.show_tile(tiles[2], "Queue", f"{num_runs.get('queued', 0):,} queued", f"{num_running:,} running")
     st.text(escape_control_characters(f"Runs root {current_runs_root()}, database {facts.url}"))
     if is_alive and heartbeat and heartbeat.since:
@@ -54,7 +54,7 @@ def _overview() -> None:
 
 def _queue() -> None:
     st.subheader("Running and queued", anchor=False)
-    rows = ask(runs.list_runs, RunFilter(statuses=LIVE_STATES), limit=None)
+    rows = ask(runs.list_runs, RunFilter(statuses=LIVE), limit=None)
     if not rows:
         st.caption("No run is running or queued.")
         return

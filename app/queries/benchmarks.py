@@ -11,13 +11,14 @@ from exgrpo.app.queries.runs import list_runs
 from exgrpo.db.connections.session import Database
 from exgrpo.db.queries import benchmarks
 from exgrpo.db.queries.run_filter import RunFilter
-from exgrpo.db.rows.runs import BROKEN_STATES, LIVE_STATES, RunRow
+from exgrpo.db.rows.runs import RunRow
 from exgrpo.db.rows.scores import BenchmarkScoreRow, ComparisonRow, ScoredRuns
 from exgrpo.jobs.actions.studies.definition import Scale
 from exgrpo.jobs.actions.studies.matrix import RunKey, wanted_keys
 from exgrpo.jobs.actions.studies.measures import AVERAGES
 from exgrpo.jobs.actions.studies.study_results import StudyResults, find_runs, read_results
 from exgrpo.jobs.actions.studies.sweeps import find_study
+from exgrpo_core.recording.run_status import BROKEN, LIVE
 
 MAX_SCORES = 5000
 MAX_UNFINISHED = 5
@@ -32,13 +33,13 @@ def list_scores(scheme: str) -> list[BenchmarkScoreRow]:
 
 def live_evaluations() -> list[RunRow]:
     """Return queued and running evaluations, newest first."""
-    return _evaluations(LIVE_STATES)
+    return _evaluations(LIVE)
 
 
 def broken_evaluations() -> list[RunRow]:
     """Return the newest evaluations of the last day that ended without all of their scores."""
     since = datetime.now(UTC) - timedelta(hours=BROKEN_SHOWN_HOURS)
-    recent = [row for row in _evaluations(BROKEN_STATES) if (row.ended_at or row.created_at) >= since]
+    recent = [row for row in _evaluations(BROKEN) if (row.ended_at or row.created_at) >= since]
     return recent[:MAX_UNFINISHED]
 
 

@@ -38,11 +38,11 @@ from exgrpo.db.ingest import recorded
 from exgrpo.db.ingest.event_rows import RowCollector
 from exgrpo.db.ingest.run_summary import add_faults, record_settings, refresh_summary
 from exgrpo.db.ingest.upsert import insert_new
-from exgrpo.db.rows.runs import LIVE_STATES
 from exgrpo.db.tables import models
 from exgrpo.db.tables.column_types import UtcDateTime, storable_text
 from exgrpo.db.tables.shared_reads import require_run_key
 from exgrpo_core.faults import Fault
+from exgrpo_core.recording.run_status import LIVE, RunStatus
 
 Event = Mapping[str, Any]
 """One parsed event: seq, attempt, at, kind and the fields of the kind."""
@@ -54,7 +54,7 @@ _DESCRIBED = ("name", "spec", "created_at", "parent_run_id", "branched_from_step
 
 def status_rank(status: str) -> int:
     """Return the rank of a status in the order of an attempt's life."""
-    return LIVE_STATES.index(status) if status in LIVE_STATES else len(LIVE_STATES)
+    return LIVE.index(status) if status in LIVE else len(LIVE)
 
 
 class IngestError(ValueError):
@@ -73,7 +73,7 @@ def register_run(
         row = {
             "run_id": run_info["run_id"],
             "name": storable_text(run_info["name"]),
-            "status": "queued",
+            "status": RunStatus.QUEUED,
             "spec": dict(spec),
             "summary": {},
             "created_at": datetime.fromisoformat(run_info["created_at"]),
@@ -201,8 +201,8 @@ def run_source(run_id: str) -> str:
 
 def _end(table: Table, status: str, at: datetime | None) -> ColumnElement[datetime | None]:
     """Return the end time: the given one, else the stored one, from the final status event, else now."""
-    if status in LIVE_STATES or at is not None:
-        return literal(None if status in LIVE_STATES else at, UtcDateTime)
+    if status in LIVE or at is not None:
+        return literal(None if status in LIVE else at, UtcDateTime)
     return func.coalesce(table.c.ended_at, literal(datetime.now(UTC), UtcDateTime))
 
 
@@ -254,7 +254,7 @@ def _record_statuses(connection: Connection, run_key: int, events: Sequence[Even
             continue
         ranks[attempt] = status_rank(event["status"])
         moved.add(attempt)
-        ended_at = None if event["status"] in LIVE_STATES else datetime.fromisoformat(event["at"])
+        ended_at = None if event["status"] in LIVE else datetime.fromisoformat(event["at"])
         reason = storable_text(event["reason"])
         values = {"status": event["status"], "status_reason": reason, "ended_at": ended_at}
         is_it = (attempts.c.run_key == run_key) & (attempts.c.attempt == attempt)

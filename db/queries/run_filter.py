@@ -17,6 +17,7 @@ from exgrpo.db.queries.run_values import NUMBER, UNDERSTOOD, RunValue, facets, m
 from exgrpo.db.queries.text_search import SearchError, check_search
 from exgrpo.db.tables import models
 from exgrpo.db.tables.column_types import natural_text, one_of
+from exgrpo_core.recording.run_status import RunStatus
 
 _CONDITION = re.compile(r'("[^"]+"|[A-Za-z_][\w@./-]*)(!=|>=|<=|=|>|<|:)(.+)')
 _TERM = re.compile(r'(-?)((?:[^\s"]|"[^"]*")+)')
@@ -26,8 +27,6 @@ _KINDS = {
     "judge": "judge", "judges": "judge", "judging": "judge",
 }  # fmt: skip
 _FACETS = f"{', '.join([*facets()][:-1])} or {[*facets()][-1]}"
-_STATES = ("running", "starting", "stopping", "queued", "failed", "lost", "stopped", "finished")
-"""States from live to ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +159,8 @@ def _number(wanted: str) -> float | None:
 
 
 def _is_equal(name: str, value: RunValue, sign: str, wanted: str, number: float | None) -> ColumnElement[bool]:
-    if name == "status" and wanted not in _STATES:
-        raise SearchError(f"expected one of {', '.join(_STATES)}", f"status:{wanted}")
+    if name == "status" and wanted not in [*RunStatus]:
+        raise SearchError(f"expected one of {', '.join(RunStatus)}", f"status:{wanted}")
     if value.text is None:
         if number is None:
             raise SearchError("is a number; compare it with one, as in avg@8>0.4", name)
@@ -252,7 +251,7 @@ def comes_after(connection: Connection, order: RunOrder, run_id: str) -> ColumnE
 
 def _value(connection: Connection, key: str) -> ColumnElement[Any]:
     runs = models.runs
-    ranks = {state: index for index, state in enumerate(_STATES)}
+    ranks = {state: index for index, state in enumerate(RunStatus)}
     columns: dict[str, ColumnElement[Any]] = {
         RunSortKey.CREATED: runs.c.created_at,
         RunSortKey.STARTED: runs.c.started_at,

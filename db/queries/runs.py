@@ -12,12 +12,13 @@ from exgrpo.db.ingest.run_summary import is_shown
 from exgrpo.db.queries.metrics import list_evaluations
 from exgrpo.db.queries.run_filter import NEWEST_FIRST, RunFilter, RunOrder, comes_after, conditions, sort_columns
 from exgrpo.db.queries.run_values import facets
-from exgrpo.db.rows.runs import LIVE_STATES, AttemptRow, Badge, CheckpointRow, RunRow
+from exgrpo.db.rows.runs import AttemptRow, Badge, CheckpointRow, RunRow
 from exgrpo.db.rows.spec_fields import is_recorded, is_unreadable
 from exgrpo.db.tables import models
 from exgrpo.db.tables.column_types import one_of
 from exgrpo.db.tables.shared_reads import require_run_key
 from exgrpo_core.faults import FaultKind, describe_fault, fault_of
+from exgrpo_core.recording.run_status import LIVE, RunStatus
 
 STALLED_AFTER = timedelta(seconds=60)
 """A running run whose last event is older than this, and than `STALLED_STEPS` of its steps, gets the badge stalled."""
@@ -83,11 +84,11 @@ def list_ends(database: Database) -> dict[str, tuple[str, str, int, datetime | N
     runs, attempts = models.runs, models.attempts
     num_ended = (
         select(func.count())
-        .where(attempts.c.run_key == runs.c.run_key, attempts.c.status.not_in(LIVE_STATES))
+        .where(attempts.c.run_key == runs.c.run_key, attempts.c.status.not_in(LIVE))
         .scalar_subquery()
     )
-    has_ended = runs.c.status.not_in(LIVE_STATES) & runs.c.ended_at.is_not(None)
-    is_still = has_ended | ((runs.c.status == "queued") & (runs.c.attempt == 0))
+    has_ended = runs.c.status.not_in(LIVE) & runs.c.ended_at.is_not(None)
+    is_still = has_ended | ((runs.c.status == RunStatus.QUEUED) & (runs.c.attempt == 0))
     query = select(runs.c.run_id, runs.c.status, runs.c.status_reason, runs.c.attempt, runs.c.ended_at, runs.c.summary)
     with database.read() as connection:
         rows = connection.execute(query.where(is_still, num_ended == runs.c.attempt))
@@ -229,7 +230,7 @@ def _health(row: RowMapping) -> tuple[Badge, ...]:
     }
     badges: tuple[Badge, ...] = (*row["summary"].get("health", ()), *sorted(of_files))
     last = row["last_event_at"]
-    if row["kind"] != "train" or row["status"] != "running" or last is None:
+    if row["kind"] != "train" or row["status"] != RunStatus.RUNNING or last is None:
         return badges
     limit_seconds = max(STALLED_AFTER.total_seconds(), STALLED_STEPS * (row["summary"].get("seconds_per_step") or 0.0))
     return (*badges, "stalled") if (datetime.now(UTC) - last).total_seconds() > limit_seconds else badges

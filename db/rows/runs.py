@@ -7,12 +7,6 @@ from typing import Literal, NamedTuple
 from exgrpo.db.statistics import score_interval
 from exgrpo_core.errors import UserError
 
-LIVE_STATES = ("queued", "starting", "running", "stopping")
-"""States of a run that has not ended, in the order of an attempt's life."""
-BROKEN_STATES = ("failed", "lost", "stopped")
-"""States of a run that ended without success."""
-
-
 Badge = Literal[
     "no_reward", "no_gradient", "empty_buffer", "entropy_collapse", "not_finite", "all_retired",
     "stalled", "damaged", "not_shown", "not_recorded",

@@ -23,6 +23,7 @@ from sqlalchemy import (
 
 from exgrpo.db.tables.column_types import JsonDocument, LargeInteger, Number, OptionalDocument, UtcDateTime
 from exgrpo_core.config import MAX_ROLLOUTS
+from exgrpo_core.recording.run_status import RunStatus
 
 metadata = MetaData()
 runs = Table(
@@ -83,7 +84,7 @@ attempts = Table(
     Column("resumed_from_step", Integer),
     Column("started_at", UtcDateTime),
     Column("ended_at", UtcDateTime),
-    Column("status", String(16), nullable=False, server_default="starting"),
+    Column("status", String(16), nullable=False, server_default=RunStatus.STARTING),
     Column("status_reason", Text, nullable=False, server_default=""),
 )
 

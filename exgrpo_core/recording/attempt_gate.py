@@ -9,6 +9,7 @@ from pathlib import Path
 
 from exgrpo_core.bounded_json import open_plain, read_plain, unseal
 from exgrpo_core.durable_files import reserve
+from exgrpo_core.recording.run_status import RunStatus
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ def clear_attempt() -> None:
 def is_over(attempt_path: Path) -> bool:
     """Return whether an attempt has an outcome that is no guess, or a later one was claimed."""
     try:
-        if unseal(read_plain(attempt_path / OUTCOME_FILE)).get("status") != "lost":
+        if unseal(read_plain(attempt_path / OUTCOME_FILE)).get("status") != RunStatus.LOST:
             return True
     except FileNotFoundError:
         pass

@@ -23,12 +23,13 @@ from exgrpo_core.recording.given import as_trajectory, fact
 from exgrpo_core.recording.lines import as_number, as_plain, encode_line, trajectory_lines
 from exgrpo_core.recording.record_file import RecordFile, record_path
 from exgrpo_core.recording.run_attempt import Attempt
+from exgrpo_core.recording.run_status import RunStatus
 from exgrpo_core.recording.wandb_names import Config, Table
 
 logger = logging.getLogger(__name__)
 
 MAX_STEP = 2**31 - 1
-_ENDS = ("finished", "failed", "stopped")
+_ENDS = (RunStatus.FINISHED, RunStatus.FAILED, RunStatus.STOPPED)
 _MAX_REASON = 1000
 _MAX_NAMED = 20
 """Metrics that are no numbers and named in the log."""
@@ -155,7 +156,7 @@ class Run:
         if not isinstance(status, str) or status not in _ENDS:
             given = repr(status[:60]) if isinstance(status, str) else type(status).__name__
             logger.warning("%s: status: expected %s, got %s.", self.path, " or ".join(_ENDS), given)
-            status, reason = "stopped", f"Its loop ended it as {given}. {reason}".strip()
+            status, reason = RunStatus.STOPPED, f"Its loop ended it as {given}. {reason}".strip()
         atexit.unregister(self._end_at_exit)
         if self._num_lost:
             self._append([])
@@ -177,10 +178,10 @@ class Run:
         if error is None:
             self.finish()
         else:
-            self.finish("failed", f"{type(error).__name__}: {first_line(error)}")
+            self.finish(RunStatus.FAILED, f"{type(error).__name__}: {first_line(error)}")
 
     def _end_at_exit(self) -> None:
-        self.finish("stopped", NOT_FINISHED)
+        self.finish(RunStatus.STOPPED, NOT_FINISHED)
 
     def _log(self, step: int | None, metrics: Mapping[str, Any], trajectories: Iterable[object]) -> list[str]:
         number = self._step + 1 if step is None else as_step(step)

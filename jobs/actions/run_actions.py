@@ -5,7 +5,6 @@ from pathlib import Path
 
 from exgrpo.jobs.runs.attempts import read_outcome
 from exgrpo.jobs.runs.checkpoints import describe_resume
-from exgrpo.jobs.runs.control import RESUMABLE, RunStatus
 from exgrpo.jobs.runs.directory import CommandError, RunDirectory
 from exgrpo.jobs.runs.journal import Journal, JournalKind, request_resume, waited_for
 from exgrpo.jobs.runs.lookup import run_names
@@ -16,6 +15,7 @@ from exgrpo.jobs.specs.any_job import JobSpec
 from exgrpo.jobs.specs.judging import JudgeSpec
 from exgrpo.jobs.specs.train import SpecError, TrainSpec, clean_name
 from exgrpo_core.errors import Mistake
+from exgrpo_core.recording.run_status import BROKEN, RunStatus
 
 MAX_NOTE_CHARACTERS = 20_000
 MAX_TAG_CHARACTERS = 40
@@ -60,8 +60,8 @@ def resume(runs_root: Path, run_id: str) -> str:
     run = RunDirectory.open(runs_root, run_id)
     state = read_state(run)
     _refuse_recorded(run, state)
-    if state.status not in RESUMABLE:
-        allowed = ", ".join(sorted(RESUMABLE))
+    if state.status not in BROKEN:
+        allowed = ", ".join(sorted(BROKEN))
         more = " `exgrpo branch` trains on from a checkpoint, `exgrpo clone` starts again." if state.is_ended else ""
         raise CommandError(f"{run_id} cannot be resumed: it is {state.status}; expected one of {allowed}.{more}")
     if why := refusal_of_new_start(run):

@@ -3,7 +3,6 @@
 import shutil
 from pathlib import Path
 
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.directory import (
     WORKBENCH_FOLDER,
     CommandError,
@@ -17,6 +16,7 @@ from exgrpo.jobs.runs.people import Role, needs
 from exgrpo.jobs.runs.state import read_state
 from exgrpo_core.durable_files import explain
 from exgrpo_core.recording.run_folder import RUN_ID
+from exgrpo_core.recording.run_status import RunStatus
 
 BIN_FOLDER = "bin"
 

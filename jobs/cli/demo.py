@@ -19,12 +19,12 @@ from exgrpo.jobs.cli.workbench import Workbench
 from exgrpo.jobs.execution.supervisor.instance import supervisor_command
 from exgrpo.jobs.execution.supervisor.loop import LOOP_SECONDS, Supervisor, SupervisorSettings
 from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.report import report_run
 from exgrpo.jobs.runs.state import RunState, read_state
 from exgrpo.jobs.specs.train import ModelSpec, load_preset
 from exgrpo.jobs.training.probe import probe
+from exgrpo_core.recording.run_status import RunStatus
 
 PRESETS = ("chains-exgrpo", "chains-on-policy")
 REAL_PRESETS = ("smollm2-word-problems", "smollm2-word-problems-on-policy")

@@ -34,7 +34,6 @@ from exgrpo.jobs.cli.options import (
     table_console,
 )
 from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
-from exgrpo.jobs.runs.control import RESUMABLE, RunStatus
 from exgrpo.jobs.runs.directory import CommandError, RunDirectory
 from exgrpo.jobs.runs.lookup import find_run_id, similar_root
 from exgrpo.jobs.runs.report import interval_words, summarize_run
@@ -44,6 +43,7 @@ from exgrpo.jobs.specs.any_job import JobSpec
 from exgrpo.jobs.specs.settings import apply_settings
 from exgrpo.jobs.specs.train import TrainSpec, dump_spec
 from exgrpo_core.bounded_json import open_plain
+from exgrpo_core.recording.run_status import BROKEN, RunStatus
 
 if TYPE_CHECKING:
     from exgrpo.db.rows.runs import RunRow
@@ -137,7 +137,7 @@ def resume(
             f"--set: a run keeps its settings; `exgrpo branch {run_id} --step STEP --set KEY=VALUE` continues from a "
             f"checkpoint with others, `exgrpo clone {run_id} --submit --set KEY=VALUE` starts again."
         )
-    if not follows or read_state(RunDirectory.open(runs_root, run_id)).status in RESUMABLE:
+    if not follows or read_state(RunDirectory.open(runs_root, run_id)).status in BROKEN:
         sentence = run_actions.resume(runs_root, run_id)
         if sentence:
             typer.echo(sentence, err=True)

@@ -40,9 +40,9 @@ from exgrpo.jobs.cli.options import (
     print_status,
 )
 from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.directory import CommandError
 from exgrpo.jobs.specs.train import SpecError
+from exgrpo_core.recording.run_status import RunStatus
 
 study_app = command_group("Run the paper's tables. Reports compare them with the paper's numbers.")
 

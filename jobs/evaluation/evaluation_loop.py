@@ -26,7 +26,7 @@ from exgrpo.jobs.evaluation.protocols import protocol_of
 from exgrpo.jobs.evaluation.recorded_answers import FOLDER
 from exgrpo.jobs.runs.attempts import write_plan
 from exgrpo.jobs.runs.checkpoints import ADAPTER_CONFIG
-from exgrpo.jobs.runs.control import Control, Phase, RunStatus, TrainingError
+from exgrpo.jobs.runs.control import Control, Phase, TrainingError
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.specs.evaluation import EvalSpec
 from exgrpo.jobs.tasks.grading.answer_grader import AnswerGrader, GradeItem, grader_version
@@ -35,6 +35,7 @@ from exgrpo.jobs.training.reward_parts import RewardParts, open_reward_parts
 from exgrpo.jobs.training.templates import TemplateName, render_prompt
 from exgrpo_core.errors import EngineError, InputError
 from exgrpo_core.recording.recorder import RunRecorder
+from exgrpo_core.recording.run_status import RunStatus
 
 logger = logging.getLogger(__name__)
 

@@ -27,13 +27,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from exgrpo.jobs.runs.control import ENDED, Phase, RunStatus
+from exgrpo.jobs.runs.control import Phase
 from exgrpo.jobs.runs.processes import ProcessIdentity
 from exgrpo_core.bounded_json import UnreadableFileError, read_json, read_plain, seal, unseal
 from exgrpo_core.durable_files import write_whole
 from exgrpo_core.faults import Fault, FaultKind, describe_fault
 from exgrpo_core.recording.attempt_gate import OUTCOME_FILE
 from exgrpo_core.recording.record_file import end_of_members, list_records
+from exgrpo_core.recording.run_status import ENDED, RunStatus
 
 logger = logging.getLogger(__name__)
 

@@ -7,27 +7,6 @@ from typing import Protocol
 
 from exgrpo_core.errors import FieldsNamedError, UserError
 
-
-class RunStatus(StrEnum):
-    """A run's state. `lost`: its worker ended without an outcome."""
-
-    QUEUED = "queued"
-    STARTING = "starting"
-    RUNNING = "running"
-    STOPPING = "stopping"
-    STOPPED = "stopped"
-    FINISHED = "finished"
-    FAILED = "failed"
-    LOST = "lost"
-
-
-ENDED = frozenset({RunStatus.STOPPED, RunStatus.FINISHED, RunStatus.FAILED, RunStatus.LOST})
-"""States in which no process of the run is alive."""
-
-RESUMABLE = frozenset({RunStatus.STOPPED, RunStatus.FAILED, RunStatus.LOST})
-"""States from which `resume` opens a new attempt."""
-
-
 INTERRUPTED = "A shutdown interrupted it; it continues when the workbench starts again, unless it is stopped."
 """Why a run stopped without a user's request."""
 

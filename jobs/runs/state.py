@@ -12,7 +12,6 @@ from zlib import crc32
 
 from exgrpo.db.rows.spec_fields import RECORDED_KIND, UNREADABLE_SPEC
 from exgrpo.jobs.runs.attempts import Heartbeat, read_heartbeat, read_outcome
-from exgrpo.jobs.runs.control import ENDED, RunStatus
 from exgrpo.jobs.runs.directory import RunDirectory, RunDirectoryError
 from exgrpo.jobs.runs.processes import ProcessIdentity, boot_id, is_alive, signal_name, works_on
 from exgrpo.jobs.specs.any_job import from_folder, shape_mistakes
@@ -23,6 +22,7 @@ from exgrpo_core.faults import Fault, FaultKind
 from exgrpo_core.recording.attempt_gate import LOCK_FILE, is_locked, this_boot
 from exgrpo_core.recording.record_file import FILE_PATTERN
 from exgrpo_core.recording.run import NOT_FINISHED
+from exgrpo_core.recording.run_status import ENDED, RunStatus
 
 CONTACT_FILE = "ray.json"
 CONTACT_TIMEOUT_SECONDS = 30.0

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from exgrpo.jobs.runs.checkpoints import Checkpoint, DamagedCheckpointError, open_newest
-from exgrpo.jobs.runs.control import Control, RunStatus, TrainingError
+from exgrpo.jobs.runs.control import Control, TrainingError
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.specs.base import ANSWER_ALONE, OptimSpec
 from exgrpo.jobs.specs.train import TrainSpec
@@ -34,6 +34,7 @@ from exgrpo.jobs.training.run_data import log_first_prompt, log_leaks, open_data
 from exgrpo.jobs.training.training_loop import AttemptLoop, TrainingLoop
 from exgrpo_core.errors import EngineError
 from exgrpo_core.recording.recorder import RunRecorder
+from exgrpo_core.recording.run_status import RunStatus
 from exgrpo_core.step_report import StepReport
 from exgrpo_core.types import Question
 

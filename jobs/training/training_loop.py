@@ -15,7 +15,7 @@ from exgrpo.jobs.runs.checkpoints import (
     prune_checkpoints,
     save_checkpoint,
 )
-from exgrpo.jobs.runs.control import Control, Phase, RunStatus, TrainingError
+from exgrpo.jobs.runs.control import Control, Phase, TrainingError
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.recording.event_reader import best_checkpoint
 from exgrpo.jobs.specs.train import TrainSpec
@@ -26,6 +26,7 @@ from exgrpo_core.config import SamplerCorrection
 from exgrpo_core.errors import DamagedStateError
 from exgrpo_core.experience_management.storage.append_file import BufferCorruptionError
 from exgrpo_core.recording.recorder import RunRecorder
+from exgrpo_core.recording.run_status import RunStatus
 from exgrpo_core.state import ExGRPOState
 from exgrpo_core.step_report import StepReport
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from exgrpo.jobs.machine.hardware import GIB, list_gpus
 from exgrpo.jobs.machine.memory_sharing import probe_sharing
-from exgrpo.jobs.runs.control import Control, RunStatus, TrainingError
+from exgrpo.jobs.runs.control import Control, TrainingError
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.recording.loggers import FanOutRecorder
 from exgrpo.jobs.specs.base import ANSWER_ALONE
@@ -30,6 +30,7 @@ from exgrpo.jobs.training.training_loop import TrainingLoop
 from exgrpo_core.config import SamplerCorrection
 from exgrpo_core.errors import EngineError, StoppedError
 from exgrpo_core.recording.recorder import RunRecorder
+from exgrpo_core.recording.run_status import RunStatus
 from exgrpo_core.verl_plugin.settings import (
     EXTERNAL_MODULES_VARIABLE,
     PLATFORM_VARIABLE,

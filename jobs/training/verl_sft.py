@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from exgrpo.jobs.machine.engine_environments import PROJECT_ROOT
 from exgrpo.jobs.runs.checkpoints import TOKENIZER_FILES, Checkpoint, DamagedCheckpointError, open_newest
-from exgrpo.jobs.runs.control import Control, RunStatus, TrainingError
+from exgrpo.jobs.runs.control import Control, TrainingError
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.launchers.end_with_starter import STARTER_VARIABLE
 from exgrpo.jobs.specs.train import TrainSpec
@@ -42,6 +42,7 @@ from exgrpo.jobs.training.training_loop import keep_checkpoint
 from exgrpo_core.durable_files import link_or_copy
 from exgrpo_core.errors import EngineError
 from exgrpo_core.recording.recorder import RunRecorder
+from exgrpo_core.recording.run_status import RunStatus
 from exgrpo_core.step_report import StepReport
 
 logger = logging.getLogger(__name__)

@@ -9,11 +9,11 @@ from exgrpo.db.connections.session import Database
 from exgrpo.db.ingest import events
 from exgrpo.db.queries.runs import get_run
 from exgrpo.jobs.runs.attempts import write_outcome
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.recording.event_reader import EventReader
 from exgrpo.jobs.specs.train import load_preset
 from exgrpo_core.bounded_json import seal
+from exgrpo_core.recording.run_status import RunStatus
 from tests.app import recorded
 from tests.db.queries.test_judging import ingest_job, job_of_votes
 from tests.db.recorded_chains import Response, Step, record_steps

@@ -9,12 +9,12 @@ import numpy as np
 
 from exgrpo.db.connections.opening import open_database
 from exgrpo.jobs.runs.attempts import write_outcome
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.specs.train import load_preset
 from exgrpo_core import ExGRPOState, exgrpo_step
 from exgrpo_core.bounded_json import seal
 from exgrpo_core.recording.file_recorder import FileRecorder
+from exgrpo_core.recording.run_status import RunStatus
 from exgrpo_core.step_report import StepReport
 from tests.app import recorded
 from tests.app.recorded import HOSTILE, RecordedRun

@@ -14,7 +14,6 @@ from exgrpo.db.queries.runs import get_run
 from exgrpo.jobs.execution.supervisor.open_index import rebuild_index
 from exgrpo.jobs.runs.attempts import write_outcome
 from exgrpo.jobs.runs.checkpoints import Checkpoint, save_checkpoint
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.journal import Journal, JournalKind
 from exgrpo.jobs.runs.recording.event_reader import EventReader
@@ -22,6 +21,7 @@ from exgrpo.jobs.specs.train import TrainSpec, load_preset
 from exgrpo_core.bounded_json import seal
 from exgrpo_core.recording.file_recorder import FileRecorder
 from exgrpo_core.recording.recorder import EvaluationRecord
+from exgrpo_core.recording.run_status import RunStatus
 from exgrpo_core.step_report import BucketCount, StepReport
 from tests.step_reports import make_questions, make_report
 

@@ -9,8 +9,8 @@ from exgrpo.db.ingest import events
 from exgrpo.jobs.evaluation.protocols import load_protocols
 from exgrpo.jobs.evaluation.recorded_answers import encode_line
 from exgrpo.jobs.runs.attempts import write_outcome, write_plan
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo_core.recording.run_status import RunStatus
 from tests.app import recorded
 from tests.app.recorded import HOSTILE
 from tests.db.recorded_scores import event, record_scores

@@ -30,13 +30,13 @@ from exgrpo.jobs.execution.supervisor.indexing import Indexer
 from exgrpo.jobs.queries import frames
 from exgrpo.jobs.queries.table import QUERIES
 from exgrpo.jobs.runs.attempts import Heartbeat, read_outcome, write_heartbeat, write_outcome
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.directory import RunDirectory, list_run_directories
 from exgrpo.jobs.runs.launchers.local import LocalLauncher
 from exgrpo.jobs.runs.processes import ProcessIdentity, boot_id, group_members, signal_group
 from exgrpo.jobs.runs.state import RayContact, read_state, write_contact
 from exgrpo_core import recording
 from exgrpo_core.process_setup import keep_private
+from exgrpo_core.recording.run_status import RunStatus
 from tests.app.conftest import MAIN_SCRIPT
 from tests.db.recorded_runs import new_run, record_attempt
 from tests.jobs.cli.invoked import WIDE

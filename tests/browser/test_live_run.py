@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.state import read_state
+from exgrpo_core.recording.run_status import RunStatus
 from tests.app import web_server
 from tests.jobs.execution.supervisor.toy_bench import wait_until
 

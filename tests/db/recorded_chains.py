@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.specs.train import RecordingSpec, TrainSpec
 from exgrpo_core.recording.file_recorder import FileRecorder
+from exgrpo_core.recording.run_status import RunStatus
 from exgrpo_core.step_report import BufferEvent, BufferEventKind, StepReport
 from exgrpo_core.types import Experience, Question, Replay, RolloutGroup, Trajectory
 

@@ -8,12 +8,12 @@ from exgrpo.db.connections.session import Database
 from exgrpo.db.ingest import events
 from exgrpo.db.queries.runs import get_run
 from exgrpo.db.rows.runs import RunRow
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.recording.event_reader import EventReader
 from exgrpo.jobs.specs.train import RecordingSpec, TrainSpec
 from exgrpo_core.recording.file_recorder import FileRecorder
 from exgrpo_core.recording.recorder import EvaluationRecord
+from exgrpo_core.recording.run_status import RunStatus
 from exgrpo_core.step_report import StepReport
 from tests.db.table_contents import contents
 from tests.step_reports import make_questions, make_report

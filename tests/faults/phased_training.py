@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.training.training_loop import TrainingLoop
 from exgrpo_core.recording.file_recorder import FileRecorder
+from exgrpo_core.recording.run_status import RunStatus
 from tests.faults.small_training import EightNumbers, StepControl, small_parts
 
 PHASES = {"o": "opening", "r": "rollout", "s": "score", "u": "update", "c": "collecting", "w": "checkpoint"}

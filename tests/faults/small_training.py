@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
-from exgrpo.jobs.runs.control import Phase, RunStatus
+from exgrpo.jobs.runs.control import Phase
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.specs.train import TrainSpec, ValidationSpec
 from exgrpo.jobs.tasks.grading.reward_function import Grade, Response, Verdict
@@ -20,6 +20,7 @@ from exgrpo.jobs.training.training_loop import TrainingLoop
 from exgrpo_core.engine import RolloutRequest
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from exgrpo_core.recording.file_recorder import FileRecorder
+from exgrpo_core.recording.run_status import RunStatus
 from exgrpo_core.types import Experience, Question, RolloutGroup, Trajectory, TrajectoryScores
 from tests.exgrpo_core.builders import question, small_config
 

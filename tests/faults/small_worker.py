@@ -5,11 +5,12 @@ import time
 from pathlib import Path
 
 from exgrpo.jobs.execution.worker.__main__ import main
-from exgrpo.jobs.runs.control import Control, RunStatus
+from exgrpo.jobs.runs.control import Control
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.specs.train import TrainSpec
 from exgrpo.jobs.training.training_loop import TrainingLoop
 from exgrpo_core.recording.recorder import RunRecorder
+from exgrpo_core.recording.run_status import RunStatus
 from tests.faults.small_training import EightNumbers, small_parts
 
 STEP_SECONDS = 0.01

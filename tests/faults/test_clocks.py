@@ -10,9 +10,9 @@ import pytest
 
 from exgrpo.jobs.actions import run_actions
 from exgrpo.jobs.runs.attempts import Heartbeat
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.processes import ProcessIdentity
 from exgrpo.jobs.runs.state import RayContact, has_recent_contact, has_worker
+from exgrpo_core.recording.run_status import RunStatus
 from tests.jobs.conftest import bench  # noqa: F401 - a fixture
 from tests.jobs.execution.supervisor.toy_bench import toy_spec, wait_until
 

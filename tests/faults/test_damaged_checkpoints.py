@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from exgrpo.jobs.runs.checkpoints import checkpoint_path
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo_core.recording.run_status import RunStatus
 from tests.faults import recorded
 from tests.faults.small_training import small_spec, train
 

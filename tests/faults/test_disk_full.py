@@ -21,11 +21,11 @@ from exgrpo.jobs.actions.queueing import queue_job
 from exgrpo.jobs.execution.supervisor.indexing import Indexer
 from exgrpo.jobs.execution.worker.__main__ import error_message
 from exgrpo.jobs.runs.checkpoints import find_fault, list_checkpoints
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.journal import Journal
 from exgrpo.jobs.runs.recording.event_reader import EventReader
 from exgrpo_core.durable_files import append_line, reserve, write_whole
+from exgrpo_core.recording.run_status import RunStatus
 from tests.db.recorded_runs import new_run, record_attempt
 from tests.faults import recorded
 from tests.faults.phased_training import PhasedNumbers

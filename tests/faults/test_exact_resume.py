@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.recording.event_reader import EventReader
 from exgrpo.jobs.specs.train import TrainSpec
+from exgrpo_core.recording.run_status import RunStatus
 from tests.faults import recorded
 from tests.faults.small_training import NUM_QUESTIONS, StepControl, small_spec, train
 from tests.jobs.training.killed_runs import KilledError, killing_at

@@ -14,9 +14,9 @@ from exgrpo.db.connections.opening import open_database
 from exgrpo.db.queries import metrics, runs
 from exgrpo.jobs.execution.supervisor.open_index import ingest_all
 from exgrpo.jobs.runs.attempts import read_heartbeat, read_outcome, write_outcome
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo_core.recording.attempt_gate import EXIT_NOT_MINE
+from exgrpo_core.recording.run_status import RunStatus
 from tests.jobs.execution.supervisor.toy_bench import TIMEOUT_SECONDS, toy_spec, wait_until
 
 pytestmark = [pytest.mark.fault_row(7), pytest.mark.timeout(1200)]

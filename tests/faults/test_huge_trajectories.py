@@ -14,7 +14,7 @@ from exgrpo.app import settings
 from exgrpo.app.components.trajectories.trajectory_detail import PARTS
 from exgrpo.jobs.execution.supervisor.open_index import ingest_all
 from exgrpo.jobs.runs.attempts import write_outcome
-from exgrpo.jobs.runs.control import RunStatus
+from exgrpo_core.recording.run_status import RunStatus
 from tests.db.recorded_chains import Response, Step, record_steps
 
 pytestmark = [pytest.mark.fault_row(11), pytest.mark.long_fault, pytest.mark.timeout(1200)]

@@ -11,10 +11,10 @@ import pytest
 from exgrpo.jobs.actions import run_actions
 from exgrpo.jobs.actions.branching import branch, branch_spec
 from exgrpo.jobs.execution.supervisor.loop import Supervisor
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.specs.train import DataSpec, ModelSpec, TrainSpec, ValidationSpec
 from exgrpo_core.config import ExGRPOConfig
+from exgrpo_core.recording.run_status import RunStatus
 from tests.faults import recorded
 from tests.jobs.conftest import opened_bench
 from tests.jobs.execution.supervisor.toy_bench import Bench, wait_until

@@ -11,7 +11,7 @@ import pytest
 
 from exgrpo.jobs.evaluation.judging.votes import read_recorded_votes
 from exgrpo.jobs.runs.attempts import read_outcome
-from exgrpo.jobs.runs.control import RunStatus
+from exgrpo_core.recording.run_status import RunStatus
 from tests.jobs.evaluation.judging.chain_runs import new_job, record_chains, server_spec, votes_of
 from tests.jobs.evaluation.judging.judge_server import judge_as_oracle, serving
 

@@ -22,10 +22,10 @@ from exgrpo.jobs.actions import run_actions
 from exgrpo.jobs.actions.queueing import queue_job
 from exgrpo.jobs.execution.supervisor.open_index import ingest_all
 from exgrpo.jobs.runs.checkpoints import PREFIX, find_fault, list_checkpoints
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.recording.event_reader import EventReader
 from exgrpo.jobs.runs.state import RunState, read_state
+from exgrpo_core.recording.run_status import RunStatus
 from tests.app import web_server
 from tests.faults import recorded
 from tests.faults.small_training import small_spec, train

@@ -7,7 +7,8 @@ import pytest
 from exgrpo.jobs.actions import run_actions
 from exgrpo.jobs.runs.attempts import read_heartbeat
 from exgrpo.jobs.runs.checkpoints import open_newest
-from exgrpo.jobs.runs.control import Phase, RunStatus
+from exgrpo.jobs.runs.control import Phase
+from exgrpo_core.recording.run_status import RunStatus
 from tests.jobs.execution.supervisor.toy_bench import Bench, toy_spec, wait_until
 
 pytestmark = pytest.mark.fault_row(17)

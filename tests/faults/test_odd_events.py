@@ -13,11 +13,11 @@ from exgrpo.app import settings
 from exgrpo.app.page_list import PLACES
 from exgrpo.db.connections.opening import open_database
 from exgrpo.jobs.cli.main import app as command_line
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.specs.train import RecordingSpec, TrainSpec
 from exgrpo_core.recording.file_recorder import FileRecorder
 from exgrpo_core.recording.recorder import EvaluationRecord
+from exgrpo_core.recording.run_status import RunStatus
 from exgrpo_core.step_report import StepReport
 from exgrpo_core.types import Question
 from tests.app.conftest import MAIN_SCRIPT

@@ -10,7 +10,7 @@ import pytest
 from exgrpo.db.connections.opening import open_database
 from exgrpo.db.queries import metrics
 from exgrpo.jobs.actions import run_actions
-from exgrpo.jobs.runs.control import RunStatus
+from exgrpo_core.recording.run_status import RunStatus
 from tests.jobs.runs.launchers.conftest import cluster, ray_bench  # noqa: F401 - fixtures
 from tests.jobs.runs.launchers.ray_bench import RayBench, ray_spec
 from tests.jobs.runs.launchers.ray_cluster import RayCluster

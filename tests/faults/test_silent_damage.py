@@ -14,7 +14,6 @@ from exgrpo.jobs.actions.verification import verify_root
 from exgrpo.jobs.evaluation.judging.votes import VOTES_EVENT
 from exgrpo.jobs.evaluation.recorded_answers import iterate_answers
 from exgrpo.jobs.runs.attempts import read_outcome, write_outcome
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.directory import RunDirectory, RunDirectoryError
 from exgrpo.jobs.runs.journal import JOURNAL_FILE, Journal, JournalKind
 from exgrpo.jobs.runs.recording.event_reader import EventReader
@@ -23,6 +22,7 @@ from exgrpo.jobs.specs.train import RecordingSpec, SpecError
 from exgrpo_core.bounded_json import UnreadableFileError
 from exgrpo_core.recording.attempt_gate import OUTCOME_FILE
 from exgrpo_core.recording.file_recorder import FileRecorder
+from exgrpo_core.recording.run_status import RunStatus
 from tests.faults.small_training import small_spec, train
 from tests.jobs.evaluation.analysis.recorded_samples import append as append_answers
 

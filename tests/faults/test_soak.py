@@ -14,9 +14,9 @@ import pytest
 
 from exgrpo.app.page_list import PLACES
 from exgrpo.jobs.actions.queueing import queue_job
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.state import read_state
+from exgrpo_core.recording.run_status import RunStatus
 from tests.app import web_server
 from tests.app.page_session import page_session
 from tests.jobs.execution.supervisor.toy_bench import processes_of, toy_spec, wait_until

@@ -17,9 +17,9 @@ from exgrpo.db.ingest import events as ingest
 from exgrpo.db.queries import metrics, runs
 from exgrpo.db.queries.trajectory_list import count_facets, list_snippets
 from exgrpo.db.rows.trajectories import TrajectoryFacets
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.recording.event_reader import EventReader
+from exgrpo_core.recording.run_status import RunStatus
 from tests.db.recorded_runs import new_run, record_attempt
 
 pytestmark = [pytest.mark.fault_row(6), pytest.mark.long_fault]

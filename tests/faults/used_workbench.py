@@ -9,11 +9,11 @@ from exgrpo.db.rows.trajectories import MarkedTrajectory
 from exgrpo.jobs.actions import annotations, run_actions
 from exgrpo.jobs.actions.queueing import queue_job
 from exgrpo.jobs.runs.attempts import write_outcome
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
 from exgrpo.jobs.specs.train import RecordingSpec, TrainSpec
 from exgrpo_core.recording.file_recorder import FileRecorder
+from exgrpo_core.recording.run_status import RunStatus
 from tests.db.recorded_runs import new_run, record_attempt
 from tests.db.recorded_scores import event
 from tests.db.table_contents import contents

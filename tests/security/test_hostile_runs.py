@@ -15,12 +15,12 @@ from exgrpo.jobs.actions.verification import verify_root
 from exgrpo.jobs.cli.main import app
 from exgrpo.jobs.execution.supervisor.open_index import ingest_all
 from exgrpo.jobs.runs.attempts import write_outcome
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.journal import JournalKind
 from exgrpo.jobs.specs.train import TrainSpec
 from exgrpo_core.bounded_json import seal
 from exgrpo_core.recording.record_file import pack, record_path
+from exgrpo_core.recording.run_status import RunStatus
 
 pytestmark = pytest.mark.slow
 

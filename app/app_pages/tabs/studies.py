@@ -17,6 +17,7 @@ from exgrpo.jobs.actions.studies.numbers import number_rows
 from exgrpo.jobs.actions.studies.sweeps import read_sweeps
 from exgrpo.jobs.specs.presets import preset_names
 from exgrpo_core.errors import UserError
+from exgrpo_core.recording.run_status import RunStatus
 
 _REFUSAL = "refused-sweep"
 _VALUES = "sweep-values-"
@@ -100,14 +101,14 @@ def _choices() -> tuple[Study, Scale, int]:
 def _finished(study: Study, scale: Scale) -> tuple[str, ...]:
     runs = study_runs(study.name)
     return tuple(
-        sorted(run.run_id for key, run in runs.items() if key.scale is scale and run.status == study_matrix.FINISHED)
+        sorted(run.run_id for key, run in runs.items() if key.scale is scale and run.status == RunStatus.FINISHED)
     )
 
 
 def _runs(study: Study, scale: Scale, keys: Sequence[RunKey]) -> None:
     cells = study_matrix.cell_states(study, keys, study_runs(study.name))
     counts = study_matrix.count_states(cells)
-    finished = counts.pop(study_matrix.FINISHED, 0)
+    finished = counts.pop(RunStatus.FINISHED, 0)
     rest = ", ".join(f"{count:,} {state}" for state, count in sorted(counts.items()))
     st.progress(
         finished / len(keys),

@@ -20,6 +20,7 @@ from exgrpo.jobs.evaluation.analysis.report import find_calibration
 from exgrpo.jobs.evaluation.judging.calibration import Calibration, CorrectedRate, cohen_kappa
 from exgrpo.jobs.evaluation.judging.verdicts import load_judge_prompt
 from exgrpo.jobs.specs.judging import parse_judge_spec
+from exgrpo_core.recording.run_status import RunStatus
 
 _COUNTS = {
     "Responses": "num_responses", "Valid": "num_valid", "Not valid": "num_invalid", "Unjudged": "num_unjudged",
@@ -47,7 +48,7 @@ def show(jobs: Sequence[JudgeRow]) -> None:
         [job.judge_run_id for job in jobs], columns,
     )  # fmt: skip
     for job in jobs:
-        if job.status in {"failed", "lost"} and job.status_reason:
+        if job.status in {RunStatus.FAILED, RunStatus.LOST} and job.status_reason:
             st.text(escape_control_characters(f"{id_end(job.judge_run_id)}: {job.status_reason}"))
     if picked is not None:
         st.switch_page("app_pages/run.py", query_params={"run": jobs[picked].judge_run_id})
@@ -105,7 +106,7 @@ def _prompt_table(rows: Sequence[JudgeRow]) -> pd.DataFrame:
 
 
 def _fraction(job: JudgeRow, plan: int | None) -> float:
-    if job.status == "finished":
+    if job.status == RunStatus.FINISHED:
         return 1.0
     return min(1.0, job.num_votes / plan) if plan else 0.0
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 import streamlit as st
 
 from exgrpo.app.components.paper.entries import Entry
-from exgrpo.app.components.studies.study_matrix import FINISHED
 from exgrpo.app.components.widgets import run_choice
 from exgrpo.app.queries.benchmarks import study_runs
 from exgrpo.app.queries.runs import TRAINING_RUNS, list_runs
@@ -14,6 +13,7 @@ from exgrpo.db.rows.display_names import distinct_names
 from exgrpo.db.rows.runs import RunRow
 from exgrpo.jobs.actions.run_actions import DEMO_TAG
 from exgrpo.jobs.actions.studies.definition import Scale
+from exgrpo_core.recording.run_status import RunStatus
 
 PRINTED, DEMO, CHOSEN, STUDY = "printed", "demo", "chosen", "study"
 _KINDS = {
@@ -65,7 +65,7 @@ def demo_rows() -> list[RunRow]:
     """Return the newest finished run of each method that a demo trained, else the newest with a step; ExGRPO first."""
     tagged = list_runs(replace(TRAINING_RUNS, words=f"tag={DEMO_TAG}"))
     by_method: dict[str, RunRow] = {}
-    for row in sorted(tagged, key=lambda row: row.status != FINISHED):
+    for row in sorted(tagged, key=lambda row: row.status != RunStatus.FINISHED):
         if row.step and not row.is_fine_tuning:
             by_method.setdefault(row.method, row)
     return sorted(by_method.values(), key=lambda row: row.method != REPLAYING)
@@ -74,6 +74,6 @@ def demo_rows() -> list[RunRow]:
 def _study_rows(name: str) -> list[RunRow]:
     by_cell: dict[str, RunRow] = {}
     for key, row in sorted(study_runs(name).items(), key=lambda item: (item[0].scale != Scale.PAPER, item[0].seed)):
-        if row.status == FINISHED:
+        if row.status == RunStatus.FINISHED:
             by_cell.setdefault(key.cell, row)
     return list(by_cell.values())[:_MAX_STUDY_RUNS]

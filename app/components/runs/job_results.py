@@ -13,10 +13,11 @@ from exgrpo.app.queries.benchmarks import broken_evaluations, list_scores, live_
 from exgrpo.app.settings import runs_root
 from exgrpo.db.queries import runs
 from exgrpo.db.rows.judging import JudgeRow
-from exgrpo.db.rows.runs import BROKEN_STATES, RunRow
+from exgrpo.db.rows.runs import RunRow
 from exgrpo.db.rows.scores import BenchmarkScoreRow
 from exgrpo.jobs.actions import run_actions
 from exgrpo.jobs.actions.progress import job_progress
+from exgrpo_core.recording.run_status import BROKEN, RunStatus
 
 
 def show_scores(rows: Sequence[BenchmarkScoreRow]) -> None:
@@ -116,7 +117,7 @@ def _evaluation_row(row: RunRow) -> None:
         run_state.show(row)
         st.text(escape_control_characters(_title(row)), width="content")
         st.space("stretch")
-        progress = job_progress(runs_root(), row.run_id) if row.status == "running" else None
+        progress = job_progress(runs_root(), row.run_id) if row.status == RunStatus.RUNNING else None
         if progress is not None:
             done, total = progress
             st.progress(
@@ -125,7 +126,7 @@ def _evaluation_row(row: RunRow) -> None:
         else:
             st.caption(ago(row.created_at), width="content")
         st.page_link("app_pages/run.py", label="Open", icon=":material/open_in_new:", query_params={"run": row.run_id})
-        is_broken = row.status in BROKEN_STATES
+        is_broken = row.status in BROKEN
         if is_broken and st.button("Dismiss", key=f"dismiss-{row.run_id}", help="Archive it; Runs lists it on request"):
             with notice.refusals("Not archived"):
                 run_actions.archive(runs_root(), row.run_id, is_archived=True)

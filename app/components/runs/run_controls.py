@@ -11,10 +11,10 @@ from exgrpo.app.formats import ago, counted, escape_control_characters, exact, l
 from exgrpo.app.settings import runs_root
 from exgrpo.db.rows.runs import CheckpointRow, RunRow
 from exgrpo.jobs.actions import run_actions
-from exgrpo.jobs.runs.control import RESUMABLE
 from exgrpo_core.errors import UserError
+from exgrpo_core.recording.run_status import BROKEN, RunStatus
 
-_STOPPABLE = frozenset({"queued", "starting", "running"})
+_STOPPABLE = frozenset({RunStatus.QUEUED, RunStatus.STARTING, RunStatus.RUNNING})
 
 _REFUSAL = "run-control-refusal"
 
@@ -26,7 +26,7 @@ def show(row: RunRow) -> bool:
         notice.show("error", *refusal)
     asked = run_state.pending(row)
     is_cloneable = row.kind == "train" and row.has_settings and not row.is_recorded
-    is_broken = is_cloneable and row.status == "failed" and asked is None
+    is_broken = is_cloneable and row.status == RunStatus.FAILED and asked is None
     if is_broken and st.button(
         "Clone and fix", icon=":material/build:", type="primary", key="run-fix",
         help="Set up a new run like this one, at the field that was wrong",
@@ -39,7 +39,7 @@ def show(row: RunRow) -> bool:
             "Stop", icon=":material/stop_circle:", key="run-stop",
             help="Stop after the current step; Resume continues from there", on_click=_do, args=("stop", row),
         )  # fmt: skip
-    elif row.status in RESUMABLE and not row.is_recorded:
+    elif row.status in BROKEN and not row.is_recorded:
         st.button(
             "Resume", icon=":material/play_arrow:", type="secondary" if is_broken else "primary", key="run-resume",
             help="Resume from the latest complete checkpoint", on_click=_do, args=("resume", row),

@@ -13,6 +13,7 @@ from exgrpo.db.rows.display_names import BATCH_PASS_RATE, held_out_score
 from exgrpo.db.rows.runs import RunRow
 from exgrpo.db.rows.spec_fields import UNKNOWN
 from exgrpo.db.statistics import interval_text
+from exgrpo_core.recording.run_status import RunStatus
 
 MAX_RUNS = 1000
 ADDRESS, OPENED = "group", "of"
@@ -74,7 +75,7 @@ def table(rows: Sequence[RunRow], name: str, measures: Sequence[str] = ()) -> pd
     of_run = {row.run_id: {key: values[key][index] for key in values} for index, row in enumerate(rows)}
     for value, members in sorted(_groups(rows, name).items(), key=lambda item: (-len(item[1]), item[0])):
         is_known = not f"{value} ".startswith(f"{UNKNOWN} ")
-        averaged = [row for row in members if row.status == "finished" and is_known]
+        averaged = [row for row in members if row.status == RunStatus.FINISHED and is_known]
         line: dict[str, object] = {name: value, "Runs": len(members), "Averaged": len(averaged)}
         for score, of in ((BATCH_PASS_RATE, "last_pass_at_1"), (held_out_score(), "last_avg_at_n")):
             interval = mean_over([in_percent(getattr(row, of)) for row in averaged])

@@ -29,6 +29,7 @@ from exgrpo.db.rows.runs import EvaluationRow, RunRow, StepNotice
 from exgrpo.db.rows.spec_differences import differences
 from exgrpo.db.statistics import interval_text
 from exgrpo.jobs.actions.progress import describe_stop
+from exgrpo_core.recording.run_status import RunStatus
 
 _MAX_CHANGES = 3
 """Of a branch's settings that are not its parent's, those in its header."""
@@ -109,12 +110,12 @@ def show_notices(notices: Sequence[StepNotice]) -> None:
 
 def show_reason(row: RunRow) -> None:
     """Show why the run failed or was lost, if it was."""
-    if row.status == "failed":
+    if row.status == RunStatus.FAILED:
         notice.show("error", "The run failed", row.status_reason or "It gave no reason; see the log.")
-    elif row.status == "lost":
+    elif row.status == RunStatus.LOST:
         usual = "Its process ended without an outcome. Resume continues from the latest checkpoint."
         notice.show("warning", "The run was lost", row.status_reason or usual)
-    elif row.status_reason and row.status in {"queued", "stopped"} and not row.is_imported:
+    elif row.status_reason and row.status in {RunStatus.QUEUED, RunStatus.STOPPED} and not row.is_imported:
         notice.show("info", run_state.state_name(row.status).capitalize(), row.status_reason)
 
 
@@ -130,7 +131,7 @@ def show_faults(row: RunRow) -> None:
 
 def show_stop(row: RunRow) -> None:
     """Show what a stopping run waits for."""
-    waits_for = describe_stop(runs_root(), row.run_id) if row.status == "stopping" else None
+    waits_for = describe_stop(runs_root(), row.run_id) if row.status == RunStatus.STOPPING else None
     if waits_for is not None:
         notice.show("info", "Stopping", waits_for)
 
@@ -210,7 +211,7 @@ def _seconds_taken(row: RunRow) -> float | None:
 
     If the clock was set back, the time is at least that of the steps.
     """
-    end = row.last_event_at if row.status == "lost" else row.ended_at
+    end = row.last_event_at if row.status == RunStatus.LOST else row.ended_at
     if row.started_at is None or end is None:
         return None
     of_steps = clock_at_end(row) if row.kind == "train" else None

@@ -12,15 +12,15 @@ from streamlit.elements.lib.column_types import ColumnConfig
 from exgrpo.app.components.widgets import address_choice, data_table, grid, notice, run_state
 from exgrpo.app.formats import escape_control_characters, literal
 from exgrpo.app.settings import runs_root
-from exgrpo.db.rows.runs import BROKEN_STATES, RunRow
+from exgrpo.db.rows.runs import RunRow
 from exgrpo.jobs.actions.studies import running
 from exgrpo.jobs.actions.studies.definition import Scale, Study
 from exgrpo.jobs.actions.studies.matrix import RunKey
 from exgrpo.jobs.actions.studies.running import PendingRun, estimate_hours
 from exgrpo_core.errors import UserError
+from exgrpo_core.recording.run_status import BROKEN, LIVE, RunStatus
 
-MISSING, FINISHED = "missing", "finished"
-LIVE = ("running", "starting", "stopping", "queued")
+MISSING = "missing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,21 +36,19 @@ class CellState:
     @property
     def num_finished(self) -> int:
         """Seeds whose run is finished."""
-        return self.states.count(FINISHED)
+        return self.states.count(RunStatus.FINISHED)
 
     @property
     def state(self) -> str:
         """The state of the cell: that of a live run, else of a broken one, else finished or missing."""
         present = {*self.states}
-        for state in (*LIVE, *BROKEN_STATES):
-            if state in present:
-                return state
-        return FINISHED if present == {FINISHED} else MISSING
+        unfinished = (state for state in RunStatus if state in present and state is not RunStatus.FINISHED)
+        return next(unfinished, RunStatus.FINISHED if present == {RunStatus.FINISHED} else MISSING)
 
     @property
     def words(self) -> str:
         """The state in words, with how many seeds are finished."""
-        name = {"starting": "running", "stopping": "running"}.get(self.state, self.state)
+        name = RunStatus.RUNNING if self.state in {RunStatus.STARTING, RunStatus.STOPPING} else self.state
         num_seeds = len(self.states)
         return name if self.num_finished in {0, num_seeds} else f"{name}, {self.num_finished}/{num_seeds} seeds"
 
@@ -79,7 +77,7 @@ def pending(cells: Sequence[CellState]) -> list[PendingRun]:
         PendingRun(key, run)
         for cell in cells
         for key, run, state in zip(cell.keys, cell.runs, cell.states, strict=True)
-        if state == MISSING or state in BROKEN_STATES
+        if state == MISSING or state in BROKEN
     ]
     return sorted(open_runs, key=lambda pending_run: pending_run.key.seed)
 

@@ -14,6 +14,7 @@ from exgrpo.db.queries.run_filter import RunFilter
 from exgrpo.jobs.machine.hardware import Gpu, list_gpus
 from exgrpo.jobs.machine.machine_report import Check
 from exgrpo.jobs.runs.journal import JournalEntry
+from exgrpo_core.recording.run_status import RunStatus
 
 _RESULTS = {"ok": ("ok", "green", ""), "warning": ("note", "yellow", ""), "failure": ("not working", "red", "")}
 
@@ -75,9 +76,9 @@ def show_line(num_runs: Mapping[str, int]) -> None:
 
 def queue_sentence(num_runs: Mapping[str, int]) -> str:
     """Return how many runs are running and how many are queued, with the next one."""
-    running = sum(num_runs.get(state, 0) for state in ("starting", "running", "stopping"))
-    waiting = num_runs.get("queued", 0)
-    queued = list_runs(RunFilter(statuses=("queued",))) if waiting else ()
+    running = sum(num_runs.get(state, 0) for state in (RunStatus.STARTING, RunStatus.RUNNING, RunStatus.STOPPING))
+    waiting = num_runs.get(RunStatus.QUEUED, 0)
+    queued = list_runs(RunFilter(statuses=(RunStatus.QUEUED,))) if waiting else ()
     if not queued:
         return f"{running:,} running, 0 queued"
     return f"{running:,} running, {waiting:,} queued, next: {literal(queued[-1].name)}"

@@ -9,11 +9,12 @@ from streamlit.elements.lib.column_types import ColumnConfig
 
 from exgrpo.app.formats import as_utc
 from exgrpo.app.settings import runs_root
-from exgrpo.db.rows.runs import LIVE_STATES, Badge, RunRow
+from exgrpo.db.rows.runs import Badge, RunRow
 from exgrpo.jobs.actions.progress import job_progress
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.state import read_state
 from exgrpo_core.errors import UserError
+from exgrpo_core.recording.run_status import LIVE, RunStatus
 
 Colour = Literal["red", "orange", "yellow", "blue", "green", "violet", "gray"]
 FAINT = "faint"
@@ -30,14 +31,14 @@ _HEX: dict[str, str] = {
 """The colours in tables, by the names that badges use."""
 
 STATES: dict[str, tuple[str, Colour, str]] = {
-    "queued": ("queued", "gray", "schedule"),
-    "starting": ("starting", "blue", "rocket_launch"),
-    "running": ("running", "blue", "play_circle"),
-    "stopping": ("stopping", "orange", "pending"),
-    "stopped": ("stopped", "gray", "stop_circle"),
-    "finished": ("finished", "green", "check_circle"),
-    "failed": ("failed", "red", "error"),
-    "lost": ("lost", "violet", "help"),
+    RunStatus.QUEUED: (RunStatus.QUEUED, "gray", "schedule"),
+    RunStatus.STARTING: (RunStatus.STARTING, "blue", "rocket_launch"),
+    RunStatus.RUNNING: (RunStatus.RUNNING, "blue", "play_circle"),
+    RunStatus.STOPPING: (RunStatus.STOPPING, "orange", "pending"),
+    RunStatus.STOPPED: (RunStatus.STOPPED, "gray", "stop_circle"),
+    RunStatus.FINISHED: (RunStatus.FINISHED, "green", "check_circle"),
+    RunStatus.FAILED: (RunStatus.FAILED, "red", "error"),
+    RunStatus.LOST: (RunStatus.LOST, "violet", "help"),
     "growing": ("growing", "blue", "play_circle"),
     "imported": ("imported", "gray", "download_done"),
 }
@@ -109,13 +110,13 @@ def column(badges: Mapping[Any, tuple[str, str, str]], width: int, explanation: 
 
 def is_live(row: RunRow) -> bool:
     """Whether the run may still change by itself."""
-    return row.status in LIVE_STATES
+    return row.status in LIVE
 
 
 def fraction(row: RunRow) -> float:
     """Return the share done of a run's steps, of an evaluation's questions or of a judge's votes, in [0, 1]."""
     done, total = pieces(row)
-    return max(0.0, min(1.0, done / total)) if total else float(row.status == "finished")
+    return max(0.0, min(1.0, done / total)) if total else float(row.status == RunStatus.FINISHED)
 
 
 def pieces(row: RunRow) -> tuple[int, int]:
@@ -127,7 +128,7 @@ def pieces(row: RunRow) -> tuple[int, int]:
 
 def seconds_left(row: RunRow) -> float | None:
     """Return the remaining time at the pace so far; None unless the run is running."""
-    if row.status != "running":
+    if row.status != RunStatus.RUNNING:
         return None
     if row.kind == "train":
         if row.seconds_per_step is None or not row.num_steps:

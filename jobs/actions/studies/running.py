@@ -14,7 +14,6 @@ from exgrpo.jobs.actions.studies.definition import Scale, Study
 from exgrpo.jobs.actions.studies.matrix import RunKey, key_from_tags, spec_of
 from exgrpo.jobs.actions.studies.study_results import find_runs
 from exgrpo.jobs.evaluation.protocols import load_protocols
-from exgrpo.jobs.runs.control import RESUMABLE, RunStatus
 from exgrpo.jobs.runs.directory import CommandError, RunDirectory, list_run_directories
 from exgrpo.jobs.runs.people import Role, needs
 from exgrpo.jobs.runs.state import read_state
@@ -23,6 +22,7 @@ from exgrpo.jobs.specs.settings import apply_settings
 from exgrpo.jobs.specs.train import SpecError, TrainSpec
 from exgrpo.jobs.training.pretrained.model_shapes import model_shape
 from exgrpo_core.config import RewardKind
+from exgrpo_core.recording.run_status import BROKEN, RunStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def start(runs_root: Path, study: Study, pending: PendingRun, settings: Sequence
             run = RunDirectory.open(runs_root, run_id)
             queue_job(runs_root, plan_evaluation_after(run, scoring_of(spec), f"study {study.name}"))
         return run_id
-    if pending.run.status in RESUMABLE:
+    if pending.run.status in BROKEN:
         run_actions.resume(runs_root, pending.run.run_id)
     return pending.run.run_id
 

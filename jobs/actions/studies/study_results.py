@@ -15,7 +15,7 @@ from exgrpo.db.statistics import CONFIDENCE, MeanInterval, mean_interval, t_quan
 from exgrpo.jobs.actions.studies.definition import Cell, Scale, Study
 from exgrpo.jobs.actions.studies.matrix import RunKey, key_from_tags, study_tag
 from exgrpo.jobs.actions.studies.measures import HELD_OUT, Figures, MeasuredRun, held_out_rows, is_score, measure_run
-from exgrpo.jobs.runs.control import RunStatus
+from exgrpo_core.recording.run_status import RunStatus
 
 
 @dataclass(frozen=True, slots=True)

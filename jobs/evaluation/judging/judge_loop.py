@@ -21,12 +21,13 @@ from exgrpo.jobs.evaluation.judging.verdicts import (
 from exgrpo.jobs.evaluation.judging.votes import RecordedVotes, VoteRecords, read_recorded_votes
 from exgrpo.jobs.machine.model_server import AddressRefusedError, check_address
 from exgrpo.jobs.runs.attempts import write_plan
-from exgrpo.jobs.runs.control import Control, Phase, RunStatus, TrainingError
+from exgrpo.jobs.runs.control import Control, Phase, TrainingError
 from exgrpo.jobs.runs.directory import RunDirectory, RunDirectoryError
 from exgrpo.jobs.specs.judging import JudgeServerSpec, JudgeSpec
 from exgrpo.jobs.specs.train import CHAINS_SOURCE
 from exgrpo_core.recording.recorder import RunRecorder
 from exgrpo_core.recording.rows import VoteOutcome
+from exgrpo_core.recording.run_status import RunStatus
 
 logger = logging.getLogger(__name__)
 

@@ -24,11 +24,11 @@ from exgrpo.jobs.execution.alerts.destinations import (
     read_destinations,
 )
 from exgrpo.jobs.machine.hardware import GIB, MIN_FREE_GIB
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.directory import WORKBENCH_FOLDER
 from exgrpo.jobs.runs.report import HEALTH_SENTENCES
 from exgrpo_core.bounded_json import parse_json
 from exgrpo_core.durable_files import append_line
+from exgrpo_core.recording.run_status import RunStatus
 
 ALERTED_STATUSES = {RunStatus.FAILED.value: "failed", RunStatus.LOST.value: "was lost"}
 ALERTED_BADGES: dict[Badge, str] = {

@@ -12,7 +12,6 @@ from exgrpo.jobs.execution.supervisor.ray_watch import RayWatch
 from exgrpo.jobs.execution.supervisor.watch import AttemptWatch, StopPolicy
 from exgrpo.jobs.machine.hardware import Gpu, list_gpus
 from exgrpo.jobs.runs.attempts import read_outcome, write_outcome_of_lost
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.directory import (
     RunDirectory,
     RunDirectoryError,
@@ -29,6 +28,7 @@ from exgrpo.jobs.specs.any_job import local_gpus
 from exgrpo.jobs.specs.train import SpecError, TrainSpec
 from exgrpo_core.durable_files import is_disk_full
 from exgrpo_core.recording.run_folder import AttemptClaimedError
+from exgrpo_core.recording.run_status import RunStatus
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from exgrpo.jobs.execution.supervisor.watch import KILLED, StopClock, StopPolicy
 from exgrpo.jobs.runs.attempts import AttemptEnd, read_heartbeat, read_outcome, write_outcome_of_lost
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.launchers.local import LaunchError
 from exgrpo.jobs.runs.launchers.ray_jobs import LaunchCancelledError, RayJobsLauncher
@@ -22,6 +21,7 @@ from exgrpo.jobs.runs.state import (
     read_contact,
     write_contact,
 )
+from exgrpo_core.recording.run_status import RunStatus
 
 logger = logging.getLogger(__name__)
 

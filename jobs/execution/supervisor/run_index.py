@@ -12,12 +12,12 @@ from exgrpo.db.ingest.run_summary import forget_not_shown, record_faults
 from exgrpo.db.queries.runs import get_run
 from exgrpo.jobs.evaluation.recorded_answers import find_answer_damage
 from exgrpo.jobs.runs.attempts import read_outcome
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.recording.event_reader import EventReader, find_missing_events
 from exgrpo.jobs.runs.state import RunState, describe_run, read_state
 from exgrpo_core.errors import first_line
 from exgrpo_core.faults import Fault, FaultKind
+from exgrpo_core.recording.run_status import RunStatus
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from exgrpo.jobs.machine.hardware import GPUS_VARIABLE
 from exgrpo.jobs.runs.attempts import AttemptEnd, Heartbeat, read_heartbeat, read_outcome, write_outcome_of_lost
-from exgrpo.jobs.runs.control import DEFAULT_GRACE_SECONDS, INTERRUPTED, RunStatus, stop_grace
+from exgrpo.jobs.runs.control import DEFAULT_GRACE_SECONDS, INTERRUPTED, stop_grace
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.launchers.local import LocalLauncher
 from exgrpo.jobs.runs.processes import (
@@ -23,6 +23,7 @@ from exgrpo.jobs.runs.processes import (
 )
 from exgrpo.jobs.runs.state import CONTACT_TIMEOUT_SECONDS, end_without_outcome, has_worker
 from exgrpo_core.recording.attempt_gate import LOCK_FILE, FileLock
+from exgrpo_core.recording.run_status import RunStatus
 
 logger = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from exgrpo.jobs.execution.worker.control import WorkerControl
 from exgrpo.jobs.execution.worker.system_metrics import SystemSampler
 from exgrpo.jobs.runs.attempts import read_outcome, write_outcome
 from exgrpo.jobs.runs.checkpoints import checkpoint_path, find_fault, kept_start, list_steps, remove_unfinished
-from exgrpo.jobs.runs.control import INTERRUPTED, Control, RunStatus, StoppedBeforeStartError, TrainingError
+from exgrpo.jobs.runs.control import INTERRUPTED, Control, StoppedBeforeStartError, TrainingError
 from exgrpo.jobs.runs.directory import RunDirectory, RunDirectoryError
 from exgrpo.jobs.runs.processes import peak_memory
 from exgrpo.jobs.runs.recording.event_reader import refusal_of_new_start
@@ -45,6 +45,7 @@ from exgrpo_core.recording.attempt_gate import (
     set_attempt,
 )
 from exgrpo_core.recording.recorder import RunRecorder
+from exgrpo_core.recording.run_status import RunStatus
 
 logger = logging.getLogger("exgrpo.jobs.execution.worker")
 

@@ -12,10 +12,11 @@ from pathlib import Path
 from types import FrameType
 
 from exgrpo.jobs.runs.attempts import Heartbeat, write_heartbeat
-from exgrpo.jobs.runs.control import Phase, RunStatus
+from exgrpo.jobs.runs.control import Phase
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.processes import identify, peak_memory
 from exgrpo_core.recording.attempt_gate import exit_if_fenced
+from exgrpo_core.recording.run_status import RunStatus
 
 BEAT_SECONDS = 2.0
 _NUM_RECENT = 20

@@ -14,12 +14,13 @@ from exgrpo.jobs.actions import branching
 from exgrpo.jobs.actions.queueing import queue_job
 from exgrpo.jobs.execution.supervisor.open_index import ingest_all
 from exgrpo.jobs.runs.attempts import Heartbeat, write_heartbeat, write_outcome
-from exgrpo.jobs.runs.control import Phase, RunStatus
+from exgrpo.jobs.runs.control import Phase
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.journal import Journal, JournalKind
 from exgrpo.jobs.runs.processes import identify
 from exgrpo.jobs.specs.evaluation import parse_eval_spec
 from exgrpo.jobs.specs.train import load_preset
+from exgrpo_core.recording.run_status import RunStatus
 from tests.app import recorded
 from tests.app.charts import figures
 from tests.app.page_texts import field, has_text, texts

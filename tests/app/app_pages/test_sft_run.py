@@ -6,11 +6,11 @@ from exgrpo.app.queries.answers import ask
 from exgrpo.db.queries.runs import get_run
 from exgrpo.jobs.execution.supervisor.open_index import rebuild_index
 from exgrpo.jobs.runs.attempts import write_outcome
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.specs.train import load_preset
 from exgrpo_core.recording.file_recorder import FileRecorder
 from exgrpo_core.recording.recorder import EvaluationRecord
+from exgrpo_core.recording.run_status import RunStatus
 from exgrpo_core.step_report import StepReport
 from tests.app.charts import figures
 from tests.app.page_texts import field, has_text, tables

@@ -29,7 +29,7 @@ from exgrpo.jobs.execution.supervisor import indexing
 from exgrpo.jobs.execution.supervisor.open_index import describe_database, ingest_all, rebuild_index
 from exgrpo.jobs.queries import table
 from exgrpo.jobs.runs.attempts import write_outcome
-from exgrpo.jobs.runs.control import RunStatus
+from exgrpo_core.recording.run_status import RunStatus
 from tests.db.recorded_runs import ingest_run, new_run, record_attempt
 from tests.db.table_contents import contents
 from tests.faults import used_workbench

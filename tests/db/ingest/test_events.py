@@ -12,9 +12,9 @@ from exgrpo.db.queries.trajectory_list import list_snippets
 from exgrpo.db.rows.runs import UnknownRunError
 from exgrpo.db.rows.spec_fields import UNREADABLE_SPEC
 from exgrpo.db.rows.trajectories import TrajectoryFacets
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.recording.event_reader import EventReader
 from exgrpo_core.faults import Fault, FaultKind
+from exgrpo_core.recording.run_status import RunStatus
 from tests.db import recorded_runs
 from tests.db.conftest import KINDS, on_sqlite
 from tests.db.recorded_runs import ingest_run, new_run, record_attempt, register

@@ -1,6 +1,6 @@
 import pytest
 
-from exgrpo.jobs.runs.control import RunStatus
+from exgrpo_core.recording.run_status import RunStatus
 from tests.db.conftest import KINDS
 from tests.db.recorded_runs import ingest_run, new_run, record_attempt
 

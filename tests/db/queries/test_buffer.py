@@ -3,9 +3,9 @@ from collections import Counter
 import pytest
 
 from exgrpo.db.queries import buffer
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.specs.train import RecordingSpec
 from exgrpo_core.recording.file_recorder import FileRecorder
+from exgrpo_core.recording.run_status import RunStatus
 from exgrpo_core.step_report import BufferEvent, BufferEventKind
 from tests.db.conftest import KINDS
 from tests.db.queries.conftest import NUM_STEPS

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from exgrpo.db.queries import lineage
-from exgrpo.jobs.runs.control import RunStatus
+from exgrpo_core.recording.run_status import RunStatus
 from exgrpo_core.step_report import BufferEvent, BufferEventKind
 from tests.db.conftest import KINDS
 from tests.db.recorded_runs import ingest_run, new_run, record_attempt

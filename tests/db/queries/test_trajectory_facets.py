@@ -9,8 +9,8 @@ from sqlalchemy import select
 from exgrpo.db.queries import trajectory_list
 from exgrpo.db.rows.trajectories import TrajectoryFacets
 from exgrpo.db.tables import models
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.tasks.grading.reward_function import Grade
+from exgrpo_core.recording.run_status import RunStatus
 from exgrpo_core.step_report import BufferEvent, BufferEventKind
 from tests.db.conftest import KINDS
 from tests.db.recorded_runs import ingest_run, new_run, record_attempt

@@ -4,7 +4,7 @@ from sqlalchemy import event, func, insert, select
 from exgrpo.db.queries import trajectory_list
 from exgrpo.db.rows.trajectories import TrajectoryFacets, TrajectoryOrder, TrajectorySortKey
 from exgrpo.db.tables import models
-from exgrpo.jobs.runs.control import RunStatus
+from exgrpo_core.recording.run_status import RunStatus
 from tests.db.conftest import KINDS
 from tests.db.recorded_chains import Response, Step, record_steps
 from tests.db.recorded_runs import ingest_run, new_run, record_attempt

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.recording.event_reader import EventReader
 from exgrpo.jobs.specs.train import RecordingSpec, TrainSpec
@@ -17,6 +16,7 @@ from exgrpo_core.recording.file_recorder import MAX_WAITING, FileRecorder
 from exgrpo_core.recording.lines import read_tokens
 from exgrpo_core.recording.record_file import RecordFile, record_path
 from exgrpo_core.recording.recorder import EvaluationRecord, RunRecorder
+from exgrpo_core.recording.run_status import RunStatus
 from tests.records import tokens_of
 from tests.step_reports import make_questions, make_report
 

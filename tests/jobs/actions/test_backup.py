@@ -11,10 +11,10 @@ from exgrpo.jobs.actions import backup, run_actions
 from exgrpo.jobs.actions.archive import ArchiveError
 from exgrpo.jobs.actions.backup import back_up, restore
 from exgrpo.jobs.execution.supervisor.open_index import ingest_all
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.journal import Journal
 from exgrpo_core.bounded_json import seal
+from exgrpo_core.recording.run_status import RunStatus
 from tests.db.table_contents import contents
 from tests.jobs.execution.supervisor.toy_bench import Bench, toy_spec
 

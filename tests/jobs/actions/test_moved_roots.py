@@ -14,7 +14,6 @@ from exgrpo.jobs.actions.playground.answering import find_model
 from exgrpo.jobs.actions.queueing import queue_job
 from exgrpo.jobs.execution.supervisor.loop import find_hold
 from exgrpo.jobs.execution.worker.__main__ import main
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.journal import waited_for
 from exgrpo.jobs.runs.lookup import find_run_id
@@ -22,6 +21,7 @@ from exgrpo.jobs.runs.state import read_state
 from exgrpo.jobs.specs.judging import JudgedSpec, JudgeSpec
 from exgrpo.jobs.specs.train import load_preset, parse_spec
 from exgrpo.jobs.training.engines.embedded.model import load_policy, resolve_device
+from exgrpo_core.recording.run_status import RunStatus
 from tests.jobs.training.conftest import SMALL, model  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.slow

@@ -6,12 +6,13 @@ import pytest
 
 from exgrpo.jobs.actions.progress import describe_stop, job_progress
 from exgrpo.jobs.runs.attempts import Heartbeat, read_heartbeat, write_heartbeat, write_plan
-from exgrpo.jobs.runs.control import Phase, RunStatus
+from exgrpo.jobs.runs.control import Phase
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.processes import identify
 from exgrpo.jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
 from exgrpo.jobs.specs.judging import JudgedSpec, JudgeSpec
 from exgrpo.jobs.specs.train import load_preset
+from exgrpo_core.recording.run_status import RunStatus
 
 
 def beat(run, step):

@@ -13,7 +13,6 @@ from exgrpo.jobs.actions.studies.matrix import RunKey
 from exgrpo.jobs.actions.studies.running import PendingRun, start
 from exgrpo.jobs.runs import lookup
 from exgrpo.jobs.runs.checkpoints import save_checkpoint
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.directory import CommandError, RunDirectory, RunDirectoryError
 from exgrpo.jobs.runs.journal import Journal
 from exgrpo.jobs.runs.state import read_state
@@ -21,6 +20,7 @@ from exgrpo.jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpe
 from exgrpo.jobs.specs.judging import JudgedSpec, JudgeSpec
 from exgrpo.jobs.specs.train import DataSpec, ModelSpec, SpecError, TrainSpec, load_preset
 from exgrpo_core.config import ExGRPOConfig
+from exgrpo_core.recording.run_status import RunStatus
 from tests.jobs.evaluation.judging.chain_runs import oracle_spec, server_spec
 from tests.jobs.evaluation.tiny_evaluations import save_tiny_model, tiny_evaluation
 

@@ -11,12 +11,13 @@ from exgrpo.jobs.actions.run_actions import read_job_spec
 from exgrpo.jobs.cli.main import app
 from exgrpo.jobs.runs import lookup
 from exgrpo.jobs.runs.attempts import write_outcome
-from exgrpo.jobs.runs.control import INTERRUPTED, RunStatus
+from exgrpo.jobs.runs.control import INTERRUPTED
 from exgrpo.jobs.runs.directory import CommandError, RunDirectory
 from exgrpo.jobs.runs.state import read_state
 from exgrpo.jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
 from exgrpo.jobs.specs.judging import JudgedSpec, JudgeSpec
 from exgrpo.jobs.specs.train import TrainSpec
+from exgrpo_core.recording.run_status import RunStatus
 
 pytestmark = pytest.mark.slow
 

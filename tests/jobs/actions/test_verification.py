@@ -10,12 +10,12 @@ from exgrpo.jobs.actions.verification import verify_run
 from exgrpo.jobs.execution.worker.__main__ import EXIT_FAILED
 from exgrpo.jobs.execution.worker.__main__ import main as worker_main
 from exgrpo.jobs.runs.attempts import write_outcome
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.directory import CommandError, RunDirectory
 from exgrpo.jobs.runs.state import read_state
 from exgrpo_core import recording
 from exgrpo_core.faults import Fault, FaultKind
 from exgrpo_core.recording.record_file import read_members
+from exgrpo_core.recording.run_status import RunStatus
 from tests.faults.small_training import train
 from tests.jobs.cli.invoked import exgrpo, printed_json
 from tests.jobs.training.killed_runs import killed_run

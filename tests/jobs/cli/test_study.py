@@ -12,8 +12,8 @@ from exgrpo.jobs.actions.studies.matrix import RunKey
 from exgrpo.jobs.cli.main import app
 from exgrpo.jobs.cli.options import EXIT_FAILURE
 from exgrpo.jobs.runs.attempts import read_heartbeat
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.launchers import local
+from exgrpo_core.recording.run_status import RunStatus
 from tests.jobs.actions.studies.recorded import record_run, record_seeds
 from tests.jobs.cli.invoked import WIDE, exgrpo, printed_json
 from tests.jobs.execution.supervisor.toy_bench import TOY_WORKER, wait_until

@@ -12,9 +12,9 @@ from exgrpo.jobs.cli.workbench import Workbench, WorkbenchInstance, WorkbenchRun
 from exgrpo.jobs.execution.supervisor import run_index
 from exgrpo.jobs.execution.supervisor.indexing import Indexer
 from exgrpo.jobs.runs.attempts import write_outcome
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.specs.train import TrainSpec
+from exgrpo_core.recording.run_status import RunStatus
 
 STUBBORN = "import pathlib, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
 STUBBORN += "pathlib.Path('ready').touch(); time.sleep(600)"

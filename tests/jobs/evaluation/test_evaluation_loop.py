@@ -6,13 +6,14 @@ import pytest
 from exgrpo.jobs.evaluation import evaluation_loop
 from exgrpo.jobs.evaluation.analysis.score_curves import read_question_curves
 from exgrpo.jobs.evaluation.evaluation_loop import run_evaluation
-from exgrpo.jobs.runs.control import Phase, RunStatus, TrainingError
+from exgrpo.jobs.runs.control import Phase, TrainingError
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.specs.evaluation import BenchmarkChoice, ServerSpec
 from exgrpo.jobs.specs.train import RecordingSpec
 from exgrpo.jobs.tasks.grading.answer_grader import grader_version
 from exgrpo_core.methods.loading import ALLOWED_CODE_VARIABLE
 from exgrpo_core.recording.file_recorder import FileRecorder
+from exgrpo_core.recording.run_status import RunStatus
 from tests import records
 from tests.data_files import write_lines
 from tests.jobs.evaluation.judging.chain_runs import Switch

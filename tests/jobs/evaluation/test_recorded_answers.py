@@ -14,10 +14,10 @@ from exgrpo.jobs.evaluation.recorded_answers import (
 )
 from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
 from exgrpo.jobs.runs.attempts import write_outcome
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
 from exgrpo_core.faults import Fault, FaultKind, describe_fault
+from exgrpo_core.recording.run_status import RunStatus
 from tests.jobs.evaluation.analysis.recorded_samples import append
 
 pytestmark = pytest.mark.slow

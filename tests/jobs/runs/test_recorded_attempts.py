@@ -1,10 +1,10 @@
 import pytest
 
 from exgrpo.jobs.actions import run_actions
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.directory import CommandError, list_run_directories
 from exgrpo.jobs.runs.state import read_state
 from exgrpo_core.config import ExGRPOConfig
+from exgrpo_core.recording.run_status import RunStatus
 from exgrpo_core.step_report import StepReport
 from exgrpo_core.verl_plugin.run_record import RunRecord
 

@@ -7,11 +7,11 @@ import pytest
 from exgrpo.jobs.actions.run_actions import resume, stop
 from exgrpo.jobs.runs import state
 from exgrpo.jobs.runs.attempts import write_outcome
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.directory import CommandError, RunDirectory
 from exgrpo.jobs.runs.state import read_state
 from exgrpo.jobs.specs.train import load_preset
 from exgrpo_core import recording
+from exgrpo_core.recording.run_status import RunStatus
 
 
 def test_a_worker_that_writes_its_outcome_and_ends_while_it_is_looked_at_is_not_lost(tmp_path, monkeypatch):

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from exgrpo.jobs.runs.checkpoints import list_checkpoints
-from exgrpo.jobs.runs.control import RunStatus, TrainingError
+from exgrpo.jobs.runs.control import TrainingError
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.specs.train import parse_spec
 from exgrpo.jobs.tasks.chains.question_set import make_questions
 from exgrpo.jobs.training.composition import run_training
+from exgrpo_core.recording.run_status import RunStatus
 from tests.faults.small_training import StepControl
 from tests.jobs.training.conftest import GENERATION, SMALL
 

@@ -5,7 +5,6 @@ import json
 import pytest
 import torch
 
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.recording.event_reader import EventReader
 from exgrpo.jobs.specs.settings import apply_settings
@@ -18,6 +17,7 @@ from exgrpo.jobs.training.demonstrations import read_demonstrations
 from exgrpo.jobs.training.engines.verl_ray.reward import compute_score, describe_question
 from exgrpo.jobs.training.run_data import log_first_prompt, open_data
 from exgrpo_core.recording.file_recorder import FileRecorder
+from exgrpo_core.recording.run_status import RunStatus
 from tests.faults.small_training import StepControl
 from tests.jobs.evaluation.judging.chain_runs import new_job, oracle_spec, run_job, votes_of
 from tests.jobs.training.conftest import SMALL

@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 
 from exgrpo.db.rows.display_names import escape_control_characters
-from exgrpo.jobs.runs.control import RunStatus, TrainingError
+from exgrpo.jobs.runs.control import TrainingError
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.recording.event_reader import iterate_events
 from exgrpo.jobs.specs.settings import apply_settings
 from exgrpo.jobs.tasks.chains.demonstrators import make_tokenizer
 from exgrpo.jobs.training.engines.tokenizer import unknown_token
 from exgrpo.jobs.training.run_health import VERL_MAX_GAP, Reason, RunHealth, unknown_token_notices
+from exgrpo_core.recording.run_status import RunStatus
 from exgrpo_core.step_report import NUM_RECENT_STEPS, StepReport
 from exgrpo_core.types import RolloutGroup
 from tests.exgrpo_core.builders import group, question, trajectory

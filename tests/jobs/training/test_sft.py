@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from exgrpo.jobs.runs.control import RunStatus, TrainingError
+from exgrpo.jobs.runs.control import TrainingError
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.specs.train import SpecError, parse_spec
 from exgrpo.jobs.tasks.chains.demonstrators import make_tokenizer
@@ -15,6 +15,7 @@ from exgrpo.jobs.training.demonstrations import read_demonstrations
 from exgrpo.jobs.training.engines.embedded.model import load_policy
 from exgrpo.jobs.training.engines.embedded.update import OptimSettings
 from exgrpo.jobs.training.run_data import open_data
+from exgrpo_core.recording.run_status import RunStatus
 from tests.data_files import verl_row, write_lines
 from tests.faults.small_training import StepControl
 from tests.jobs.training.conftest import SMALL

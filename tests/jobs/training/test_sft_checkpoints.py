@@ -7,7 +7,6 @@ import sys
 import pytest
 
 from exgrpo.jobs.runs.checkpoints import find_fault, list_checkpoints
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.recording.event_reader import EventReader
 from exgrpo.jobs.specs.train import RecordingSpec, parse_spec
@@ -15,6 +14,7 @@ from exgrpo.jobs.training.engines.verl_ray.overrides_from_spec import VERL_FOLDE
 from exgrpo.jobs.training.engines.verl_ray.sft_overrides import CHECKPOINTS_FOLDER
 from exgrpo.jobs.training.verl_sft import SftFollower
 from exgrpo_core.recording.file_recorder import FileRecorder
+from exgrpo_core.recording.run_status import RunStatus
 from tests.faults.small_training import StepControl
 
 pytestmark = pytest.mark.slow

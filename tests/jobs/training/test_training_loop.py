@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from exgrpo.jobs.runs.checkpoints import describe_resume
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.recording.event_reader import iterate_events
+from exgrpo_core.recording.run_status import RunStatus
 from tests.faults import recorded
 from tests.faults.small_training import EightNumbers, small_spec, train
 from tests.jobs.training.killed_runs import killed_run

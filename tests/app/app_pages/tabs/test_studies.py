@@ -17,9 +17,9 @@ from exgrpo.jobs.actions.studies.matrix import RunKey, key_from_tags, wanted_key
 from exgrpo.jobs.actions.studies.study_results import StudyResults
 from exgrpo.jobs.actions.studies.tables import comparison_table
 from exgrpo.jobs.execution.supervisor.open_index import ingest_all, open_fresh_index
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.directory import list_run_directories
 from exgrpo.jobs.runs.journal import Journal, JournalKind
+from exgrpo_core.recording.run_status import RunStatus
 from tests.app import recorded
 from tests.app.page_texts import has_text, tables, texts
 from tests.jobs.actions.studies.recorded import record_run

@@ -14,10 +14,10 @@ from exgrpo.app.components.widgets.curve_view import CurveView
 from exgrpo.app.components.widgets.run_state import HEALTH, STATES
 from exgrpo.app.queries.answers import UnavailableError
 from exgrpo.app.serving import server
-from exgrpo.db.rows.runs import LIVE_STATES, Badge, MetricPoint
-from exgrpo.jobs.runs.control import ENDED, RunStatus
+from exgrpo.db.rows.runs import Badge, MetricPoint
 from exgrpo.jobs.runs.report import HEALTH_SENTENCES
 from exgrpo.jobs.specs.base import PARTS as REWARD_PARTS
+from exgrpo_core.recording.run_status import ENDED, LIVE, RunStatus
 from exgrpo_core.step_report import METRICS
 
 pytestmark = pytest.mark.slow
@@ -65,7 +65,7 @@ def test_few_steps_are_ticked_one_by_one_and_never_between(last_step, dtick):
 
 def test_every_state_has_a_name_live_states_have_not_ended_and_colours_are_distinct():
     assert set(STATES) == {status.value for status in RunStatus} | {"imported", "growing"}
-    assert set(RunStatus) - ENDED == set(LIVE_STATES)
+    assert {*RunStatus} - {*ENDED} == {*LIVE}
     assert set(HEALTH) == set(HEALTH_SENTENCES) == {*get_args(Badge)}
     assert len({*theme.LIGHT.wheel}) == len({*theme.DARK.wheel}) == len(theme.LIGHT.wheel)
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 
 from exgrpo.jobs.runs.attempts import write_outcome
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.specs.base import ANSWER_ALONE
 from exgrpo.jobs.specs.train import load_preset
@@ -17,6 +16,7 @@ from exgrpo.jobs.tasks.grading.rewards import open_reward
 from exgrpo.jobs.training.reward_parts import open_reward_parts
 from exgrpo_core import ExGRPOState, exgrpo_step
 from exgrpo_core.recording.file_recorder import FileRecorder
+from exgrpo_core.recording.run_status import RunStatus
 from exgrpo_core.step_report import StepReport
 from tests.exgrpo_core.builders import small_config
 from tests.exgrpo_core.toy_engine import ToyEngine

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from exgrpo.jobs.runs.attempts import write_outcome
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.specs.settings import apply_settings
 from exgrpo.jobs.specs.train import load_preset
 from exgrpo.jobs.training.composition import run_training
 from exgrpo_core.recording.file_recorder import FileRecorder
+from exgrpo_core.recording.run_status import RunStatus
 from exgrpo_core.step_report import StepReport
 from tests.faults.small_training import StepControl
 

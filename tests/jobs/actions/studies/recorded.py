@@ -6,10 +6,10 @@ from exgrpo.jobs.actions.queueing import queue_job
 from exgrpo.jobs.actions.studies.definition import Scale, Study, load_study
 from exgrpo.jobs.actions.studies.matrix import RunKey, spec_of
 from exgrpo.jobs.runs.attempts import write_outcome
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo_core.recording.file_recorder import FileRecorder
 from exgrpo_core.recording.recorder import EvaluationRecord
+from exgrpo_core.recording.run_status import RunStatus
 from tests.step_reports import make_questions
 
 NUM_QUESTIONS = 10

@@ -6,9 +6,9 @@ from exgrpo.jobs.actions.studies.definition import Scale, load_study
 from exgrpo.jobs.actions.studies.matrix import RunKey
 from exgrpo.jobs.actions.studies.running import PendingRun, start, stop_all
 from exgrpo.jobs.runs.checkpoints import checkpoint_path, kept_start, save_checkpoint
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.directory import CommandError, RunDirectory, list_run_directories
 from exgrpo.jobs.specs.evaluation import EvalSpec
+from exgrpo_core.recording.run_status import RunStatus
 from tests.jobs.actions.studies.recorded import record_run
 
 pytestmark = pytest.mark.slow

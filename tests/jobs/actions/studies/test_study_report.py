@@ -17,7 +17,7 @@ from exgrpo.jobs.actions.studies.study_report import render_report
 from exgrpo.jobs.actions.studies.study_results import StudyResults, find_runs, read_results
 from exgrpo.jobs.actions.studies.tables import mean_text
 from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
-from exgrpo.jobs.runs.control import RunStatus
+from exgrpo_core.recording.run_status import RunStatus
 from tests.jobs.actions.studies.recorded import record_run, record_seeds
 
 pytestmark = pytest.mark.slow

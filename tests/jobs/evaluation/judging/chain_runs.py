@@ -8,7 +8,7 @@ import numpy as np
 from exgrpo.jobs.evaluation.judging.judge_loop import run_judging
 from exgrpo.jobs.evaluation.judging.votes import VOTES_EVENT, Vote
 from exgrpo.jobs.runs.attempts import write_outcome
-from exgrpo.jobs.runs.control import Phase, RunStatus
+from exgrpo.jobs.runs.control import Phase
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.recording.event_reader import EventReader
 from exgrpo.jobs.specs.judging import JudgeSpec, parse_judge_spec
@@ -16,6 +16,7 @@ from exgrpo.jobs.specs.train import RecordingSpec, TrainSpec
 from exgrpo.jobs.tasks.chains.oracle import judge_response
 from exgrpo.jobs.tasks.chains.question_set import read_problem
 from exgrpo_core.recording.file_recorder import FileRecorder
+from exgrpo_core.recording.run_status import RunStatus
 from exgrpo_core.step_report import StepReport
 from exgrpo_core.types import Question, RolloutGroup, Trajectory
 

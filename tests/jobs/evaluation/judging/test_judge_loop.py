@@ -10,11 +10,12 @@ from exgrpo.jobs.evaluation.judging.items import counted_trajectories, open_item
 from exgrpo.jobs.evaluation.judging.verdicts import PROMPT_FILE
 from exgrpo.jobs.evaluation.judging.votes import ASKED_EVENT, read_recorded_votes
 from exgrpo.jobs.machine.model_server import KEY_ADDRESSES_VARIABLE
-from exgrpo.jobs.runs.control import Phase, RunStatus, TrainingError
+from exgrpo.jobs.runs.control import Phase, TrainingError
 from exgrpo.jobs.specs.judging import API_KEY_VARIABLE
 from exgrpo.jobs.specs.train import RecordingSpec
 from exgrpo_core.recording import file_recorder
 from exgrpo_core.recording.file_recorder import FileRecorder
+from exgrpo_core.recording.run_status import RunStatus
 from tests.jobs.evaluation.judging.chain_runs import (
     WRITINGS,
     Switch,

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from exgrpo.jobs.runs.control import RunStatus
+from exgrpo_core.recording.run_status import RunStatus
 from tests.jobs.evaluation.judging.chain_runs import new_job, record_chains, run_job, server_spec, votes_of
 from tests.jobs.evaluation.judging.vllm_server import save_random_judge, serving_with_vllm
 

@@ -6,10 +6,10 @@ from exgrpo.jobs.actions.queueing import NewJob, write_job
 from exgrpo.jobs.execution.supervisor import loop
 from exgrpo.jobs.machine.hardware import VISIBLE_VARIABLE, Gpu
 from exgrpo.jobs.runs.attempts import read_outcome
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.specs.settings import apply_settings
 from exgrpo.jobs.specs.train import SpecError
 from exgrpo.jobs.specs.verl import VerlSpec
+from exgrpo_core.recording.run_status import RunStatus
 from tests.jobs.execution.supervisor.toy_bench import Bench, toy_spec
 
 pytestmark = pytest.mark.slow

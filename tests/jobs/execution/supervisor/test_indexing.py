@@ -25,12 +25,12 @@ from exgrpo.jobs.execution.supervisor.indexing import Indexer
 from exgrpo.jobs.execution.supervisor.loop import Supervisor, SupervisorSettings
 from exgrpo.jobs.execution.supervisor.open_index import ingest_all, rebuild_index
 from exgrpo.jobs.runs.attempts import write_outcome
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.journal import Journal, JournalKind
 from exgrpo.jobs.specs.train import RecordingSpec, TrainSpec
 from exgrpo_core import recording
 from exgrpo_core.recording.file_recorder import FileRecorder
+from exgrpo_core.recording.run_status import RunStatus
 from tests.db.recorded_runs import record_attempt
 from tests.db.table_contents import contents
 from tests.postgres import create_postgres_database

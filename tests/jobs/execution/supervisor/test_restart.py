@@ -21,11 +21,12 @@ from exgrpo.jobs.cli.following import RunFollower
 from exgrpo.jobs.execution.supervisor.open_index import ingest_all
 from exgrpo.jobs.runs.attempts import Heartbeat, write_heartbeat
 from exgrpo.jobs.runs.checkpoints import list_steps
-from exgrpo.jobs.runs.control import INTERRUPTED, RunStatus
+from exgrpo.jobs.runs.control import INTERRUPTED
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.processes import identify
 from exgrpo.jobs.runs.state import read_state
 from exgrpo.jobs.runs.supervisor_file import SupervisorRunningError
+from exgrpo_core.recording.run_status import RunStatus
 from tests.jobs.execution.supervisor.toy_bench import Bench, toy_spec, wait_until
 
 pytestmark = pytest.mark.slow

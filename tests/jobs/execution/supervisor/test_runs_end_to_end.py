@@ -7,9 +7,9 @@ import pytest
 from exgrpo.db.connections.opening import open_database
 from exgrpo.db.queries import metrics, runs
 from exgrpo.jobs.actions import branching, run_actions
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.directory import CommandError
 from exgrpo.jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
+from exgrpo_core.recording.run_status import RunStatus
 from tests.jobs.execution.supervisor.toy_bench import Bench, processes_of, toy_spec, wait_until
 from tests.processes import is_gone
 

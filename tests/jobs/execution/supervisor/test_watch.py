@@ -16,11 +16,11 @@ from exgrpo.jobs.execution.supervisor.loop import Supervisor, SupervisorSettings
 from exgrpo.jobs.execution.supervisor.watch import AttemptWatch, StopClock, StopPolicy
 from exgrpo.jobs.machine.hardware import VISIBLE_VARIABLE
 from exgrpo.jobs.runs.attempts import Heartbeat, write_heartbeat, write_outcome
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.launchers.local import LocalLauncher
 from exgrpo.jobs.runs.processes import ProcessIdentity, boot_id, works_on
 from exgrpo_core.recording.attempt_gate import FileLock, is_over
+from exgrpo_core.recording.run_status import RunStatus
 from tests.jobs.execution.supervisor.toy_bench import TOY_WORKER, toy_spec, wait_until
 
 pytestmark = pytest.mark.slow

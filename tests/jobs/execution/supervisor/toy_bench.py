@@ -12,11 +12,11 @@ from exgrpo.jobs.actions.queueing import queue_job
 from exgrpo.jobs.execution.supervisor.indexing import Indexer
 from exgrpo.jobs.execution.supervisor.loop import Supervisor, SupervisorSettings
 from exgrpo.jobs.execution.supervisor.watch import StopPolicy
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.launchers.local import LocalLauncher
 from exgrpo.jobs.runs.state import read_state
 from exgrpo.jobs.specs.train import TrainSpec
+from exgrpo_core.recording.run_status import RunStatus
 
 TOY_WORKER = "tests.jobs.execution.supervisor.toy_worker"
 TIMEOUT_SECONDS = 120.0

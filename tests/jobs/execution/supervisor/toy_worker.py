@@ -9,11 +9,12 @@ import time
 
 from exgrpo.jobs.execution.worker.__main__ import main
 from exgrpo.jobs.runs.checkpoints import open_newest, save_checkpoint
-from exgrpo.jobs.runs.control import Control, Phase, RunStatus, TrainingError
+from exgrpo.jobs.runs.control import Control, Phase, TrainingError
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.specs.evaluation import EvalSpec
 from exgrpo.jobs.specs.train import TrainSpec
 from exgrpo_core.recording.recorder import RunRecorder
+from exgrpo_core.recording.run_status import RunStatus
 from exgrpo_core.step_report import StepReport
 
 STEP_SECONDS = 0.02

@@ -22,13 +22,14 @@ from exgrpo.jobs.execution.worker.control import WorkerControl
 from exgrpo.jobs.machine.hardware import VISIBLE_VARIABLE
 from exgrpo.jobs.runs.attempts import read_heartbeat, read_outcome
 from exgrpo.jobs.runs.checkpoints import save_checkpoint
-from exgrpo.jobs.runs.control import RunStatus, TrainingError
+from exgrpo.jobs.runs.control import TrainingError
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.recording.event_reader import EventReader
 from exgrpo.jobs.specs.train import ModelSpec, SpecError, TrainSpec, load_preset, parse_spec
 from exgrpo.jobs.training.pretrained.sources import CACHE_VARIABLE
 from exgrpo_core.recording.attempt_gate import EXIT_NOT_MINE, clear_attempt, set_attempt
 from exgrpo_core.recording.record_file import RecordFile
+from exgrpo_core.recording.run_status import RunStatus
 from tests.jobs.execution.supervisor.toy_bench import TOY_WORKER, toy_spec
 from tests.step_reports import make_report
 

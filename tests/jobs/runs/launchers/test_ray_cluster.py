@@ -12,13 +12,13 @@ import psutil
 import pytest
 
 from exgrpo.jobs.actions import run_actions
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.launchers.local import LocalLauncher
 from exgrpo.jobs.runs.launchers.ray_jobs import RayJobsLauncher
 from exgrpo.jobs.runs.launchers.ray_jobs_api import RayClusterState, RayJobsApi, RayJobStatus, read_cluster
 from exgrpo.jobs.runs.processes import ProcessIdentity, group_members, identify
 from exgrpo.jobs.specs.train import parse_spec
 from exgrpo.jobs.specs.verl import RAY_TOKEN_VARIABLE
+from exgrpo_core.recording.run_status import RunStatus
 from tests.jobs.runs.launchers.ray_bench import RayBench, ray_spec
 from tests.jobs.runs.launchers.ray_cluster import NUM_GPUS, TOKEN, RayCluster
 from tests.jobs.training.engines.verl_ray.runs import NUM_STEPS, RUN_SECONDS, run_content, steps_of

@@ -9,7 +9,6 @@ from dataclasses import replace
 import pytest
 
 from exgrpo.jobs.execution.supervisor import ray_watch
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.launchers import ray_jobs, ray_jobs_api
 from exgrpo.jobs.runs.launchers.local import LaunchError
 from exgrpo.jobs.runs.launchers.ray_jobs import RayJobsLauncher
@@ -25,6 +24,7 @@ from exgrpo.jobs.runs.launchers.ray_machines import Machine, check_model, check_
 from exgrpo.jobs.runs.state import CONTACT_TIMEOUT_SECONDS, read_contact, read_state, write_contact
 from exgrpo.jobs.specs.train import TrainSpec
 from exgrpo.jobs.specs.verl import RAY_TOKEN_VARIABLE, RaySpec, RewardModelSpec, VerlSpec
+from exgrpo_core.recording.run_status import RunStatus
 from tests.http_server import Answer, answering
 from tests.jobs.runs.launchers.ray_bench import RayBench, ray_spec
 from tests.tools import free_port

@@ -18,10 +18,10 @@ from exgrpo.jobs.actions.preflight.launch_scripts import SECONDS_TO_STOP, Script
 from exgrpo.jobs.machine.engine_environments import PROJECT_ROOT
 from exgrpo.jobs.runs.attempts import read_heartbeat, read_outcome
 from exgrpo.jobs.runs.checkpoints import list_steps
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.state import read_state
 from exgrpo.jobs.specs.train import parse_spec
+from exgrpo_core.recording.run_status import RunStatus
 from tests.jobs.execution.supervisor.toy_bench import wait_until
 from tests.jobs.runs.launchers.ray_cluster import find_ray
 from tests.jobs.training.engines.verl_ray.runs import MARK, run_content

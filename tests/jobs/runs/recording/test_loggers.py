@@ -3,12 +3,12 @@ import sys
 
 import pytest
 
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.recording.event_reader import EventReader
 from exgrpo.jobs.runs.recording.loggers import FanOutRecorder, open_recorder
 from exgrpo.jobs.specs.train import RecordingSpec, SpecError, TrainSpec
 from exgrpo_core.recording.file_recorder import FileRecorder
 from exgrpo_core.recording.recorder import EvaluationRecord
+from exgrpo_core.recording.run_status import RunStatus
 from tests.step_reports import make_report
 
 

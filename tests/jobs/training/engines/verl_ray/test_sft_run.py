@@ -9,13 +9,13 @@ import torch
 
 from exgrpo.jobs.runs.attempts import read_outcome
 from exgrpo.jobs.runs.checkpoints import checkpoint_path, find_fault, list_checkpoints
-from exgrpo.jobs.runs.control import RunStatus
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.recording.event_reader import EventReader
 from exgrpo.jobs.specs.train import parse_spec
 from exgrpo.jobs.tasks.chains.demonstrators import make_tokenizer
 from exgrpo.jobs.training.engines.embedded.model import load_policy
 from exgrpo.jobs.training.imitation import make_small_policy
+from exgrpo_core.recording.run_status import RunStatus
 from tests.jobs.training.engines.verl_ray.runs import start_worker, steps_of, wait_for, wait_for_rank, work, work_until
 from tests.jobs.training.engines.verl_ray.toy_sft import RANK_MODULE
 from tests.verl_on_cpu import SFT_OVERRIDES
