@@ -77,7 +77,11 @@ def describe(report: "ProbeReport", data: str) -> str:
 def _read_spec(preset: str | None, path: Path | None, model: str | None, data: str | None) -> TrainSpec:
     if preset is not None and path is not None:
         raise SpecError("expected one of them; a file may name its preset in `extends`.", "--preset", "--spec")
-    content: dict[str, Any] = {"algorithm": {"max_response_tokens": MAX_RESPONSE_TOKENS}}
+    one = {"batch_size": 1, "mini_batch_size": 1, "experience_ratio": 0.0}
+    content: dict[str, Any] = {
+        "algorithm": {"max_response_tokens": MAX_RESPONSE_TOKENS, **one},
+        "data": {"num_questions": None, "num_held_out": 0},  # a file of one row is enough
+    }
     if preset is not None:
         content = load_preset(preset).model_dump(mode="json")
     elif path is not None:

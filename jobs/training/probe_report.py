@@ -84,15 +84,16 @@ class ProbeReport:
             ),
             (
                 self.pass_rate == 1.0,
-                "Every answer is right, and questions without a wrong answer teach nothing: choose harder questions.",
+                "Every answer is correct, and questions without a wrong answer teach nothing: choose harder questions.",
             ),
         ]
         return [sentence for is_bad, sentence in rules if is_bad]
 
     def summary(self) -> str:
         """Return the figures in one line."""
+        questions = "1 question" if self.num_questions == 1 else f"{self.num_questions:,} questions"
         return (
             f"pass rate {self.pass_rate:.2f}, format rate {self.format_rate:.2f}, truncation rate "
             f"{self.truncation_rate:.2f}, mean entropy {self.mean_entropy:.2f} nats, {self.mean_tokens:.0f} tokens a "
-            f"response ({self.num_questions} questions x {self.num_samples} responses, {self.seconds:.0f} s)"
+            f"response ({questions} x {self.num_samples} responses, {self.seconds:.0f} s)"
         )

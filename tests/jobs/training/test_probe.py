@@ -70,6 +70,19 @@ def test_command_prints_prompt_answers_figures_and_advice(chat_model, tmp_path):
     assert not any(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(("num_rows", "asked"), [(1, "1 question x 1"), (3, "2 questions x 1")])
+def test_a_file_of_any_size_is_enough_without_settings_of_a_run(chat_model, tmp_path, num_rows, asked):
+    data = tmp_path / "rows.jsonl"
+    data.write_text(
+        "".join(f'{{"question": "{number} + 1?", "answer": "{number + 1}"}}\n' for number in range(num_rows))
+    )
+    words = ["probe", str(chat_model), "--data", str(data), "--set", "algorithm.max_response_tokens=6"]
+    words += ["--num-questions", "2", "--num-samples", "1", "--runs-root", str(tmp_path / "runs")]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    assert f"({asked} responses" in result.output
+
+
 def test_process_of_a_form_gives_the_same_report_or_one_sentence_and_ends_when_stopped(chat_model, tmp_path):
     spec = spec_of(chat_model)
     gone = apply_settings(spec, ["model.source=/gone/model"])
