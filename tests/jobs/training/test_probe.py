@@ -77,6 +77,7 @@ def test_a_file_of_any_size_is_enough_without_settings_of_a_run(chat_model, tmp_
         "".join(f'{{"question": "{number} + 1?", "answer": "{number + 1}"}}\n' for number in range(num_rows))
     )
     words = ["probe", str(chat_model), "--data", str(data), "--set", "algorithm.max_response_tokens=6"]
+    words += ["--set", "algorithm.max_prompt_tokens=400"]  # the model's context is short
     words += ["--num-questions", "2", "--num-samples", "1", "--runs-root", str(tmp_path / "runs")]
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
