@@ -16,7 +16,7 @@ from sqlalchemy import ColumnElement, Connection, Float, String, Table, case, ca
 from exgrpo.db.connections.session import Database
 from exgrpo.db.queries.text_search import SearchError
 from exgrpo.db.rows.display_names import BATCH_PASS_RATE, held_out_score
-from exgrpo.db.rows.spec_fields import DEFAULT_EXPERIENCE_RATIO, RECORDED_KIND, UNKNOWN
+from exgrpo.db.rows.spec_fields import DEFAULT_EXPERIENCE_RATIO, RECORDED_KIND, SYMBOLS, UNKNOWN
 from exgrpo.db.tables import models
 from exgrpo.db.tables.column_types import one_of
 from exgrpo_core.step_report import METRIC_LABELS, SHARES
@@ -31,7 +31,7 @@ _SCORE = re.compile(r"(?:held-out-)?(avg|pass)@([1-9][0-9]{0,5})")
 NUMBER = r"^[-+]?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?$"
 _SECTIONS = ("algorithm", "optim", "model", "data", "validation", "sft", "verl", "recording", "resume", "sampling")
 """Where a field is looked for whose section is not named, after the specification itself."""
-_SHORT = {"lr": "learning_rate", "optimizer": "optim"}
+_SHORT = {"optimizer": "optim"} | {symbol: path.rpartition(".")[2] for symbol, path in SYMBOLS.items()}
 _HELD_OUT = "held-out"
 _HEADINGS = {label.lower().replace(" ", "-"): key for key, label in METRIC_LABELS.items()} | {
     held_out_score().lower().replace(" ", "-"): _HELD_OUT, "scores": "score",

@@ -14,6 +14,14 @@ RECORDED_KIND = "recorded"
 UNREADABLE_SPEC: Mapping[str, Any] = {"kind": UNREADABLE_KIND, _MARK: True}
 UNKNOWN = "unknown"
 """What pages and commands show where nothing is known."""
+SYMBOLS = {
+    "K": "algorithm.rollouts_per_question", "B": "algorithm.batch_size", "rho": "algorithm.experience_ratio",
+    "mu": "algorithm.bucket_center", "sigma": "algorithm.bucket_spread", "beta": "algorithm.shaping_beta",
+    "epsilon": "algorithm.clip_epsilon", "lr": "optim.learning_rate",
+    "\u03c1": "algorithm.experience_ratio", "\u03bc": "algorithm.bucket_center", "\u03c3": "algorithm.bucket_spread",
+    "\u03b2": "algorithm.shaping_beta", "\u03b5": "algorithm.clip_epsilon",
+}  # fmt: skip
+"""Fields by the symbols that the paper and the pages have for them."""
 _DEFAULTS = dataclasses.asdict(ExGRPOConfig())
 DEFAULT_EXPERIENCE_RATIO: float = _DEFAULTS["experience_ratio"]
 """rho if a specification does not set it."""

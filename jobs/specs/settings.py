@@ -4,18 +4,11 @@ import difflib
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
+from exgrpo.db.rows.spec_fields import SYMBOLS
 from exgrpo.jobs.specs.any_job import JobSpec, parse_any_spec
 from exgrpo.jobs.specs.presets import load_plain_yaml
 from exgrpo.jobs.specs.train import SpecError
 
-_SYMBOLS = {
-    "K": "algorithm.rollouts_per_question", "B": "algorithm.batch_size", "rho": "algorithm.experience_ratio",
-    "mu": "algorithm.bucket_center", "sigma": "algorithm.bucket_spread", "beta": "algorithm.shaping_beta",
-    "epsilon": "algorithm.clip_epsilon", "lr": "optim.learning_rate",
-    "\u03c1": "algorithm.experience_ratio", "\u03bc": "algorithm.bucket_center", "\u03c3": "algorithm.bucket_spread",
-    "\u03b2": "algorithm.shaping_beta", "\u03b5": "algorithm.clip_epsilon",
-}  # fmt: skip
-"""Fields by the symbols that the paper and the pages have for them."""
 _LIKELY = 0.7
 """Similarity of two names, in [0, 1], above which one counts as a misspelling of the other."""
 
@@ -52,7 +45,7 @@ def full_path(content: dict[str, Any], name: str) -> str:
     ending = [path for path in field_paths(content) if path == end or path.endswith(f".{end}")]
     if name in ending:
         return name
-    symbol = _SYMBOLS.get(name, _SYMBOLS.get(end))
+    symbol = SYMBOLS.get(name, SYMBOLS.get(end))
     return symbol or (ending[0] if len(ending) == 1 else name)
 
 

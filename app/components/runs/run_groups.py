@@ -1,5 +1,6 @@
 """The list of runs in groups: those with the same value of a field and the same data, with means of finished runs."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import pandas as pd
@@ -9,7 +10,7 @@ from exgrpo.app.components.runs import run_table
 from exgrpo.app.components.runs.comparison import mean_over
 from exgrpo.app.components.widgets import data_table, grid, run_state
 from exgrpo.app.formats import escape_control_characters, in_percent, literal
-from exgrpo.db.rows.display_names import BATCH_PASS_RATE, held_out_score
+from exgrpo.db.rows.display_names import BATCH_PASS_RATE, held_out_score, model_name
 from exgrpo.db.rows.runs import RunRow
 from exgrpo.db.rows.spec_fields import UNKNOWN
 from exgrpo.db.statistics import interval_text
@@ -117,9 +118,12 @@ def _groups(rows: Sequence[RunRow], name: str) -> dict[str, list[RunRow]]:
     data_of: dict[str, set[str]] = {}
     for value, row in zip(values, rows, strict=True):
         data_of.setdefault(value, set()).add(row.dataset)
+    short = {data: model_name(data) for data in {row.dataset for row in rows}}
+    counts = Counter(short.values())
     groups: dict[str, list[RunRow]] = {}
     for value, row in zip(values, rows, strict=True):
-        key = value if len(data_of[value]) == 1 else f"{value} on {escape_control_characters(row.dataset) or UNKNOWN}"
+        data = short[row.dataset] if counts[short[row.dataset]] == 1 else row.dataset
+        key = value if len(data_of[value]) == 1 else f"{value} on {escape_control_characters(data) or UNKNOWN}"
         groups.setdefault(key, []).append(row)
     return groups
 

@@ -17,8 +17,9 @@ from exgrpo.db.rows.trajectories import TrajectoryFacets, TrajectoryOrder, Traje
 from exgrpo_core.sums import VERDICTS
 
 ANY = "any"
+_OUTCOME, _FORMER_VERDICT = "outcome", "verdict"
 _FLAGS = {
-    "outcome": ("Outcome", "is_correct", ("correct", "not correct")),
+    _OUTCOME: ("Outcome", "is_correct", ("correct", "not correct")),
     "replayed": ("Replayed", "is_replayed", ("replayed", "never replayed")),
     "code": ("Code", "has_code", ("with code", "without code")),
     "valid": ("Chain of thought", "is_valid", ("valid", "not valid")),
@@ -26,7 +27,9 @@ _FLAGS = {
 }
 _BOUNDED = ("step", "reward", "entropy", "tokens", "turns")
 _RANGES = tuple(f"{name}_{end}" for name in _BOUNDED for end in ("from", "to"))
-_CHOICES = (*_FLAGS, "verdict", "bucket", "tool")
+_FAILURES = VERDICTS[1:]
+"""Verdicts that are choices among the outcomes, too."""
+_CHOICES = (*_FLAGS, "bucket", "tool")
 _KEYS = (*_CHOICES, *_RANGES, "question-index")
 _RUN_KEY = "run-of-filters"
 _SIGNS = {True: "yes", False: "no", None: NONE_SHOWN}
@@ -58,6 +61,8 @@ def words() -> str:
 
 def show(run_id: str, searched: str, rollouts_per_question: int) -> TrajectoryFacets:
     """Show the facets with their counts, and return the chosen ones."""
+    if (former := st.query_params.pop(_FORMER_VERDICT, None)) is not None:
+        st.session_state[_OUTCOME] = former
     panel = st.expander("Filters", icon=":material/tune:", key="facets", on_change="rerun", bind="query-params")
     with panel:
         if panel.open or _is_any_set():
@@ -66,8 +71,8 @@ def show(run_id: str, searched: str, rollouts_per_question: int) -> TrajectoryFa
     where = TrajectoryFacets(
         run_id=run_id, words=searched, **{field: _flag(key) for key, (_, field, _) in _FLAGS.items()},
         **{name: st.session_state.get(name) for name in _RANGES}, question_index=st.session_state.get("question-index"),
-        bucket=int(bucket) if (bucket := _chosen("bucket")) else None, verdict=_chosen("verdict"),
-        tool=_chosen("tool"),
+        bucket=int(bucket) if (bucket := _chosen("bucket")) else None, tool=_chosen("tool"),
+        verdict=chosen if (chosen := _chosen(_OUTCOME)) in _FAILURES else None,
     )  # fmt: skip
     if panel.open:
         with counts:
@@ -88,26 +93,24 @@ def _fields(rollouts_per_question: int, tools: Sequence[str] | None) -> None:
     columns = st.columns(4, gap="medium")
     for column, (key, (label, _, names)) in zip(columns, _FLAGS.items(), strict=False):
         with column:
-            _choice(label, key, names)
+            _choice(label, key, (*names, *_FAILURES) if key == _OUTCOME else names)
     columns = st.columns(4, gap="medium")
     with columns[0]:
-        _choice("Verdict", "verdict", VERDICTS)
-    with columns[1]:
         _choice("Stored in bucket", "bucket", tuple(map(str, range(1, rollouts_per_question))))
-    with columns[2]:
+    with columns[1]:
         st.number_input("Question", 0, value=None, step=1, key="question-index", bind="query-params")
-    with columns[3]:
+    with columns[2]:
         _range("Step", "step_from", "step_to", 1)
+    with columns[3]:
+        _range("Entropy, nats", "entropy_from", "entropy_to", 0.05, 0.0)
     if tools is not None:
         _conversation_fields(tools)
     columns = st.columns(4, gap="medium")
     with columns[0]:
-        _range("Entropy, nats", "entropy_from", "entropy_to", 0.05, 0.0)
-    with columns[1]:
         _range("Length, tokens", "tokens_from", "tokens_to", 1)
-    with columns[2]:
+    with columns[1]:
         _range("Reward", "reward_from", "reward_to", 0.1, None)
-    with columns[3]:
+    with columns[2]:
         st.space("small")
         st.button("Clear all", icon=":material/filter_alt_off:", on_click=_clear, key="facets-clear")
 
@@ -130,10 +133,10 @@ def _counts(where: TrajectoryFacets) -> None:
         of_field = counts[field]
         if of_field[True] or of_field[False]:
             unknown = f", unknown {of_field[None]:,}" if field == "is_correct" and of_field[None] else ""
-            sentences.append(f"{label}: {names[0]} {of_field[True]:,}, {names[1]} {of_field[False]:,}{unknown}")
-    verdicts = [f"{name} {counts['verdict'][name]:,}" for name in VERDICTS if counts["verdict"][name]]
-    if verdicts:
-        sentences.append(f"Verdict: {', '.join(verdicts)}")
+            verdicts = counts["verdict"] if field == "is_correct" else {}
+            failed = ", ".join(f"{name} {verdicts[name]:,}" for name in _FAILURES if verdicts.get(name))
+            other = f"{names[1]} {of_field[False]:,}" + (f" ({failed})" if failed else "")
+            sentences.append(f"{label}: {names[0]} {of_field[True]:,}, {other}{unknown}")
     st.caption(" · ".join(sentences) or "No trajectory matches; clear a filter.")
 
 
@@ -156,12 +159,12 @@ def _chosen(key: str) -> str | None:
 
 
 def _flag(key: str) -> bool | None:
-    value = _chosen(key)
-    return None if value is None else value == _FLAGS[key][2][0]
+    value, names = _chosen(key), _FLAGS[key][2]
+    return value == names[0] if value in names else None
 
 
 def _summary(where: TrajectoryFacets) -> str:
-    parts = [str(chosen) for key in (*_FLAGS, "verdict") if (chosen := _chosen(key)) is not None]
+    parts = [str(chosen) for key in _FLAGS if (chosen := _chosen(key)) is not None]
     if where.tool is not None:
         parts.append(f"tool {literal(where.tool)}")
     if where.bucket is not None:

@@ -22,7 +22,7 @@ def shown_ids(page):
 
 @pytest.mark.usefixtures("recorded_shared")
 def test_filters_can_be_cleared_and_all_are_shown_newest_first_page_by_page(open_page):
-    page = open_page("run", view="Trajectories", run="run-finished", step_from="29", verdict="timeout")
+    page = open_page("run", view="Trajectories", run="run-finished", step_from="29", outcome="timeout")
     page.button(key="facets-clear").click().run()
     assert shown_ids(page)[0] == newest().trajectory_id
     assert shown_ids(page) == sorted(shown_ids(page), reverse=True)
@@ -32,8 +32,24 @@ def test_filters_can_be_cleared_and_all_are_shown_newest_first_page_by_page(open
 
 
 @pytest.mark.usefixtures("recorded_shared")
+@pytest.mark.parametrize(
+    ("address", "verdicts"),
+    [
+        ({"outcome": "correct"}, {"correct"}), ({"outcome": "wrong"}, {"wrong"}), ({"verdict": "wrong"}, {"wrong"}),
+        ({"outcome": "not correct"}, {"wrong"}), ({"verdict": "correct"}, {"correct"}),
+    ],
+)  # fmt: skip
+def test_the_outcome_chooses_correct_answers_all_others_or_those_of_one_verdict(open_page, address, verdicts):
+    page = open_page("run", view="Trajectories", run="run-finished", facets="true", **address)
+    assert {verdict for [verdict] in tables(page)[0].value["Verdict"]} == verdicts
+    assert page.selectbox(key="outcome").value == next(iter(address.values()))
+    assert "verdict" not in page.query_params
+    assert [label for label in (choice.label for choice in page.selectbox) if label == "Verdict"] == []
+
+
+@pytest.mark.usefixtures("recorded_shared")
 def test_filters_of_one_run_do_not_hide_the_trajectories_of_another(open_page):
-    page = open_page("run", view="Trajectories", run="run-finished", verdict="timeout", words="nowhere")
+    page = open_page("run", view="Trajectories", run="run-finished", outcome="timeout", words="nowhere")
     assert has_text(page, "No trajectory matches")
     page.run()
     assert has_text(page, "No trajectory matches")

@@ -38,6 +38,19 @@ def test_runs_with_other_data_are_groups_of_their_own():
     assert len(groups(*rows, name="Data")) == 3
 
 
+@pytest.mark.parametrize(
+    ("paths", "shown"),
+    [
+        (("/data/a/rollouts", "/data/texts"), ["rollouts", "texts"]),
+        (("/data/a/rollouts", "/data/b/rollouts"), ["/data/a/rollouts", "/data/b/rollouts"]),
+        (("gsm8k", "org/name"), ["gsm8k", "org/name"]),
+    ],
+)
+def test_data_is_called_by_the_end_of_its_path_where_that_tells_it_apart(paths, shown):
+    rows = [row(0.5, dataset=path) for path in paths]
+    assert [line[0] for line in groups(*rows)] == [f"ExGRPO on {name}" for name in shown]
+
+
 def test_runs_of_an_unknown_method_have_no_mean_and_no_interval_leaves_zero_to_a_hundred():
     assert groups(row(0.5, method="unknown"), row(1.0, method="unknown")) == [("unknown", 2, 0, None, None, "")]
     assert groups(row(0.5), row(1.0)) == [("ExGRPO", 2, 2, 75.0, "0.0 to 100.0", "150")]
