@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
 
+from exgrpo_core.recording.run_folder import id_end
+
 BATCH_PASS_RATE = "Batch Pass@1"
 """Share of the fresh rollouts of a training batch that are correct, those of replayed questions included."""
 FRESH_PASS_RATE = "Fresh Pass@1"
@@ -45,11 +47,6 @@ def model_name(source: str) -> str:
     """Return the shown name of a model: of a folder the last part of its path, of any other the source itself."""
     path = PurePosixPath(source)
     return path.name if path.is_absolute() else source
-
-
-def id_end(run_id: str) -> str:
-    """Return the random end of a run id, short and nearly always unique."""
-    return run_id.rpartition("-")[2]
 
 
 def escape_control_characters(text: str) -> str:

@@ -98,6 +98,11 @@ def make_run_id(now: datetime) -> str:
     return f"{now.astimezone(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
 
 
+def id_end(run_id: str) -> str:
+    """Return the random end of a run id, short and nearly always unique."""
+    return run_id.rpartition("-")[2]
+
+
 def create_run_folder(
     runs_root: Path, run_id: str, name: str, spec: bytes, parent: tuple[str | None, int | None] = (None, None)
 ) -> Path:

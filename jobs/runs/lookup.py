@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from exgrpo.db.rows.display_names import id_end
 from exgrpo.jobs.runs.checkpoints import NEWEST, checkpoint_path, find_fault, kept_start, list_steps, step_of
 from exgrpo.jobs.runs.directory import CommandError, RunDirectory, RunDirectoryError, list_run_directories
 from exgrpo.jobs.runs.journal import Journal, JournalKind
 from exgrpo_core.faults import describe_fault
+from exgrpo_core.recording.run_folder import id_end
 
 
 class NotFoundError(CommandError):

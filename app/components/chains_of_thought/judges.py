@@ -11,7 +11,6 @@ from exgrpo.app.queries.answers import ask
 from exgrpo.app.settings import runs_root
 from exgrpo.db.queries import judging
 from exgrpo.db.rows.chains_of_thought import AgreementRow
-from exgrpo.db.rows.display_names import id_end
 from exgrpo.db.rows.judging import JudgeRow
 from exgrpo.db.statistics import Rate, interval_text, wilson
 from exgrpo.jobs.actions.progress import job_progress
@@ -20,6 +19,7 @@ from exgrpo.jobs.evaluation.analysis.report import find_calibration
 from exgrpo.jobs.evaluation.judging.calibration import Calibration, CorrectedRate, cohen_kappa
 from exgrpo.jobs.evaluation.judging.verdicts import load_judge_prompt
 from exgrpo.jobs.specs.judging import parse_judge_spec
+from exgrpo_core.recording.run_folder import id_end
 from exgrpo_core.recording.run_status import RunStatus
 
 _COUNTS = {

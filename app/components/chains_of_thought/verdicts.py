@@ -13,7 +13,6 @@ from exgrpo.app.queries.answers import ask
 from exgrpo.app.settings import runs_root
 from exgrpo.db.queries import judging, lineage, runs, trajectories
 from exgrpo.db.rows.chains_of_thought import ALL, CodeLine
-from exgrpo.db.rows.display_names import id_end
 from exgrpo.db.rows.judging import JudgedRow, JudgedSortKey, JudgeRow, VerdictFilter, VoteRow
 from exgrpo.db.rows.runs import RunRow
 from exgrpo.db.statistics import wilson
@@ -21,6 +20,7 @@ from exgrpo.jobs.actions import annotations
 from exgrpo.jobs.evaluation.judging.calibration import Calibration, correct_rate
 from exgrpo.jobs.specs.train import ORACLE_SOURCES
 from exgrpo_core.recording.rows import VoteOutcome
+from exgrpo_core.recording.run_folder import id_end
 
 ORACLE = "oracle"
 

@@ -21,9 +21,10 @@ from exgrpo.jobs.evaluation.model_folder import find_shards, keep_model, link_mo
 from exgrpo.jobs.execution.worker.control import WorkerControl
 from exgrpo.jobs.execution.worker.system_metrics import SystemSampler
 from exgrpo.jobs.runs.attempts import read_outcome, write_outcome
-from exgrpo.jobs.runs.checkpoints import checkpoint_path, find_fault, kept_start, list_steps, remove_unfinished
+from exgrpo.jobs.runs.checkpoints import kept_start, remove_unfinished, start_folder
 from exgrpo.jobs.runs.control import INTERRUPTED, Control, StoppedBeforeStartError, TrainingError
-from exgrpo.jobs.runs.directory import RunDirectory, RunDirectoryError
+from exgrpo.jobs.runs.directory import CommandError, RunDirectory
+from exgrpo.jobs.runs.lookup import NamedCheckpoint, find_checkpoint
 from exgrpo.jobs.runs.processes import peak_memory
 from exgrpo.jobs.runs.recording.event_reader import refusal_of_new_start
 from exgrpo.jobs.runs.recording.loggers import open_recorder
@@ -33,7 +34,6 @@ from exgrpo.jobs.specs.train import TrainSpec
 from exgrpo.jobs.training.threads import limit_threads
 from exgrpo_core.durable_files import cause_of, is_disk_full, what_to_free
 from exgrpo_core.errors import UserError
-from exgrpo_core.faults import describe_fault
 from exgrpo_core.process_memory import gc_paused, keep_freed_memory
 from exgrpo_core.process_setup import keep_private, log_in_utc, settle_user
 from exgrpo_core.recording.attempt_gate import (
@@ -262,30 +262,24 @@ def with_kept_model(spec: JobSpec, run: RunDirectory) -> JobSpec:
     is_awaited = source.startswith(f"{spec.waits_for}@")
     if isinstance(spec, EvalSpec):
         if is_awaited and not run.keeps_model:
-            keep_model(_find_checkpoint(run.path.parent, *source.rsplit("@", 1)) / "policy", run)
+            keep_model(_find_awaited(run.path.parent, source).policy, run)
         return spec
     folder = kept_start(run, source)
     if folder is None and is_awaited:
-        checkpoint = _find_checkpoint(run.path.parent, *source.rsplit("@", 1))
-        logger.info("Starts from %s.", checkpoint)
-        folder = run.model_path / checkpoint.parent.parent.name / checkpoint.name
-        _keep_for_training(checkpoint / "policy", folder)
+        checkpoint = _find_awaited(run.path.parent, source)
+        logger.info("Starts from %s.", checkpoint.policy)
+        folder = start_folder(run, checkpoint.target)
+        _keep_for_training(checkpoint.policy, folder)
     return spec if folder is None else with_model_source(spec, str(folder.resolve()))
 
 
-def _find_checkpoint(runs_root: Path, run_id: str, step: str) -> Path:
+def _find_awaited(runs_root: Path, source: str) -> NamedCheckpoint:
     try:
-        checkpoints = RunDirectory.open(runs_root, run_id).checkpoints_path
-    except RunDirectoryError as error:
-        raise TrainingError(f"{error}", "model.source") from None
-    steps = list_steps(checkpoints)
-    wanted = int(step) if step.isdecimal() else max(steps, default=0)
-    path = checkpoint_path(checkpoints, wanted)
-    if wanted not in steps:
-        raise TrainingError(f"{run_id} has no checkpoint at step {wanted}.", "model.source")
-    if fault := find_fault(path):
-        raise TrainingError(f"the checkpoint of {run_id} cannot be used: {describe_fault(fault)}", "model.source")
-    return path
+        checkpoint = find_checkpoint(runs_root, source)
+    except CommandError as error:
+        raise TrainingError(str(error), "model.source") from None
+    assert checkpoint is not None, "it names a run's checkpoint"
+    return checkpoint
 
 
 def _keep_for_training(policy: Path, folder: Path) -> None:
