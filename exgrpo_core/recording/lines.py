@@ -125,31 +125,19 @@ def read_tokens(path: Path, place: str, trajectory_id: int, replayed_in: int | N
     """
     begin, _, name = place.partition(":")
     wanted = name or trajectory_id, replayed_in
-    found = read_token_arrays(path, int(begin), {wanted})
+    member = read_member(path, int(begin))
+    found = parse_token_arrays(path, member.lines() if member else (), {wanted})
     if wanted not in found:
         raise KeyError(f"{path}: holds no tokens of trajectory {name or trajectory_id} there.")
     return {value: None if array is None else array.tolist() for value, array in found[wanted].items()}
 
 
-def read_token_arrays(
-    path: Path, begin: int, wanted: Container[tuple[str | int, int | None]]
-) -> dict[tuple[str | int, int | None], dict[str, Any]]:
-    """Return arrays of the values of tokens in the member that begins at a byte, each by (id, step that replayed it).
-
-    Raises:
-        UnreadableFileError: They are damaged.
-    """
-    member = read_member(path, begin)
-    return parse_token_arrays(path, member.lines() if member else (), wanted)
-
-
 def parse_token_arrays(
     path: Path, lines: Iterable[bytes], wanted: Container[tuple[str | int, int | None]]
 ) -> dict[tuple[str | int, int | None], dict[str, Any]]:
-    """Return the same from the lines of a member of a file.
+    """Return arrays of the values of tokens in the lines of a member, each by (id, step that replayed it).
 
-    Raises:
-        UnreadableFileError: They are damaged.
+    Raises UnreadableFileError if they are damaged.
     """
     found: dict[tuple[str | int, int | None], dict[str, Any]] = {}
     for line in lines:

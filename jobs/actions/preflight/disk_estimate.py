@@ -59,8 +59,8 @@ def estimate_disk(spec: TrainSpec, mean_response_tokens: float | None = None) ->
     num_stored = num_fresh * ASSUMED_SUCCESS_RATE if config.replays_experience else 0.0
     kept = _KEPT_SHARES[spec.recording.token_data]
     # With `all`, the embedded engine records what the update saw, of replayed trajectories too.
-    num_seen = 1 + (config.entropy_coefficient > 0.0) + (config.kl_coefficient > 0.0)
-    seen = LOG_PROB_BYTES * num_seen if kept == 1.0 and spec.engine == "embedded" else 0.0
+    is_seen = spec.recording.token_data == "all" and spec.engine == "embedded"
+    seen = is_seen * LOG_PROB_BYTES * (1 + (config.entropy_coefficient > 0.0) + (config.kl_coefficient > 0.0))
     return DiskEstimate(
         texts=num_fresh * (tokens * TEXT_BYTES + ROW_BYTES),
         token_data=num_fresh * kept * tokens * (TOKEN_ID_BYTES + ENTROPY_BYTES + LOG_PROB_BYTES + seen),

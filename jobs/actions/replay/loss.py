@@ -67,12 +67,10 @@ def replay_step(
     if not settings and method is None:
         return summed_up(step, [*facts, *_loss_facts(recorded, spec.algorithm)])
     loss = list(_other_facts(recorded, spec, changed_spec(spec, settings, method), facts))
-    is_same = {fact.outcome for fact in loss} == {Outcome.SAME}
-    for number, fact in reversed([*enumerate(facts)]):
-        if fact.outcome is Outcome.NO_EFFECT and fact.compared.partition(".")[2] in ON_LOSS:
-            facts[number : number + 1] = (
-                [dataclasses.replace(fact, note="The loss of this step is the same with it.")] if is_same else []
-            )
+    later = [fact for fact in facts if fact.compared.partition(".")[2] in ON_LOSS]
+    facts = [fact for fact in facts if fact not in later]
+    if {fact.outcome for fact in loss} == {Outcome.SAME}:
+        facts += [dataclasses.replace(fact, note="The loss of this step is the same with it.") for fact in later]
     return summed_up(step, [*facts, *loss])
 
 
@@ -114,13 +112,15 @@ def _loss_facts(recorded: RecordedStep, config: ExGRPOConfig, has_new_advantages
         metrics = [summarize_sums([values], 1) for values in (was, all_sums[-1])]
         for fact in _metric_facts(counts[0] | metrics[0], counts[1] | metrics[1]):
             yield dataclasses.replace(fact, mini_batch=number)
-    computed = summarize_sums(all_sums, len(seen)) | {_NUM_TOKENS: float(sum(map(_num_tokens, chain(*inputs))))}
-    recorded_ones = recorded.line["metrics"]
-    if _GAP in recorded_ones:
+    computed = summarize_sums(all_sums, len(seen)) | {
+        _NUM_TOKENS: float(sum(part.log_probs.numel() for part in chain(*inputs)))
+    }
+    was = recorded.line["metrics"]
+    if _GAP in was:
         gaps = [(part.log_probs - part.behavior_log_probs).abs()[~part.is_replayed] for part in inputs[0]]
         computed[_GAP] = sum(float(gap.sum()) for gap in gaps) / max(1, sum(map(len, gaps)))
-    names = {*computed, *(name for name in recorded_ones if name.startswith(("loss/", "ratio/")))}
-    yield from _metric_facts({name: recorded_ones.get(name) for name in names}, computed)
+    names = {*computed, *(name for name in was if name.startswith(("loss/", "ratio/")))}
+    yield from _metric_facts({name: was.get(name) for name in names}, computed)
 
 
 def _metric_facts(recorded: Mapping[str, Any], computed: Mapping[str, Any]) -> Iterator[Fact]:
@@ -148,8 +148,9 @@ def _mini_batches(
     recorded: RecordedStep, seen: Sequence[Mapping[str, Any]], groups: Sequence[RolloutGroup], config: ExGRPOConfig
 ) -> list[MiniBatch]:
     rows = {(row.trajectory_id, row.is_replayed): row for group in groups for row in group_rows(group, config)}
-    names = {"fresh": False, "replayed": True}
-    keys = [[(number, flag) for name, flag in names.items() for number in one[name]] for one in seen]
+    keys = [
+        [*((number, False) for number in one["fresh"]), *((number, True) for number in one["replayed"])] for one in seen
+    ]
     missing = next((key for of_one in keys for key in of_one if key not in rows or key not in recorded.tokens), None)
     if missing is not None:
         raise NotRecordedError(f"The record has no tokens of trajectory {missing[0]}.")
@@ -179,7 +180,3 @@ def _seen(recorded: RecordedStep, rows: Sequence[TrainingRow], name: str) -> Flo
             raise NotRecordedError(f"The update recorded no {name} of trajectory {row.trajectory_id}.")
     parts = [array[array.size - row.token_ids.size :] for row, array in zip(rows, arrays, strict=True)]
     return np.concatenate(parts) if parts else np.empty(0, dtype=np.float32)
-
-
-def _num_tokens(inputs: "LossInputs") -> int:
-    return inputs.log_probs.numel()

@@ -2,10 +2,10 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.errors import InputError, NotRecordedError
 from exgrpo_core.experience_management.storage.memory_index import ABSENT, BucketMembership
 from exgrpo_core.methods.loading import build_part
-from exgrpo_core.recording.lines import parse_token_arrays, read_token_arrays
+from exgrpo_core.recording.lines import parse_token_arrays
 from exgrpo_core.recording.record_file import member_bytes, read_member
 from exgrpo_core.recording.report_lines import BASELINES, PREFIX_TOKENS, VERSION_COLUMN, WEIGHTS, read_state
 from exgrpo_core.types import (
@@ -171,31 +171,20 @@ class RecordedStep:
     @cached_property
     def _lines(self) -> dict[str, list[bytes]]:
         """The lines of its files, of which it has one, or several if it was recorded in parts."""
-        found = {}
-        for file in dict.fromkeys(row.file for row in self.trajectories):
-            path, begin = self._place(file)
-            member = None if path is None else read_member(path, begin)
-            found[file] = member.lines() if member else []
-        return found
+        return {file: self._read(file) for file in dict.fromkeys(row.file for row in self.trajectories)}
 
     def rollout_groups(self, has_tokens: bool = False) -> list[RolloutGroup]:
         """Return the groups as the algorithm has them, without texts, and with tokens if asked."""
         others, weights = (self.line.get(name, {}) for name in (BASELINES, WEIGHTS))
         tokens = self.tokens if has_tokens else {}
-        groups = []
-        for rows in self.groups:
-            baseline = Baseline(others.get(str(rows[0].question_index), Baseline.TOGETHER))
-            groups.append(as_group(rows, baseline, weights, tokens))
-        return groups
+        baselines = [others.get(str(rows[0].question_index), Baseline.TOGETHER) for rows in self.groups]
+        groups = zip(self.groups, map(Baseline, baselines), strict=True)
+        return [as_group(rows, baseline, weights, tokens) for rows, baseline in groups]
 
     @cached_property
     def tokens(self) -> dict[tuple[int, bool], Tokens]:
         """The values of the tokens of all of its trajectories, by trajectory and whether it was replayed."""
-        files: dict[str, set[tuple[int, int | None]]] = defaultdict(set)
-        for row in self.trajectories:
-            files[row.file].add((row.trajectory_id, self.step if row.is_replayed else None))
-        found = (item for wanted in files.items() for item in self._read_tokens(*wanted).items())
-        return {(number, replayed_in is not None): values for (number, replayed_in), values in found}
+        return self._tokens({(row.trajectory_id, row.is_replayed): row.file for row in self.trajectories})
 
     @cached_property
     def random_state(self) -> dict[str, Any] | None:
@@ -203,34 +192,26 @@ class RecordedStep:
         fields = self.line.get("random_state")
         return None if fields is None else read_state(fields)
 
-    def replayed_tokens(self) -> dict[int, Tokens]:
-        """Return the values of tokens of what was replayed, by trajectory."""
-        rows = [row for row in self.trajectories if row.is_replayed]
-        return self._tokens({row.trajectory_id: row.file for row in rows}, self.step)
-
     def tokens_at_rollout(self, files: Mapping[int, str]) -> dict[int, Tokens]:
         """Return the values of tokens of trajectories as they were rolled out, by trajectory; `files` says where."""
-        return self._tokens(files, None)
+        found = self._tokens({(number, False): file for number, file in files.items()})
+        return {number: values for (number, _), values in found.items()}
 
-    def _tokens(self, files: Mapping[int, str], replayed_in: int | None) -> dict[int, Tokens]:
+    def _tokens(self, files: Mapping[tuple[int, bool], str]) -> dict[tuple[int, bool], Tokens]:
         by_file: dict[str, set[tuple[int, int | None]]] = defaultdict(set)
-        for number, file in files.items():
-            by_file[file].add((number, replayed_in))
-        found = (item for wanted in by_file.items() for item in self._read_tokens(*wanted).items())
-        return {number: values for (number, _), values in found}
+        for (number, is_replayed), file in files.items():
+            by_file[file].add((number, self.step if is_replayed else None))
+        found: dict[tuple[int, bool], Tokens] = {}
+        for file, wanted in by_file.items():
+            with suppress(OSError, UnreadableFileError):
+                arrays = parse_token_arrays(self.run.path / file, self._lines.get(file) or self._read(file), wanted)
+                found |= {(int(number), step is not None): values for (number, step), values in arrays.items()}
+        return found
 
-    def _read_tokens(self, file: str, wanted: set[tuple[int, int | None]]) -> dict[tuple[int, int | None], Tokens]:
+    def _read(self, file: str) -> list[bytes]:
         path, begin = self._place(file)
-        try:
-            if path is None:
-                return {}
-            if file in self._lines:
-                arrays = parse_token_arrays(path, self._lines[file], wanted)
-            else:
-                arrays = read_token_arrays(path, begin, wanted)
-        except (OSError, UnreadableFileError):
-            return {}
-        return {(int(number), replayed_in): values for (number, replayed_in), values in arrays.items()}
+        member = None if path is None else read_member(path, begin)
+        return member.lines() if member else []
 
     def num_bytes(self, file: str) -> int:
         """Return how large the part of a file is that `tokens_at_rollout` would read."""
@@ -251,9 +232,9 @@ class RecordedStep:
 
 def as_group(
     rows: list[StepTrajectoryRow],
-    baseline: Baseline = Baseline.TOGETHER,
-    weights: Mapping[str, float] = MappingProxyType({}),
-    tokens: Mapping[tuple[int, bool], Tokens] = MappingProxyType({}),
+    baseline: Baseline,
+    weights: Mapping[str, float],
+    tokens: Mapping[tuple[int, bool], Tokens],
 ) -> RolloutGroup:
     """Return a recorded group as the algorithm has it, without values of tokens that are not given."""
     index = rows[0].question_index

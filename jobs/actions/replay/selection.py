@@ -11,11 +11,13 @@ from exgrpo.jobs.actions.replay import other_settings
 from exgrpo.jobs.actions.replay.facts import Fact, Outcome, Stage, compare, compare_ids, unknown
 from exgrpo.jobs.actions.replay.other_settings import Candidate
 from exgrpo.jobs.actions.replay.recorded_step import BucketsThen, RecordedStep, Tokens, part_of
-from exgrpo_core.config import ExGRPOConfig, LogProbRefresh, RetiredRule, RewardKind
+from exgrpo_core.config import ExGRPOConfig, LogProbRefresh, RetiredRule, RewardKind, SamplerCorrection
 from exgrpo_core.errors import NotRecordedError
 from exgrpo_core.methods.loading import QUESTIONS, TRAJECTORIES, find_part, names_of
 from exgrpo_core.methods.protocols import QuestionColumns, QuestionSampler, ReplayMethod, TrajectorySelector
+from exgrpo_core.policy_optimization.importance import stored_log_probs
 from exgrpo_core.step.collection import group_buckets, is_solved, next_bucket, successes
+from exgrpo_core.types import Trajectory
 
 FLOAT16_STEP = 2.0**-11
 """Largest relative error of a number stored as float16, as token entropies are."""
@@ -40,7 +42,7 @@ def question_facts(recorded: RecordedStep, config: ExGRPOConfig) -> dict[int, li
     is_part = config.candidate_budget is not None or not is_papers
     num_wanted = config.replays_per_group if is_papers else None
     before = BucketsThen(recorded.moves, config.rollouts_per_question, recorded.step - 1)
-    replayed = recorded.replayed_tokens()
+    replayed = {number: values for (number, is_replayed), values in recorded.tokens.items() if is_replayed}
     files = {row.chosen_trajectory_id: row.rollout_file for row in recorded.selections if row.rollout_file}
     read = list(dict.fromkeys(files.values()))[:MAX_READ_AT_ROLLOUT]
     while sum(map(recorded.num_bytes, read)) > MAX_BYTES_AT_ROLLOUT:
@@ -55,7 +57,8 @@ def question_facts(recorded: RecordedStep, config: ExGRPOConfig) -> dict[int, li
         found += _candidate_facts(recorded, config, index, scored, is_part)
         found += check_choice(row, scored, estimator, num_wanted)
         is_refreshed = config.refresh is not LogProbRefresh.NEVER
-        found += check_tokens(row, chosen, replayed.get(number), at_rollout.get(number), is_refreshed)
+        first = _as_stored(at_rollout.get(number), config)
+        found += check_tokens(row, chosen, replayed.get(number), first, is_refreshed)
         facts[index] = found
     return facts
 
@@ -223,6 +226,15 @@ def check_tokens(
         for name, recorded, computed, tolerance in values
     ]
     return [*facts, *_as_at_rollout(ids, behavior, at_rollout, has_new_log_probs, where)]
+
+
+def _as_stored(first: Tokens | None, config: ExGRPOConfig) -> Tokens | None:
+    """Return a rollout with the log-probs that the buffer stores of it, None in their place if these are not known."""
+    if first is None or first["log_probs"] is None or config.sampler_correction is SamplerCorrection.NONE:
+        return first
+    sampler = first["behavior_log_probs"]
+    item = Trajectory(0, first["token_ids"], first["log_probs"], 0.0, sampler_log_probs=sampler)
+    return {**first, "log_probs": None if sampler is None else stored_log_probs(item, config)}
 
 
 def _scores(candidates: Sequence[CandidateRow], estimator: TrajectorySelector | None) -> Iterator[Fact]:

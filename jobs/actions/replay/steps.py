@@ -57,11 +57,7 @@ def obstacles(runs_root: Path, run_id: str, step: int) -> dict[Stage, str]:
 
 
 def open_step(database: Database, runs_root: Path, run_id: str, step: int) -> RecordedStep:
-    """Return a step that a run recorded.
-
-    Raises:
-        InputError: It has no trajectories, or there is no such run.
-    """
+    """Return a step that a run recorded, and refuse one without trajectories."""
     recorded = RecordedStep(database, RunDirectory.open(runs_root, run_id), step)
     if not recorded.trajectories:
         raise ReplayError(f"{run_id}: recorded no trajectories of step {step}; `exgrpo query curves` lists its steps.")

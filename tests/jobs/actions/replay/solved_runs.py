@@ -19,6 +19,7 @@ from exgrpo_core.recording.file_recorder import FileRecorder
 from exgrpo_core.recording.run_status import RunStatus
 from exgrpo_core.step_report import StepReport
 from tests.exgrpo_core.builders import small_config
+from tests.exgrpo_core.test_rollouts_ahead import AheadToyEngine
 from tests.exgrpo_core.toy_engine import ToyEngine
 from tests.jobs.evaluation.judging.chain_runs import WRITINGS, chain_question
 
@@ -42,6 +43,10 @@ class SolvingEngine(ToyEngine):
         return made
 
 
+class AheadSolvingEngine(SolvingEngine, AheadToyEngine):
+    """The same, which generates the next step's rollouts during the update."""
+
+
 def record(
     root: Path, change: Change | None = None, *, num_steps=NUM_STEPS, weights=ANSWER_ALONE, **settings: object
 ) -> RunDirectory:
@@ -49,7 +54,12 @@ def record(
     config = small_config(**{"experience_ratio": 0.5} | settings)
     spec = load_preset("chains-exgrpo")
     spec = spec.model_copy(
-        update={"num_steps": num_steps, "algorithm": config, "data": spec.data.model_copy(update={"rewards": weights})}
+        update={
+            "engine": "verl" if config.rollouts_ahead else "embedded",
+            "num_steps": num_steps,
+            "algorithm": config,
+            "data": spec.data.model_copy(update={"rewards": weights}),
+        }
     )
     run = RunDirectory.create(root, spec, run_id="solved")
     run.attempt_path(1).mkdir(parents=True)
@@ -62,7 +72,7 @@ def record(
         grader = stack.enter_context(open_reward(spec))
         if weights != ANSWER_ALONE:
             grader = stack.enter_context(open_reward_parts(grader, weights))
-        engine = SolvingEngine(grader)
+        engine = (AheadSolvingEngine if config.rollouts_ahead else SolvingEngine)(grader)
         for _ in range(num_steps):
             report = exgrpo_step(state, engine, config)
             if change is not None:

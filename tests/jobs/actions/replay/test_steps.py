@@ -9,7 +9,7 @@ from exgrpo.jobs.actions.replay.facts import Outcome, ReplayError
 from exgrpo.jobs.actions.replay.loss import replay_step
 from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
 from exgrpo_core import recording
-from exgrpo_core.config import EASY, LogProbRefresh, RetiredRule, RewardKind
+from exgrpo_core.config import EASY, LogProbRefresh, RetiredRule, RewardKind, SamplerCorrection
 from exgrpo_core.methods.loading import ALLOWED_CODE_VARIABLE
 from exgrpo_core.step_report import BucketCount, BufferEventKind
 from tests.exgrpo_core.methods import outside_rules
@@ -46,6 +46,10 @@ def rows_of(root, steps=(AT,), run_id="solved"):
         {"replays_per_group": 2},
         {"review_interval": 2, "review_fraction": 1.0},
         {"start_pass_rate": 0.6},
+        {"rollouts_ahead": True, "sampler_correction": SamplerCorrection.TRUNCATE},
+        {
+            "rollouts_ahead": True, "sampler_correction": SamplerCorrection.REJECT, "sampler_ratio_limit": 1.05,
+        },
     ],
 )  # fmt: skip
 def test_no_step_of_a_true_run_differs(tmp_path, settings):

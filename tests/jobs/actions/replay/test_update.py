@@ -115,6 +115,26 @@ def test_a_gradient_that_is_not_clipped_is_found_in_the_weights_alone(tmp_path, 
     assert different(tmp_path, [3]) == {"weights"}
 
 
+def test_a_weight_that_changed_after_its_step_is_found_in_that_step_alone(tmp_path, monkeypatch):
+    from exgrpo.jobs.training.engines.embedded.update import PolicyUpdater
+
+    update, num_done = PolicyUpdater.update, []
+
+    def changed(self, *values):
+        metrics = update(self, *values)
+        num_done.append(1)
+        if len(num_done) == 3:
+            next(iter(self._policy.model.parameters())).data.view(-1)[7] += 1e-4
+        return metrics
+
+    monkeypatch.setattr(PolicyUpdater, "update", changed)
+    trained(tmp_path)
+    monkeypatch.undo()
+    rows = [row for row in executed(tmp_path, range(1, 6)) if row.outcome is Outcome.DIFFERS]
+    assert [(row.step, row.compared, row.num_different) for row in rows] == [(3, "weights", 1)]
+    assert rows[0].note.endswith("differs first, at place 7.")
+
+
 def test_another_setting_shows_what_the_same_rollouts_would_have_given(resumed):
     root = resumed.path.parent
     assert different(root, [5], "optim.learning_rate=0.5") >= {"weights"}
