@@ -271,7 +271,7 @@ cli-docs: $(VENV)/.installed-dev  ## Write docs/cli.md, the list of all commands
 # In build/docs the documents are where they are in the repository, so the same links hold.
 docs: $(DOCS_VENV)/.installed  ## Build the site of the documents into build/site, with API pages; a broken link fails
 	@rm -rf build/docs && mkdir -p build/docs
-	@git ls-files -z --cached --others --exclude-standard '*.md' docs LICENSE | xargs -0 cp --parents -t build/docs
+	@git ls-files -z --cached --others --exclude-standard '*.md' docs LICENSE CITATION.cff | xargs -0 cp --parents -t build/docs
 	@NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build --strict 2>&1 | { grep -v ^INFO || true; }
 
 licences: $(VENV)/.installed-dev $(VERL_VENV)/.installed  ## Write docs/licences.csv from what is installed
