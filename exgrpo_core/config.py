@@ -148,6 +148,10 @@ class ExGRPOConfig:
     """Stored trajectories that an experiential group replays, at most; 1 in the paper. At least 1."""
     candidate_budget: int | None = None
     """Most candidates of a question scored in a step, at least 2: lowest entropy and new ones; None scores all."""
+    buffer_capacity: int | None = None
+    """Most trajectories in the replay buffer; the oldest groups leave first. At least 1; None is no limit."""
+    buffer_age: int | None = None
+    """Most steps from a trajectory's rollout to its last replay; older ones leave. At least 1; None is no limit."""
     recent_steps: int = 10
     """Age limit of `recent` question selection, in steps. At least 1."""
     start_pass_rate: float | None = 0.35
@@ -242,6 +246,13 @@ class ExGRPOConfig:
                 "null, since only trajectory_selection: lowest_entropy can rank candidates before scoring them",
             ),
             (self.recent_steps >= 1, "recent_steps", "at least 1 step"),
+            (self.buffer_capacity is None or self.buffer_capacity >= 1, "buffer_capacity", "at least 1 or null"),
+            (self.buffer_age is None or self.buffer_age >= 1, "buffer_age", "at least 1 step or null"),
+            (
+                not (self.limits_buffer and self.rollouts_ahead),
+                "rollouts_ahead",
+                "false, since a step that is planned ahead could replay what buffer_capacity or buffer_age removes",
+            ),
             (
                 self.start_pass_rate is None or 0.0 <= self.start_pass_rate <= 1.0,
                 "start_pass_rate",
@@ -298,6 +309,11 @@ class ExGRPOConfig:
     def replays_experience(self) -> bool:
         """Whether the run collects and replays its own experience."""
         return self.experience_ratio > 0.0
+
+    @property
+    def limits_buffer(self) -> bool:
+        """Whether trajectories leave the replay buffer by number or by age."""
+        return self.buffer_capacity is not None or self.buffer_age is not None
 
     @property
     def num_experiential_wanted(self) -> int:

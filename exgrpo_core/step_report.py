@@ -156,13 +156,15 @@ class BufferEventKind(StrEnum):
     MOVED = "moved"
     REPLAYED = "replayed"
     RETIRED = "retired"
+    EVICTED = "evicted"
     REVIEWED = "reviewed"
 
 
 class BufferEvent(NamedTuple):
     """One change of the buffer. Buckets are numbers of correct rollouts; None means outside the buffer.
 
-    `trajectory_id` is the trajectory's for inserted, duplicate (the stored one's) and replayed, else None.
+    `trajectory_id` is the trajectory's for inserted, duplicate (the stored one's), replayed and evicted, else None.
+    A question leaves the buffer with its last trajectory: an evicted one's `bucket_to` is None then.
     """
 
     kind: BufferEventKind

@@ -16,6 +16,8 @@ from exgrpo.db.tables.column_types import one_of
 from exgrpo.db.tables.shared_reads import find_run_key
 
 MAX_GRID_STEPS = 1000
+MOVES = ("moved", "retired", "evicted")
+"""Kinds of changes that say where a question is afterwards."""
 FAR_STEP = 2**31 - 1
 """After the last step of any run."""
 _MAX_ANCESTORS = 50
@@ -85,40 +87,40 @@ def ancestry(connection: Connection, run_id: str, step: int = FAR_STEP) -> list[
 
 
 def moves(run_key: int, until: int = FAR_STEP) -> Select[*tuple[Any, ...]]:
-    """Return the query for the moves of a run's questions up to a step, retirements included, in order."""
+    """Return the query for the moves of a run's questions up to a step, `MOVES`, in order."""
     changes = models.buffer_changes
     names = ("question_index", "step", "kind", "bucket_from", "bucket_to")
-    is_one = (changes.c.run_key == run_key, changes.c.step <= until, changes.c.kind.in_(("moved", "retired")))
+    is_one = (changes.c.run_key == run_key, changes.c.step <= until, changes.c.kind.in_(MOVES))
     return select(*(changes.c[name] for name in names)).where(*is_one).order_by(changes.c.step, changes.c.position)
 
 
-def last_changes(connection: Connection, run_key: int, step: int) -> list[tuple[int, int | None]]:
-    """Return the bucket that each question was last moved to up to `step`, None where it was retired."""
+def last_changes(connection: Connection, run_key: int, step: int) -> dict[int, tuple[int | None, bool]]:
+    """Return where each question was up to `step`: its bucket, None outside of the buffer, and whether it retired."""
     changes = models.buffer_changes
     rank = func.row_number().over(
         partition_by=changes.c.question_index, order_by=(changes.c.step.desc(), changes.c.position.desc())
     )
     moves = (
-        select(changes.c.question_index, changes.c.bucket_to, rank.label("rank"))
+        select(changes.c.question_index, changes.c.bucket_to, changes.c.kind, rank.label("rank"))
         .where(
             changes.c.run_key == run_key,
             changes.c.step <= step,
-            changes.c.kind.in_(("moved", "retired")),
+            changes.c.kind.in_(MOVES),
         )
         .subquery()
     )
-    query = select(moves.c.question_index, moves.c.bucket_to).where(moves.c.rank == 1)
-    return [(question_index, bucket) for question_index, bucket in connection.execute(query)]
+    query = select(moves.c.question_index, moves.c.bucket_to, moves.c.kind).where(moves.c.rank == 1)
+    return {index: (bucket, kind == "retired") for index, bucket, kind in connection.execute(query)}
 
 
 def state_at(database: Database, run_id: str, step: int) -> BufferState:
     """Return the buffer after `step`, from the changes up to then; a branch starts from its parent's."""
     with database.read() as connection:
-        last: dict[int, int | None] = {}
+        last: dict[int, tuple[int | None, bool]] = {}
         for run_key, until in reversed(ancestry(connection, run_id, step)):
-            last |= dict(last_changes(connection, run_key, until))
-    buckets = {index: bucket for index, bucket in last.items() if bucket is not None}
-    return BufferState(buckets, frozenset(last.keys() - buckets.keys()))
+            last |= last_changes(connection, run_key, until)
+    buckets = {index: bucket for index, (bucket, _) in last.items() if bucket is not None}
+    return BufferState(buckets, frozenset(index for index, (_, is_retired) in last.items() if is_retired))
 
 
 def buckets_at(database: Database, run_id: str, step: int) -> list[BucketRow]:
@@ -227,22 +229,29 @@ def _newest_scores(connection: Connection, run_key: int, step: int, question_ind
 def _stored(
     connection: Connection, run_id: str, step: int, question_indices: Sequence[int] | None = None
 ) -> dict[int, tuple[int, int]]:
-    """Return question and rollout step of each trajectory of the run and its ancestors not retired up to `step`."""
+    """Return question and rollout step of what the run and its ancestors stored, without what left up to `step`.
+
+    A trajectory leaves when its question retires, or is evicted itself.
+    """
     changes, later = models.buffer_changes, models.buffer_changes.alias()
     stored: dict[int, tuple[int, int]] = {}
     younger: list[int] = []
     for run_key, until in ancestry(connection, run_id, step):
         counts = or_(and_(later.c.run_key == run_key, later.c.step <= until), later.c.run_key.in_(younger))
-        was_retired = exists(
+        is_last = or_(
+            later.c.kind == "retired",
+            and_(later.c.kind == "evicted", later.c.trajectory_id == changes.c.trajectory_id),
+        )
+        has_left = exists(
             select(literal(1)).where(
                 counts,
                 later.c.question_index == changes.c.question_index,
-                later.c.kind == "retired",
+                is_last,
                 later.c.step.between(changes.c.step, step),
             )
         )
         is_stored = and_(changes.c.run_key == run_key, changes.c.step <= until, changes.c.kind == "inserted")
-        query = select(changes.c.trajectory_id, changes.c.question_index, changes.c.step).where(is_stored, ~was_retired)
+        query = select(changes.c.trajectory_id, changes.c.question_index, changes.c.step).where(is_stored, ~has_left)
         if question_indices is not None:
             query = query.where(one_of(changes.c.question_index, question_indices))
         stored |= {number: (question, born) for number, question, born in connection.execute(query)}

@@ -95,10 +95,13 @@ def changes_of(database: Database, run_id: str, step: int) -> list[BufferChangeR
 
 
 def moves_until(database: Database, run_id: str, step: int) -> list[tuple[int, int | None, int]]:
-    """Return (question, bucket, step) of every move up to a step, in order; the bucket is None where it retired."""
+    """Return (question, bucket, step) of every move up to a step, in order.
+
+    The bucket is None where the question retired, -1 where its last trajectory was evicted.
+    """
     with database.read() as connection:
         return [
-            (row.question_index, row.bucket_to, row.step)
+            (row.question_index, -1 if row.kind == "evicted" and row.bucket_to is None else row.bucket_to, row.step)
             for run_key, until in reversed(ancestry(connection, run_id, step))
             for row in connection.execute(moves(run_key, until))
         ]

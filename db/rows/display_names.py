@@ -18,6 +18,7 @@ LINEAGE_EVENTS = {
     "duplicate": "same response again, not stored",
     "moved": "question moved",
     "retired": "question retired",
+    "evicted": "left the buffer (limit)",
     "reviewed": "retired question reviewed",
     "scored": "candidate, not chosen",
     "replayed": "replayed",

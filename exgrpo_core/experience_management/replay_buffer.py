@@ -28,7 +28,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exgrpo_core.experience_management.storage.append_file import ODD_CONTENT, BufferCorruptionError
-from exgrpo_core.experience_management.storage.memory_index import BucketMembership, QuestionHistory, RowIndex
+from exgrpo_core.experience_management.storage.memory_index import (
+    NO_ROW,
+    BucketMembership,
+    QuestionHistory,
+    RowIndex,
+)
 from exgrpo_core.experience_management.storage.segment_store import SegmentStore, locate
 from exgrpo_core.experience_management.storage.segments import (
     ROW,
@@ -44,6 +49,7 @@ __all__ = ["BufferCorruptionError", "InsertOutcome", "ReplayBuffer"]
 
 SEGMENT_BYTES = 1 << 30
 """A segment larger than this is sealed, and a new one is begun."""
+_ROWS_AT_ONCE = 4096
 
 
 class InsertOutcome(NamedTuple):
@@ -82,6 +88,8 @@ class ReplayBuffer:
         self.history = QuestionHistory(num_questions)
         self._num_trajectories = 0
         self._num_tokens = 0
+        self._num_forgotten = 0
+        """Rows of segments that do not belong to the state any more: files number all rows, memory the others."""
 
     @property
     def rollouts_per_question(self) -> int:
@@ -257,9 +265,49 @@ class ReplayBuffer:
         self._membership.remove(question_index)
         self._num_trajectories -= self._index.drop(question_index)
 
+    def evict(self, oldest_step: int, capacity: int | None) -> list[tuple[int, int]]:
+        """Let the oldest trajectories leave: those of steps before `oldest_step`, and groups beyond the capacity.
+
+        Return question and trajectory id of each. A question leaves with its last trajectory. Trajectories of one
+        question and step leave together. Steps of rows must ascend, as those of a run do.
+        """
+        index, gone, last = self._index, list[tuple[int, int]](), (-1, -1)
+        while index.first_row < index.num_rows:
+            rows = np.arange(index.first_row, min(index.first_row + _ROWS_AT_ONCE, index.num_rows))
+            names = ("question_index", "rollout_step", "trajectory_id")
+            questions, steps, ids = (self._store.numbers(name, rows) for name in names)
+            is_stored = index.leads_to(rows, questions.astype(np.int64))
+            excess = 0 if capacity is None else self._num_trajectories - capacity
+            leaves = (steps < oldest_step) | (np.cumsum(is_stored) - is_stored < excess)
+            num_rows = int(rows.size if leaves.all() else leaves.argmin())
+            groups = list(zip(questions.tolist(), steps.tolist(), strict=True))
+            while num_rows < rows.size and groups[num_rows] == (groups[num_rows - 1] if num_rows else last):
+                num_rows += 1
+            last = groups[-1]
+            left = np.flatnonzero(is_stored[:num_rows])
+            gone += zip(questions[left].tolist(), ids[left].tolist(), strict=True)
+            self._num_trajectories -= left.size
+            index.first_row += num_rows
+            if num_rows < rows.size:
+                break
+        for question_index in reversed(dict.fromkeys(question_index for question_index, _ in reversed(gone))):
+            if index.newest_rows[question_index] < index.first_row:
+                index.drop(question_index)
+                self._membership.remove(question_index)
+        return gone
+
     def seal(self) -> None:
-        """Make all inserted rows durable and close the segment for writing; the next insert opens another."""
+        """Make all inserted rows durable and close the segment for writing; the next insert opens another.
+
+        Segments whose rows were all evicted do not belong to the state from now on.
+        """
         self._store.seal()
+        if self._index.first_row:
+            num_tokens = self._store.columns("num_tokens")[0]
+            num_rows = self._store.forget(self._index.first_row)
+            self._num_tokens -= int(num_tokens[:num_rows].sum(dtype=np.int64))
+            self._index.forget(num_rows)
+            self._num_forgotten += num_rows
 
     def close(self) -> None:
         """Write all inserted rows and close the files, without waiting until they are durable."""
@@ -275,6 +323,8 @@ class ReplayBuffer:
             "num_questions": self._num_all_questions,
             "rollouts_per_question": self._rollouts_per_question,
             "num_trajectories": self._num_trajectories,
+            "first_row": self._index.first_row,
+            "num_forgotten": self._num_forgotten,
             "segments": [asdict(extent) for extent in self._store.extents],
         }
         columns: dict[str, NDArray[Any]] = {
@@ -314,7 +364,10 @@ class ReplayBuffer:
         )
         buffer._num_tokens = int(records[0].sum(dtype=np.int64))
         buffer._num_trajectories = header["num_trajectories"]
+        buffer._num_forgotten = header.get("num_forgotten", 0)
+        records[2] = np.maximum(records[2] - buffer._num_forgotten, NO_ROW)
         buffer._index.load(records[1:], buffer._membership.is_member, columns)
+        buffer._index.first_row = header.get("first_row", 0)
         return buffer
 
     def _store_rows(
@@ -331,7 +384,8 @@ class ReplayBuffer:
         records["question_index"] = questions
         records["num_tokens"] = list(map(len, token_ids))
         records["rollout_step"] = rollout_steps
-        records["previous_row"] = self._index.extend(questions, token_checksums, rollout_steps)
+        previous = self._index.extend(questions, token_checksums, rollout_steps)
+        records["previous_row"] = np.where(previous == NO_ROW, NO_ROW, previous + self._num_forgotten)
         records["token_checksum"] = token_checksums
         records["checksum"] = checksums(log_probs, token_checksums.tolist())
         records["reward"] = [trajectory.reward for trajectory in trajectories]

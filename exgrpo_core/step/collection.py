@@ -38,6 +38,20 @@ def collect_experience(state: ExGRPOState, config: ExGRPOConfig, report: StepRep
             num_refreshed = _refresh_replayed(state, report)
         if config.refresh is not LogProbRefresh.NEVER:
             report.metrics["experience/num_refreshed"] = float(num_refreshed)
+        if config.limits_buffer:
+            _evict(state, config, report)
+
+
+def _evict(state: ExGRPOState, config: ExGRPOConfig, report: StepReport) -> None:
+    """Let trajectories leave that are too old for the next step, or too many."""
+    buffer, events = state.replay_buffer, report.buffer_events
+    oldest_step = 0 if config.buffer_age is None else report.step + 1 - config.buffer_age
+    before = buffer.buckets_of(np.arange(len(state.questions))).tolist()
+    evicted = buffer.evict(oldest_step, config.buffer_capacity)
+    last = dict(evicted)
+    for index, trajectory_id in evicted:
+        bucket = buffer.bucket_of(index) if trajectory_id == last[index] else before[index]
+        events.append(BufferEvent(BufferEventKind.EVICTED, index, trajectory_id, before[index], bucket))
 
 
 def group_buckets(groups: list[RolloutGroup], config: ExGRPOConfig) -> list[int]:

@@ -10,6 +10,7 @@ from typing import TypeVar
 from exgrpo.jobs.runs.checkpoints import (
     Checkpoint,
     DamagedCheckpointError,
+    list_checkpoints,
     list_steps,
     open_newest,
     prune_checkpoints,
@@ -25,9 +26,11 @@ from exgrpo_core.algorithm import exgrpo_step
 from exgrpo_core.config import SamplerCorrection
 from exgrpo_core.errors import DamagedStateError
 from exgrpo_core.experience_management.storage.append_file import BufferCorruptionError
+from exgrpo_core.experience_management.storage.segment_store import remove_old_segments
+from exgrpo_core.experience_management.storage.snapshot import read_snapshot
 from exgrpo_core.recording.recorder import RunRecorder
 from exgrpo_core.recording.run_status import RunStatus
-from exgrpo_core.state import ExGRPOState
+from exgrpo_core.state import BUFFER_FILE, ExGRPOState
 from exgrpo_core.step_report import StepReport
 
 logger = logging.getLogger(__name__)
@@ -174,6 +177,14 @@ class TrainingLoop(AttemptLoop):
         """Write policy and experience."""
         self.components.engine.save(checkpoint.policy)
         self.state.save(checkpoint.experience)
+
+    def _save(self, step: int) -> None:
+        super()._save(step)
+        if self.spec.algorithm.limits_buffer:
+            kept = [Checkpoint(0, path).experience / BUFFER_FILE for path in list_checkpoints(self.checkpoints)]
+            with suppress(BufferCorruptionError):
+                states = [read_snapshot(path)[0]["segments"] for path in kept]
+                remove_old_segments(self._segments, {segment["name"] for state in states for segment in state})
 
     def _open_state(self) -> tuple[ExGRPOState, bool]:
         config, components = self.spec.algorithm, self.components

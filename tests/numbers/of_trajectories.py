@@ -130,7 +130,7 @@ _NUMBERS = ("Entropy", "NLL", "Mean ratio", "Largest ratio", "Reward", "Advantag
 _EVENTS = {
     "scored": "candidate, not chosen", "replayed": "replayed", "moved": "question moved",
     "inserted": "stored in the buffer", "duplicate": "same response again, not stored",
-    "retired": "question retired", "reviewed": "retired question reviewed",
+    "retired": "question retired", "reviewed": "retired question reviewed", "evicted": "left the buffer (limit)",
 }  # fmt: skip
 """What can happen to a trajectory or its question, in the order of the page within a step."""
 

@@ -112,9 +112,17 @@ def _buckets(view: View, algorithm: dict[str, Any], rows: list[BucketRow]) -> No
         )  # fmt: skip
         with st.container():
             num_stored, num_retired = len(view.state.buckets), len(view.state.retired)
-            st.markdown(f"**{num_stored:,}** questions in the buffer, **{num_retired:,}** retired")
+            st.markdown(f"**{num_stored:,}** questions in the buffer, **{num_retired:,}** retired{limits(algorithm)}")
             bars = [f"bucket:{bucket}" for bucket in sorted(set(view.state.buckets.values()))]
             chosen_bar.choose("Show questions", [*bars, "retired:all"], "bar-buckets")
+
+
+def limits(algorithm: dict[str, Any]) -> str:
+    """Return the limits of the buffer, "" if there are none."""
+    capacity, age = algorithm.get("buffer_capacity"), algorithm.get("buffer_age")
+    found = [f"at most **{capacity:,}** trajectories"] if capacity else []
+    found += [f"none older than **{counted(age, 'step')}**"] if age else []
+    return "".join(f", {limit}" for limit in found)
 
 
 def _flow(view: View, _algorithm: dict[str, Any], _rows: list[BucketRow]) -> None:

@@ -181,6 +181,8 @@ class RowIndex:
 
     def __init__(self, num_questions: int) -> None:
         self.num_rows = 0
+        self.first_row = 0
+        """Rows before it were evicted: no chain leads to them."""
         self.newest_rows: Int32Array = np.full(num_questions, NO_ROW, dtype=np.int32)
         self.newest_rollout_steps: Int32Array = np.full(num_questions, -1, dtype=np.int32)
         self._previous_rows: Int32Array = np.empty(0, dtype=np.int32)
@@ -214,7 +216,7 @@ class RowIndex:
         """Return the rows of a question, newest first."""
         rows = []
         row = self.newest_rows.item(question_index)
-        while row != NO_ROW:
+        while row >= self.first_row:
             if not self._is_replaced.item(row):
                 rows.append(row)
             row = self._previous_rows.item(row)
@@ -224,7 +226,7 @@ class RowIndex:
         """Return the number of rows of each question; all chains are walked at once."""
         counts = np.zeros(question_indices.size, dtype=np.int64)
         rows = self.newest_rows[question_indices]
-        while (is_row := rows != NO_ROW).any():
+        while (is_row := rows >= self.first_row).any():
             counts += is_row & ~self._is_replaced[rows]
             rows = np.where(is_row, self._previous_rows[rows], NO_ROW)
         return counts
@@ -238,7 +240,7 @@ class RowIndex:
         positions = np.arange(question_indices.size)
         rows = self.newest_rows[question_indices]
         while True:
-            is_row = rows != NO_ROW
+            is_row = rows >= self.first_row
             positions, rows = positions[is_row], rows[is_row]
             if not rows.size:
                 return matches
@@ -290,6 +292,20 @@ class RowIndex:
         self.newest_rows[question_index] = NO_ROW
         self.newest_rollout_steps[question_index] = -1
         return num_rows
+
+    def leads_to(self, rows: Int64Array, question_indices: Int64Array) -> BoolArray:
+        """Return which rows, of these questions, are in their question's chain."""
+        is_stored: BoolArray = (self.newest_rows[question_indices] >= rows) & ~self._is_replaced[rows]
+        return is_stored
+
+    def forget(self, num_rows: int) -> None:
+        """Drop the first rows, all of them evicted, and number the others from 0."""
+        for name in _COLUMNS:
+            setattr(self, name, getattr(self, name)[num_rows:].copy())
+        self._previous_rows = np.maximum(self._previous_rows - num_rows, NO_ROW)
+        self.newest_rows[self.newest_rows != NO_ROW] -= num_rows
+        self.num_rows -= num_rows
+        self.first_row -= num_rows
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """Return what `load` needs, as columns of a snapshot; few rows were replayed, and fewer replaced."""

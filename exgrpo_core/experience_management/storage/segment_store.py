@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -112,6 +112,23 @@ class SegmentStore:
             sync(self.directory)
             self._growing = None
 
+    def forget(self, first_row: int) -> int:
+        """Close the sealed segments that end before `first_row`, number the other rows from 0, return how many went."""
+        num_rows = 0
+        for segment in list(self._segments):
+            end = segment.first_row + segment.extent.num_rows
+            if segment is self._growing or end > first_row:
+                break
+            num_rows = end
+            self._segments.remove(segment)
+            segment.trajectories.close()
+            segment.rows.close()
+        for segment in self._segments:
+            segment.first_row -= num_rows
+        self._first_rows = [segment.first_row for segment in self._segments]
+        self.num_rows -= num_rows
+        return num_rows
+
     def close(self) -> None:
         """Close all files."""
         with ExitStack() as at_end:
@@ -135,6 +152,15 @@ class SegmentStore:
         """Return a name after every segment in the directory, those of other attempts included."""
         numbers = [int(match[1]) for match in map(_NAME.fullmatch, os.listdir(self.directory)) if match]
         return f"segment-{max(numbers, default=0) + 1:06d}"
+
+
+def remove_old_segments(directory: Path, needed: Collection[str]) -> None:
+    """Remove the files of segments that are not needed and older than the newest that is; names have no ending."""
+    newest = max(needed, default="")
+    for name in os.listdir(directory):
+        segment = name.partition(".")[0]
+        if _NAME.fullmatch(name) and segment < newest and segment not in needed:
+            (directory / name).unlink(missing_ok=True)
 
 
 def locate(

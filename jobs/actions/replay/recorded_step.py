@@ -55,6 +55,8 @@ class BucketsThen:
             if bucket is None:
                 self._membership.remove(index)
                 self.retired.add(index)
+            elif bucket == ABSENT:
+                self._membership.remove(index)
             else:
                 self._membership.move(index, bucket)
 

@@ -2,7 +2,8 @@ from collections import Counter
 
 import pytest
 
-from exgrpo.db.queries import buffer
+from exgrpo.db.queries import buffer, recorded_steps
+from exgrpo.jobs.actions.replay.recorded_step import BucketsThen
 from exgrpo.jobs.specs.train import RecordingSpec
 from exgrpo_core.recording.file_recorder import FileRecorder
 from exgrpo_core.recording.run_status import RunStatus
@@ -83,6 +84,29 @@ def test_branch_holds_what_its_parent_stored_until_it_retires_it(stored_run):
     assert born(database, "child", 4) == {2: 1}
     assert buffer.state_at(database, "child", 2).buckets == {1: 2, 2: 3}
     assert buffer.state_at(database, "child", 9).buckets == {2: 3}
+
+
+def leave(report):
+    story = STORY | {
+        4: [(K.EVICTED, 1, 10, 5, 5)],
+        5: [(K.EVICTED, 2, 20, 3, None), (K.EVICTED, 1, 11, 5, 5)],
+        6: [(K.MOVED, 2, None, None, 4), (K.INSERTED, 2, 40, 4, 4)],
+    }
+    report.buffer_events = [BufferEvent(*event) for event in story[report.step]]
+
+
+def test_what_was_evicted_is_not_held_and_its_question_is_outside_but_not_retired(database, tmp_path):
+    run = new_run(tmp_path)
+    record_attempt(run, range(1, 7), end=RunStatus.FINISHED, change=leave)
+    ingest_run(database, run)
+    assert [born(database, run.run_id, step) for step in (3, 4, 5, 6)] == [
+        {1: 2, 2: 1, 3: 1}, {1: 1, 2: 1, 3: 1}, {3: 1}, {3: 1, 6: 1},
+    ]  # fmt: skip
+    states = [buffer.state_at(database, run.run_id, step) for step in (4, 5, 6)]
+    assert [state.buckets for state in states] == [{1: 5, 2: 3}, {1: 5}, {1: 5, 2: 4}]
+    assert not any(state.retired for state in states)
+    then = BucketsThen(recorded_steps.moves_until(database, run.run_id, 5), 8, 5)
+    assert (then.bucket_of(1), then.bucket_of(2), then.retired) == (5, None, set())
 
 
 def test_buffered_questions_tell_text_stored_and_replays(stored_run):

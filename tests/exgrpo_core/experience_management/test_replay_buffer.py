@@ -3,6 +3,7 @@ import pytest
 
 from exgrpo_core.experience_management import replay_buffer
 from exgrpo_core.experience_management.replay_buffer import InsertOutcome, ReplayBuffer
+from exgrpo_core.experience_management.storage.segment_store import remove_old_segments
 from tests.exgrpo_core.experience_management.buffers import (
     NUM_QUESTIONS,
     K,
@@ -184,3 +185,55 @@ def test_stored_tokens_take_eight_bytes_each_and_a_row_48(buffer, tmp_path):
     buffer.insert([success(i, range(600), i) for i in range(20)])
     buffer.seal()
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) == 20 * (600 * 8 + 48)
+
+
+def test_oldest_groups_leave_whole_and_a_question_with_its_last_one(buffer):
+    buffer.insert([success(7, [1], 10, rollout_step=1), success(8, [1], 11, 1), success(8, [2], 12, 1)])
+    buffer.insert([success(7, [2], 13, rollout_step=2), success(9, [1], 14, 2)])
+    assert buffer.evict(oldest_step=0, capacity=5) == []
+    assert buffer.evict(oldest_step=0, capacity=3) == [(7, 10), (8, 11), (8, 12)]
+    assert (buffer.num_trajectories, buffer.num_questions) == (2, 2)
+    assert [buffer.rows_of(question).tolist() for question in (7, 8, 9)] == [[3], [], [4]]
+    assert (buffer.bucket_of(8), buffer.newest_rollout_steps(np.array([8])).tolist()) == (None, [-1])
+    # What left is stored again when it comes again, and is no duplicate.
+    again = buffer.insert([success(7, [1], 20, 3), success(7, [2], 21, 3)])
+    assert [item.is_duplicate for item in again] == [False, True]
+    assert buffer.rows_of(7).tolist() == [3, 5]
+    buffer.retire(9)
+    assert buffer.evict(oldest_step=3, capacity=None) == [(7, 13)]
+    assert [item.trajectory_id for item in buffer.experiences(buffer.rows_of(7))] == [20]
+
+
+def test_a_buffer_that_forgets_its_old_segments_is_the_one_that_keeps_them(tmp_path):
+    forgetting, keeping = empty_buffer(tmp_path / "a"), empty_buffer(tmp_path / "b")
+    for step in range(1, 60):
+        evicted, seen = [], []
+        for buffer in (forgetting, keeping):
+            buffer._store._segment_bytes = 400
+            rng = np.random.default_rng(step)
+            buffer.insert(random_successes(rng, 12, step, first_id=100 * step))
+            rows = np.concatenate([buffer.rows_of(question)[-1:] for question in range(0, NUM_QUESTIONS, 7)])
+            buffer.record_replays(rows)
+            buffer.record_entropies(rows, rng.random(rows.size).astype(np.float32))
+            buffer.retire(int(rng.integers(NUM_QUESTIONS)))
+            evicted.append(buffer.evict(step - 6, 40))
+        assert evicted[0] == evicted[1]
+        if step % 5 == 0:
+            forgetting.seal()
+            forgetting.snapshot(tmp_path / "saved")
+            forgetting.close()
+            names = {extent.name for extent in forgetting._store.extents}
+            forgetting = ReplayBuffer.restore(tmp_path / "a", tmp_path / "saved")
+            remove_old_segments(tmp_path / "a", names)
+            assert {path.stem for path in (tmp_path / "a").glob("*.rows")} == names
+        for buffer in (forgetting, keeping):
+            rows = [buffer.rows_of(question) for question in range(NUM_QUESTIONS)]
+            numbers = [[item.trajectory_id for item in buffer.experiences(part)] for part in rows]
+            flat = np.concatenate(rows)
+            kept = buffer.num_replays(flat).tolist(), buffer.last_entropies(flat).tobytes()
+            seen.append((numbers, *kept, buffer.num_trajectories, buffer.buckets_of(np.arange(NUM_QUESTIONS)).tolist()))
+        assert seen[0] == seen[1]
+    assert forgetting._index.num_rows < 200 < keeping._index.num_rows
+    assert forgetting.num_tokens < keeping.num_tokens
+    for buffer in (forgetting, keeping):
+        buffer.close()

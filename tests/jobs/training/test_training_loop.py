@@ -1,4 +1,5 @@
 import contextlib
+import dataclasses
 import os
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,11 @@ import pytest
 from exgrpo.jobs.runs.checkpoints import describe_resume
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.recording.event_reader import iterate_events
+from exgrpo_core.config import RetiredRule
 from exgrpo_core.recording.run_status import RunStatus
 from tests.faults import recorded
 from tests.faults.small_training import EightNumbers, small_spec, train
-from tests.jobs.training.killed_runs import killed_run
+from tests.jobs.training.killed_runs import KilledError, killed_run, killing_at
 
 pytestmark = pytest.mark.slow
 
@@ -55,6 +57,25 @@ def test_a_killed_run_says_where_it_resumes_and_ends_as_if_never_killed(tmp_path
     assert [event["step"] for event in events_of(run, 2)] == [5, 6, 7, 8, 9]
     assert recorded.buffer_content(run, 9) == recorded.buffer_content(whole, 9)
     assert recorded.experience_state(run, 9) == recorded.experience_state(whole, 9)
+
+
+def test_a_limited_buffer_has_few_files_in_a_run_of_any_length_and_resumes_bit_for_bit(tmp_path):
+    def limited(name, num_steps):
+        spec = small_spec(num_steps, 2, 2)
+        algorithm = dataclasses.replace(spec.algorithm, buffer_capacity=12, buffer_age=4, retired=RetiredRule.NEVER)
+        return RunDirectory.create(tmp_path / name, spec.model_copy(update={"algorithm": algorithm}))
+
+    short, whole, run = limited("short", 15), limited("whole", 45), limited("killed", 45)
+    train(short)
+    train(whole)
+    with pytest.raises(KilledError):
+        train(run, killing_at(20))
+    assert train(run) is RunStatus.FINISHED
+    assert recorded.experience_state(run, 45) == recorded.experience_state(whole, 45)
+    assert recorded.buffer_content(run, 45) == recorded.buffer_content(whole, 45)
+    assert changes(events_of(whole, 1), "evicted")
+    num_files = [len(list(one.buffer_path.iterdir())) for one in (short, whole)]
+    assert num_files[1] <= num_files[0] + 2
 
 
 def test_ages_are_the_steps_since_a_trajectory_was_collected_also_after_a_resume(tmp_path):

@@ -1,5 +1,6 @@
 import pytest
 
+from exgrpo.app.app_pages.tabs.buffer import limits
 from tests.app.page_texts import has_text, tables, texts
 
 pytestmark = pytest.mark.slow
@@ -42,6 +43,13 @@ def test_mark_that_says_nothing_is_a_designed_state_and_no_markup(open_page, mar
     assert has_text(page, "None at this step")
     assert not has_text(page, "**x**")
     assert not has_text(page, "[a](http")
+
+
+def test_limits_of_the_buffer_are_named_where_there_are_some():
+    assert limits({"buffer_capacity": None}) == ""
+    assert limits({"buffer_age": 1}) == ", none older than **1 step**"
+    both = {"buffer_capacity": 6000, "buffer_age": 4}
+    assert limits(both) == ", at most **6,000** trajectories, none older than **4 steps**"
 
 
 @pytest.mark.usefixtures("played_shared")

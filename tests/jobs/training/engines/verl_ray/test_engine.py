@@ -41,6 +41,8 @@ ONLY_SELECTING = {
     "fresh_per",
     "bapo",
     "a2r",
+    "limited",
+    "limited groups",
 }
 """Methods that score and learn as another does: what they select is decided before an engine is asked."""
 
