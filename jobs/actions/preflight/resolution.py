@@ -41,11 +41,11 @@ AnySpec = TypeVar("AnySpec", TrainSpec, EvalSpec)
 
 
 class RunRefusedError(CommandError, SpecError):
-    """A job that cannot be queued; the message is the first reason."""
+    """A job that cannot be queued; the message has every reason."""
 
     def __init__(self, mistakes: Sequence[Mistake]) -> None:
         """Keep every reason."""
-        super().__init__(mistakes[0], mistakes=mistakes)
+        super().__init__(" ".join(mistakes), mistakes=mistakes)
 
 
 @dataclass(frozen=True, slots=True)
