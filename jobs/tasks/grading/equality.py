@@ -44,8 +44,8 @@ _SIGNS = {
     "∪": r"\cup ",  # noqa: RUF001 - as above
     "％": r"\%",  # noqa: RUF001 - as above
     "∞": r"\infty ", "π": r"\pi ", "·": r"\cdot ", "÷": r"\div ", "≤": r"\le ", "≥": r"\ge ", "≠": r"\ne ",
-    "√": r"\sqrt", "°": r"^\circ ", "∅": r"\emptyset ", "∩": r"\cap ", "∈": r"\in ", r"\varnothing": r"\emptyset",
-    "‰": r"\cdot\frac{1}{1000}", "±": r"\pm ", "∓": r"\mp ",
+    "√": r"\sqrt", "°": r"^\circ ", "º": r"^\circ ", "∅": r"\emptyset ", "∩": r"\cap ", "∈": r"\in ",
+    r"\varnothing": r"\emptyset", "‰": r"\cdot\frac{1}{1000}", "±": r"\pm ", "∓": r"\mp ",
     r"\{\}": r"\emptyset", r"\degree": r"^\circ",
 }  # fmt: skip
 _CURRENCY = re.compile(r"(?:\\text\{\s*)?([€£¥₹₩])(?:\s*\})?")
@@ -98,6 +98,13 @@ _DASH = re.compile(r"(^|[=(\[{,+*/<>])\s*[\u2013\u2014]")
 """A dash that is a sign, not a range."""
 _ROOT = re.compile(r"√\s*(?:\(([^()]*)\)|(\d+(?:\.\d+)?|[A-Za-z]))")
 _SET = re.compile(r"\\cup|[\[(][^,()\[\]]+,[^,()\[\]]+[\])]")
+_OPPOSITES = (
+    "increase/decrease increased/decreased increases/decreases increasing/decreasing gain/loss profit/loss "
+    "before/after early/late earlier/later older/younger faster/slower more/less more/fewer ahead/behind higher/lower "
+    "attractive/repulsive tension/compression heavier/lighter taller/shorter longer/shorter closer/farther "
+    "maximum/minimum max/min odd/even positive/negative warmer/colder hotter/colder deposit/withdrawal credit/debit "
+    "surplus/deficit absorbed/released first/last won/lost inside/outside acute/obtuse convex/concave"
+)
 _ORDER = re.compile(r"(<|>|\\(?:leqslant|leq|le|lt|geqslant|geq|ge|gt)(?![a-z]))")
 _COMMANDS = re.compile(r"\\(?:infty|d?frac|pi|sqrt)(?![a-z])")
 _OR = re.compile(r"\\text\{\s*or\s*\}|\\(?:lor|vee)(?![a-z])|\bor\b")
@@ -137,6 +144,8 @@ def _compare_forms(gold: str, answer: str, is_same: Callable[[str, str], bool]) 
     by_form = compare_moments(gold, answer)
     if by_form is None:
         by_form = compare_residues(gold, answer, is_same)
+    if by_form is None and _are_opposite(plain_words(gold), plain_words(answer)):
+        return False
     (rest, ways), (other, other_ways) = split_directions(gold), split_directions(answer)
     if (
         by_form is None
@@ -146,6 +155,14 @@ def _compare_forms(gold: str, answer: str, is_same: Callable[[str, str], bool]) 
     ):
         return ways == other_ways
     return by_form
+
+
+def _are_opposite(gold: str, answer: str) -> bool:
+    """Return whether one answer has a word such as `increase`, and the other the opposite one instead."""
+    words, others = ({*re.findall("[a-z]+", text.lower())} for text in (gold, answer))
+    only, only_others = words - others, others - words
+    pairs = [pair.split("/") for pair in _OPPOSITES.split()]
+    return any((one in only and two in only_others) or (two in only and one in only_others) for one, two in pairs)
 
 
 def _without_directions(gold: str, answer: str) -> tuple[str, str]:
@@ -184,7 +201,7 @@ def without_markup(text: str) -> str:
 
 def _with_plain_signs(text: str) -> str:
     """Return the text with fractions, units and currencies of one sign written out."""
-    text = text.translate(_FULL_WIDTH).translate(_FRACTIONS)
+    text = re.sub(r"(\d+)\u2044(\d+)", r"\\frac{\1}{\2}", text.translate(_FULL_WIDTH)).translate(_FRACTIONS)
     for command, sign in _CURRENCY_COMMANDS.items():
         text = re.sub(rf"\\(?:text)?{command}(?![A-Za-z])(?:\{{\}})?", sign, text)
     return _UNIT_SIGNS.sub(lambda match: unicodedata.normalize("NFKC", match[0]), text).replace("\u2212", "-")
@@ -213,6 +230,7 @@ def as_latex(text: str) -> str:
     for sign, latex in _SIGNS.items():
         text = text.replace(sign, latex)
     text = _DOTTED.sub(r"\1\\overline{\2\3\4}", text)
+    text = re.sub(r"(?<=\d)\.\((\d+)\)(?![\w(])", r".\\overline{\1}", text)
     text = _POWER.sub(r"\1\\times 10^{\2\3}", text)
     return _REPEATING.sub(_as_fraction, _CURRENCY.sub("", text)).strip()
 

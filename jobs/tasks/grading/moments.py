@@ -9,11 +9,11 @@ from exgrpo.jobs.tasks.grading.units import plain_words
 
 _HALVES = {
     "am": "am", "pm": "pm", "noon": "pm", "midnight": "am", "in the morning": "am", "in the afternoon": "pm",
-    "in the evening": "pm",
+    "in the evening": "pm", "at night": "night",
 }  # fmt: skip
 _CLOCK = re.compile(
     r"(?<![\d:.\w])(?:(?P<hour>\d{1,2})(?::(?P<minute>\d\d))?(?!\s*[\d:.])\s*(?P<whole>o'?clock)?\s*"
-    r"(?P<half>(?:am|pm|noon|midnight|in the (?:morning|afternoon|evening))\b)?|(?P<word>noon|midnight)\b)",
+    r"(?P<half>(?:am|pm|noon|midnight|in the (?:morning|afternoon|evening)|at night)\b)?|(?P<word>noon|midnight)\b)",
     re.IGNORECASE,
 )
 _DAY = re.compile(r"\b(?:mon|tues?|wed(?:nes)?|thu(?:rs?)?|fri|sat(?:ur)?|sun)(?:day)?s?\b", re.IGNORECASE)
@@ -72,6 +72,8 @@ def _minutes(clock: re.Match[str]) -> set[int]:
     """Return the minutes since midnight that are meant, none of an hour such as 13 pm."""
     hour, minute = int(clock["hour"] or 12), int(clock["minute"] or 0)
     half = _HALVES.get((clock["half"] or clock["word"] or "").lower(), "")
+    if half == "night":
+        half = "am" if hour % 12 < 6 else "pm"
     if minute > 59 or hour > 23 + (not half and not minute) or (half and hour > 12) or (half == "pm" and not hour):
         return set()
     if not half:

@@ -81,7 +81,7 @@ def _read_integer(text: str, modulus: int) -> int:
     Raises:
         ValueError: The text is neither, or the modulus is zero.
     """
-    power = re.fullmatch(r"(-?\d+)\^\{?(\d+)\}?", text)
+    power = re.fullmatch(r"(-?\d+)\^\{?(-?\d+)\}?", text)
     if modulus < 1:
         raise ValueError(modulus)
     return int(text) if power is None else pow(int(power[1]), int(power[2]), modulus)

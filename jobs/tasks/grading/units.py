@@ -23,7 +23,7 @@ _PREFIXES = {
     "f femto": -15, "p pico": -12, "n nano": -9, "µ u micro": -6, "m milli": -3, "c centi": -2, "d deci": -1,
     "da deca": 1, "h hecto": 2, "k kilo": 3, "M mega": 6, "G giga": 9, "T tera": 12, "P peta": 15,
 }  # fmt: skip
-_MARKS = "$€£¥₹₩¢"
+_MARKS = "$€£¥₹₩¢₽₺฿₫₪₦₱₴"
 _CODES = f"[{_MARKS}]|[A-Z]{{3}}|Rs|kr"
 _DOLLARS = {"US": "$", "C": "CAD", "CA": "CAD", "CAD": "CAD", "A": "AUD", "AU": "AUD", "AUD": "AUD"} | {
     "NZ": "NZD", "HK": "HKD", "S": "SGD", "SG": "SGD", "NT": "TWD", "R": "BRL", "MX": "MXN",
@@ -32,6 +32,7 @@ _MAGNITUDES = tuple(
     (rf"(?<=[\d\s}}])(\\text\s*\{{\s*)?\b{name}\b", rf" \\times {value} \1")
     for name, value in {
         "dozen": 12,
+        "gross": 144,
         "hundred": 10**2,
         "thousand": 10**3,
         "lakh": 10**5,
@@ -49,7 +50,7 @@ _PLAIN = (
     (r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit|mbox|operatorname|rm)\s*\{([^{}]*)\}", r" \1"),
     (r"\\([$])", r"\1"),
     (r"\{([:.])\}", r"\1"),
-    (r"\^\s*\{?\s*\\circ\s*\}?|°|\\degree(?![a-z])", " deg "),
+    (r"\^\s*\{?\s*\\circ\s*\}?|[°º]|\\degree(?![a-z])", " deg "),
     (r"\\mu\s*|\u03bc", "µ"),
     (r"\\Omega(?![a-z])", "Ω"),
     (r"\\[dt]?frac\s*\{\s*([A-Za-z][^{}]*)\}\s*\{\s*([A-Za-z][^{}]*)\}", r" \1/\2"),
@@ -88,13 +89,10 @@ _MIXED = re.compile(r"(?<![\d.,/^])(\d+)(?:\s|\\[ ,]|~)+(\d+)/(\d+)(?![\d/])")
 _DIRECTION = re.compile(
     r"(?<![\\\w-])(?:(?:to|towards?)\s+the\s+|due\s+)?(?P<name>(?i:(?:(?:north|south)[\s-]?)?(?:east|west)|north|south|up|down|"
     r"left|right|above|below|(?:for|back|in|out)(?=ward)|(?:counter-?|anti-?)?clock(?=wise))(?:wards?|wise|er?ly|ern)?"
-    r"|[NS][EW])(?![\w-])"
+    r"|[NSEW]?[NS][EW])(?![\w-])"
 )
 _LATITUDE = re.compile(r"((?:\\circ\s*\}?|°|\bdeg(?:rees?)?)\s*(?:\\(?:text|mathrm|rm)\s*\{)?\s*)([NSEW])(?![\w.])")
-_WAYS = {
-    "N": " north", "S": " south", "E": " east", "W": " west", "ne": "northeast", "nw": "northwest", "se": "southeast",
-    "sw": "southwest", "above": "up", "below": "down",
-}  # fmt: skip
+_WAYS = {"N": " north", "S": " south", "E": " east", "W": " west", "above": "up", "below": "down"}
 _PERCENT = re.compile(r"%|\bper\s?cent\b")
 _DEFINITION = re.compile(r"(?P<factor>[\d.e/-]+(?=\s))?\s*(?P<unit>[^+]*?)(?:\s*\+\s*(?P<zero>[\d.]+))?")
 
@@ -160,6 +158,9 @@ def split_directions(text: str) -> tuple[str, list[str]]:
     text = _LATITUDE.sub(lambda match: match[1] + _WAYS[match[2]], text)
     found = [
         re.sub(r"[\s-]|wards?$|wise$|er?ly$|ern$", "", match["name"].lower()) for match in _DIRECTION.finditer(text)
+    ]
+    found = [
+        re.sub("[nsew]", lambda sign: _WAYS[sign[0].upper()], name) if len(name) in {2, 3} else name for name in found
     ]
     words = " ".join(_WAYS.get(name, name.replace("anti", "counter")) for name in found)
     return _DIRECTION.sub(" ", text), re.findall("north|south|[a-z]+", words)
