@@ -116,6 +116,7 @@ _METRICS: dict[str, tuple[str, str]] = {
     ),
     "generator/limited_share": ("Sampler correction, limited tokens", "share of truncated or rejected fresh tokens"),
     "tokens/generated": ("Generated tokens of a step", "response tokens generated this step"),
+    "tokens/replayed": ("Replayed tokens of a step", "response tokens of trajectories replayed this step"),
     "tokens/generated_total": ("Generated tokens so far", "response tokens generated so far"),
     "rollouts/fresh_total": ("Fresh rollouts so far", "fresh rollouts so far"),
     "rollouts/failed_groups": (

@@ -16,8 +16,9 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, Protocol
 
-from exgrpo_core.config import ExGRPOConfig, LossAggregation
+from exgrpo_core.config import GAUSSIAN, ExGRPOConfig, LossAggregation
 from exgrpo_core.errors import InputError, Mistake
+from exgrpo_core.methods.about import About
 from exgrpo_core.methods.protocols import OffPolicyCorrection, ReplayMethod, TrajectorySelector
 
 STRATEGIES = "exgrpo_core.strategies"
@@ -48,6 +49,18 @@ class Settings(Protocol):
 def names_of(setting: str) -> list[str]:
     """Return the names of the built-in parts that a setting may name, in the order of their files."""
     return list(_built_in(setting))
+
+
+@cache
+def methods() -> dict[str, About]:
+    """Return every method of the workbench, by the name of the part that makes it, with all settings; ExGRPO first."""
+    named = {
+        name: dataclasses.replace(about, settings={**about.settings, setting: name})
+        for setting in (QUESTIONS, CORRECTION)
+        for name, part in _built_in(setting).items()
+        if (about := vars(part).get("about")) is not None
+    }
+    return dict(sorted(named.items(), key=lambda item: (item[0] != GAUSSIAN, item[1].title.lower())))
 
 
 def describe(setting: str, name: str) -> str:

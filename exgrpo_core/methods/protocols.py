@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exgrpo_core.errors import Mistake, NotRecordedError
+from exgrpo_core.methods.about import Part
 from exgrpo_core.types import (
     Experience,
     Float32Array,
@@ -290,11 +291,9 @@ class OpenStep(Protocol):
         """
 
 
-class ReplayMethod(ABC):
+class ReplayMethod(Part, ABC):
     """What a step consists of, and what is stored of it."""
 
-    name: ClassVar[str]
-    """What `question_selection` says."""
     keeps_duplicates: ClassVar[bool] = False
     """Whether a trajectory is stored again whose tokens its question has already."""
     num_past_groups: ClassVar[int] = 0
@@ -357,11 +356,8 @@ class QuestionSampler(ReplayMethod):
             yield Mistake(f"expected at least {num_replays} or null, since {reason}, got {budget}.", "candidate_budget")
 
 
-class TrajectorySelector(ABC):
+class TrajectorySelector(Part, ABC):
     """Which stored trajectories of a question are replayed."""
-
-    name: ClassVar[str]
-    """What `trajectory_selection` says."""
 
     @abstractmethod
     def score(self, candidates: CandidateColumns) -> Float32Array:
@@ -384,11 +380,8 @@ class TrajectorySelector(ABC):
         return np.argsort(scores, kind="stable")[:num_wanted], scores
 
 
-class OffPolicyCorrection(ABC):
+class OffPolicyCorrection(Part, ABC):
     """How much a token counts whose behavior policy is not the policy that is trained."""
-
-    name: ClassVar[str]
-    """What `off_policy_correction` says."""
 
     @abstractmethod
     def weights(self, tokens: TokenRatios) -> "torch.Tensor":

@@ -65,7 +65,9 @@ def _rollout_metrics(config: ExGRPOConfig, report: StepReport) -> dict[str, floa
     sums.add(map(_as_row, fresh), ())
     metrics = sums.metrics()
     metrics["tokens/generated"] = float(sums.lengths - sum(item.num_prefix_tokens for item in fresh))
-    metrics["replay/num_replayed"] = float(sum(len(group.replays) for group in report.groups))
+    replays = [replay for group in report.groups for replay in group.replays]
+    metrics["tokens/replayed"] = float(sum(replay.experience.token_ids.size for replay in replays))
+    metrics["replay/num_replayed"] = float(len(replays))
     metrics["replay/share"] = sum(group.has_replay for group in report.groups) / len(report.groups)
     metrics["batch/equal_rewards"] = float(sum(group.has_equal_rewards for group in report.groups))
     if config.reward_kind is not RewardKind.BINARY:

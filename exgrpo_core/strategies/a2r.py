@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from exgrpo_core.methods.about import About
 from exgrpo_core.methods.protocols import OffPolicyCorrection, QuestionColumns, QuestionDraw, QuestionSampler
 from exgrpo_core.types import Float32Array, Float64Array, TokenRatios
 
@@ -27,6 +28,10 @@ class Ambiguous(QuestionSampler):
     """Questions in proportion to the standard deviation of their past correctness rates."""
 
     name: ClassVar[str] = "a2r"
+    about: ClassVar[About | None] = About(
+        "A2R", "2026.findings-acl.886", "most varied correctness", "lowest entropy", "by policy divergence",
+        {"off_policy_correction": "policy_divergence"},
+    )  # fmt: skip
     num_past_groups: ClassVar[int] = 8
     rollouts_per_question: int
     priority_epsilon: float = 1e-2

@@ -15,6 +15,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from exgrpo_core.methods.about import REPLAYS_ONLY, About
 from exgrpo_core.methods.protocols import OpenStep, QuestionColumns, QuestionDraw
 from exgrpo_core.strategies.stored_groups import StoredGroups
 from exgrpo_core.types import GroupPlan, RolloutGroup
@@ -25,6 +26,9 @@ class Bapo(StoredGroups):
     """Hard questions again and stored groups in the place of groups of equal rewards."""
 
     name: ClassVar[str] = "bapo"
+    about: ClassVar[About | None] = About(
+        "BAPO", "2602.20722", "hard, again", "whole stored group", "clipped ratio", REPLAYS_ONLY,
+    )  # fmt: skip
     replaces_fresh: ClassVar[bool] = False
     rollouts_per_question: int
     retry_interval: float = 2

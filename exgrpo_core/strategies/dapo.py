@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from exgrpo_core.methods.about import REPLAYS_ONLY, About
 from exgrpo_core.methods.protocols import OpenStep, ReplayMethod
 from exgrpo_core.types import GroupPlan
 
@@ -20,6 +21,10 @@ class Dapo(ReplayMethod):
     """Further questions replace groups of equal rewards, in at most `max_refills` rounds; nothing is replayed."""
 
     name: ClassVar[str] = "dapo"
+    about: ClassVar[About | None] = About(
+        "DAPO", "2503.14476", "of unequal rewards", "none", "none",
+        REPLAYS_ONLY | {"experience_ratio": 0.0, "clip_epsilon_high": 0.28},
+    )  # fmt: skip
     max_refills: float = 9
 
     def plan(self, step: OpenStep) -> Iterator[Sequence[GroupPlan]]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from exgrpo_core.errors import Mistake
+from exgrpo_core.methods.about import REPLAYS_ONLY, About
 from exgrpo_core.methods.protocols import OffPolicyCorrection, OpenStep, QuestionColumns, QuestionDraw, ReplayMethod
 from exgrpo_core.strategies.stored_groups import StoredGroups
 from exgrpo_core.types import Baseline, GroupPlan, TokenRatios
@@ -39,6 +40,10 @@ class DyJr(StoredGroups):
     """Recent successes with advantages of `divergence_weight`, for the divergence alone."""
 
     name: ClassVar[str] = "dyjr"
+    about: ClassVar[About | None] = About(
+        "DyJR", "2603.16157", "recent successes", "newest", "Jensen-Shannon term",
+        REPLAYS_ONLY | {"off_policy_correction": "jensen_shannon"},
+    )  # fmt: skip
     max_age: float = 4
     """Steps from a trajectory's rollout to its last replay. At least 1."""
     divergence_weight: float = 0.1

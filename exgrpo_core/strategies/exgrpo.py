@@ -1,6 +1,6 @@
 """ExGRPO as the paper has it, and what its released code does otherwise.
 
-The paper's. Source: Algorithm 1, lines 5 to 15, Algorithm 2 and section 4.2.
+The paper's. Source: Zhan et al. 2025 (arXiv 2510.02245), Algorithm 1, lines 5 to 15, Algorithm 2, section 4.2.
 
 The released code's. Source: github.com/ElliottYan/LUFFY, folder ExGRPO: `weighted_bucket_sampler.py` and
 `experience_helpers.py`.
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from exgrpo_core.experience_management.bucket_sampler import draw_bucket_counts, partition, sample_members
+from exgrpo_core.methods.about import About
 from exgrpo_core.methods.protocols import (
     CandidateColumns,
     OffPolicyCorrection,
@@ -40,6 +41,9 @@ class Gaussian(QuestionSampler):
     """Algorithm 2: buckets by Gaussian weights over correctness rates, then uniformly within a bucket."""
 
     name: ClassVar[str] = "gaussian"
+    about: ClassVar[About | None] = About(
+        "ExGRPO", "2510.02245", "medium correctness", "lowest entropy", "policy shaping",
+    )  # fmt: skip
     bucket_center: float
     bucket_spread: float
 

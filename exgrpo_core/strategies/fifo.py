@@ -12,6 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from exgrpo_core.methods.about import REPLAYS_ONLY, About
 from exgrpo_core.methods.protocols import QuestionColumns, QuestionDraw
 from exgrpo_core.strategies.stored_groups import StoredGroups
 
@@ -21,6 +22,9 @@ class Fifo(StoredGroups):
     """Uniformly among the newest groups of a first-in first-out queue."""
 
     name: ClassVar[str] = "fifo"
+    about: ClassVar[About | None] = About(
+        "FIFO replay", "2604.08706", "uniform, recent queue", "whole stored group", "clipped ratio", REPLAYS_ONLY,
+    )  # fmt: skip
     capacity: float = 256
     """Questions whose newest group is in the queue. At least 1."""
 

@@ -12,6 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from exgrpo_core.methods.about import About
 from exgrpo_core.methods.protocols import QuestionColumns
 from exgrpo_core.strategies.prioritized import Proportional
 from exgrpo_core.types import Float64Array
@@ -22,6 +23,10 @@ class FreshPer(Proportional):
     """Questions in proportion to p^alpha, p = (mean |advantage| + epsilon) exp(-age / tau)."""
 
     name: ClassVar[str] = "fresh_per"
+    about: ClassVar[About | None] = About(
+        "FreshPER", "2604.16918", "large advantage, young", "random", "policy shaping",
+        {"trajectory_selection": "random"},
+    )  # fmt: skip
     priority_beta: float = 0.0
     age_scale: float = 10.0
     """tau, in steps. Above 0."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from exgrpo_core.methods.about import About
 from exgrpo_core.methods.protocols import OffPolicyCorrection
 from exgrpo_core.types import Float32Array, Float64Array, TokenRatios
 
@@ -27,6 +28,9 @@ class M2po(OffPolicyCorrection):
     """The ratio w, and 0 at the tokens that the second moment of the step's log w is too large with."""
 
     name: ClassVar[str] = "m2po"
+    about: ClassVar[About | None] = About(
+        "M2PO", "2510.01161", "as in ExGRPO", "as in ExGRPO", "second moment bounded",
+    )  # fmt: skip
     moment_limit: float = 0.04
     """The mean of (log w)^2 over the tokens that count is below it. Above 0."""
 

@@ -14,6 +14,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from exgrpo_core.methods.about import REPLAYS_ONLY, About
 from exgrpo_core.methods.protocols import CandidateColumns, OpenStep, TrajectorySelector
 from exgrpo_core.strategies.rlep import Rlep
 from exgrpo_core.types import Float32Array, GroupPlan, RolloutGroup, Trajectory
@@ -24,6 +25,10 @@ class NexGrpo(Rlep):
     """Stored failures of questions that also have a success join K rollouts; rho bounds the share of such groups."""
 
     name: ClassVar[str] = "nexgrpo"
+    about: ClassVar[About | None] = About(
+        "NexGRPO", "2026.acl-long.1682", "of the batch", "failures near successes", "clipped ratio",
+        REPLAYS_ONLY | {"trajectory_selection": "boundary_failure", "replays_per_group": 2},
+    )  # fmt: skip
     max_stored: float = 16
     """Newest trajectories of a question that are candidates."""
 

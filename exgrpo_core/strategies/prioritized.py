@@ -13,6 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from exgrpo_core.methods.about import About
 from exgrpo_core.methods.protocols import QuestionColumns, QuestionDraw, QuestionSampler
 from exgrpo_core.types import Float64Array
 
@@ -22,6 +23,9 @@ class Proportional(QuestionSampler):
     """Questions in proportion to p^alpha, p = mean |advantage| + epsilon (prioritized experience replay)."""
 
     name: ClassVar[str] = "prioritized_proportional"
+    about: ClassVar[About | None] = About(
+        "PER", "1511.05952", "large mean advantage", "random", "weights of draws", {"trajectory_selection": "random"},
+    )  # fmt: skip
     priority_alpha: float = 0.6
     priority_beta: float = 0.4
     priority_epsilon: float = 1e-2
@@ -46,6 +50,10 @@ class ByRank(Proportional):
     """Questions in proportion to p^alpha, p = 1 / rank by mean |advantage|, the lower index first among equals."""
 
     name: ClassVar[str] = "prioritized_rank"
+    about: ClassVar[About | None] = About(
+        "PER by rank", "1511.05952", "rank by advantage", "random", "weights of draws",
+        {"trajectory_selection": "random"},
+    )  # fmt: skip
     priority_alpha: float = 0.7
     priority_beta: float = 0.5
 

@@ -13,6 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from exgrpo_core.methods.about import REPLAYS_ONLY, About
 from exgrpo_core.methods.protocols import OpenStep, QuestionColumns, QuestionDraw, ReplayMethod
 from exgrpo_core.types import GroupPlan
 
@@ -22,6 +23,9 @@ class PromptReplay(ReplayMethod):
     """Questions whose correctness rate is nearest to one half, rolled out K times again."""
 
     name: ClassVar[str] = "prompt_replay"
+    about: ClassVar[About | None] = About(
+        "Prompt Replay", "2603.21177", "nearest to half", "none", "none", REPLAYS_ONLY,
+    )  # fmt: skip
     rollouts_per_question: int
     cooldown_steps: float = 5
     """Steps from a question's last rollouts to the next replay. At least 1."""

@@ -15,6 +15,7 @@ from typing import ClassVar
 import numpy as np
 
 from exgrpo_core.errors import Mistake
+from exgrpo_core.methods.about import REPLAYS_ONLY, About
 from exgrpo_core.methods.protocols import OpenStep, QuestionColumns, QuestionDraw, ReplayMethod
 from exgrpo_core.types import GroupPlan, RolloutGroup, Trajectory
 
@@ -24,6 +25,9 @@ class RepairWindow(ReplayMethod):
     """Mastered questions, rolled out K times again; forgotten ones first, then those that wait longest."""
 
     name: ClassVar[str] = "repair_window"
+    about: ClassVar[About | None] = About(
+        "Repair of forgotten questions", "2606.03087", "solved before", "none", "none", REPLAYS_ONLY,
+    )  # fmt: skip
     num_past_groups: ClassVar[int] = 8
     rollouts_per_question: int
     review_delay: float = 5

@@ -19,6 +19,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from exgrpo_core.methods.about import REPLAYS_ONLY, About
 from exgrpo_core.methods.protocols import (
     CandidateColumns,
     OpenStep,
@@ -35,6 +36,10 @@ class Repo(ReplayMethod):
     """All questions of the batch that have `min_stored` trajectories; rho bounds their share."""
 
     name: ClassVar[str] = "repo"
+    about: ClassVar[About | None] = About(
+        "RePO", "2506.09340", "all with enough", "highest reward", "own baseline, clipped",
+        REPLAYS_ONLY | {"trajectory_selection": "highest_reward", "replays_per_group": 8, "experience_ratio": 1.0},
+    )  # fmt: skip
     keeps_duplicates: ClassVar[bool] = True
     min_stored: float = 16
     max_stored: float = 16

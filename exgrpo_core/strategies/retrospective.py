@@ -15,6 +15,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from exgrpo_core.methods.about import REPLAYS_ONLY, About
 from exgrpo_core.methods.protocols import OpenStep, QuestionColumns, QuestionDraw, ReplayMethod
 from exgrpo_core.types import GroupPlan, Prefix
 
@@ -24,6 +25,9 @@ class Retrospective(ReplayMethod):
     """Hard questions, rolled out K times from within their oldest stored success."""
 
     name: ClassVar[str] = "retrospective"
+    about: ClassVar[About | None] = About(
+        "Retrospective replay", "2504.14363", "hard questions", "half a success", "prefix not trained", REPLAYS_ONLY,
+    )  # fmt: skip
     rollouts_per_question: int
     hard_rate: float = 0.25
     """Highest correctness rate of a question that is drawn."""

@@ -12,6 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from exgrpo_core.methods.about import REPLAYS_ONLY, About
 from exgrpo_core.methods.protocols import OpenStep, QuestionColumns, QuestionDraw, ReplayMethod
 from exgrpo_core.types import GroupPlan
 
@@ -20,6 +21,10 @@ class Rlep(ReplayMethod):
     """Stored successes join the K rollouts of their question; rho bounds the share of such groups."""
 
     name: ClassVar[str] = "rlep"
+    about: ClassVar[About | None] = About(
+        "RLEP", "2507.07451", "of the batch", "random successes", "clipped ratio",
+        REPLAYS_ONLY | {"trajectory_selection": "random", "replays_per_group": 2},
+    )  # fmt: skip
 
     def plan(self, step: OpenStep) -> Iterator[Sequence[GroupPlan]]:
         """Yield B fresh questions. Those with stored successes replay some in addition to K rollouts."""

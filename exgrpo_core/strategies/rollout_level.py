@@ -15,6 +15,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from exgrpo_core.methods.about import REPLAYS_ONLY, About
 from exgrpo_core.methods.protocols import OpenStep, QuestionColumns, QuestionDraw
 from exgrpo_core.policy_optimization.mixed_batch import group_advantages
 from exgrpo_core.strategies.stored_groups import StoredGroups
@@ -26,6 +27,10 @@ class RolloutLevel(StoredGroups):
     """Rollouts of the largest |advantage|, of questions in proportion to their mean |advantage|."""
 
     name: ClassVar[str] = "rollout_level"
+    about: ClassVar[About | None] = About(
+        "Rollout-level replay", "2606.04560", "large mean advantage", "largest advantage", "advantages kept, clipped",
+        REPLAYS_ONLY | {"replays_per_group": 4},
+    )  # fmt: skip
     normalize_by_std: bool
     max_age: float = 8
     """tau_max: steps from a group's rollouts to its last replay. At least 1."""

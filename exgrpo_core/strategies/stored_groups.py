@@ -23,6 +23,7 @@ from typing import ClassVar
 import numpy as np
 
 from exgrpo_core.errors import Mistake
+from exgrpo_core.methods.about import REPLAYS_ONLY, About
 from exgrpo_core.methods.protocols import OpenStep, QuestionColumns, QuestionDraw, ReplayMethod
 from exgrpo_core.policy_optimization.mixed_batch import STD_EPSILON
 from exgrpo_core.types import GroupPlan, RolloutGroup, Trajectory
@@ -72,6 +73,9 @@ class Trinity(StoredGroups):
     """The highest of newest step - decay * replays, none within the cooldown after its last use."""
 
     name: ClassVar[str] = "trinity"
+    about: ClassVar[About | None] = About(
+        "Trinity", "Trinity-RFT's code", "newest, least used", "whole stored group", "clipped ratio", REPLAYS_ONLY,
+    )  # fmt: skip
     decay: float = 2.0
     cooldown_steps: float = 1
     """Steps from a use to the next possible one."""
@@ -92,6 +96,10 @@ class TrlReplay(StoredGroups):
     """Stored groups in proportion to sum |A| times standard deviation replace groups whose rewards are all equal."""
 
     name: ClassVar[str] = "trl_replay"
+    about: ClassVar[About | None] = About(
+        "TRL replay", "TRL's code", "large, varied advantages", "whole stored group", "clipped ratio",
+        REPLAYS_ONLY | {"experience_ratio": 1.0},
+    )  # fmt: skip
     replaces_fresh: ClassVar[bool] = False
     rollouts_per_question: int
     normalize_by_std: bool

@@ -15,6 +15,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from exgrpo_core.methods.about import REPLAYS_ONLY, About
 from exgrpo_core.methods.protocols import OpenStep, QuestionColumns, QuestionDraw, ReplayMethod
 from exgrpo_core.types import Float64Array, GroupPlan
 
@@ -24,6 +25,9 @@ class Vcrl(ReplayMethod):
     """Questions of high reward variance are rolled out in the place of groups of low variance."""
 
     name: ClassVar[str] = "vcrl"
+    about: ClassVar[About | None] = About(
+        "VCRL", "2509.20317", "high reward variance", "none", "none", REPLAYS_ONLY,
+    )  # fmt: skip
     rollouts_per_question: int
     variance_threshold: float = 0.5
     """Least p of a group that keeps its place, and of a question in memory. Above 0, at most 1."""

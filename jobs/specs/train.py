@@ -188,6 +188,8 @@ class TrainSpec(Spec):
     optim: OptimSpec = OptimSpec()
     num_steps: Positive = 150
     """Training steps."""
+    max_generated_tokens: Positive | None = None
+    """Generated tokens after which training ends, if that is before the last step; for comparisons at equal tokens."""
     validation: ValidationSpec = ValidationSpec()
     checkpoint_interval: Positive = 25
     """Steps between checkpoints; the last step always has one."""
@@ -324,14 +326,13 @@ class TrainSpec(Spec):
         if has_model and (self.data.num_held_out or validation.num_training_questions or validation.benchmarks):
             text = "expected 0, 0 and none: evaluations count correct answers, which continuous rewards do not have."
             yield Mistake(text, "validation.num_training_questions", "data.num_held_out", "validation.benchmarks")
+        if self.max_generated_tokens is not None and (self.engine == "verl" or self.sft is not None):
+            yield Mistake("expected none, except for reinforcement on the embedded engine.", "max_generated_tokens")
         if self.engine == "embedded" and self.verl.overrides:
             yield Mistake("expected none, since the embedded engine does not use them.", "verl.overrides")
         if self.engine == "verl" and self.model.revision is not None:
-            yield Mistake(
-                "expected none, since verl takes a name's newest revision; download the one you want "
-                "and give its folder as model.source.",
-                "model.revision",
-            )
+            text = "expected none, since verl takes the newest revision; give another's folder as model.source."
+            yield Mistake(text, "model.revision")
         if self.engine == "verl" and self.sft is not None and self.model.lora is not None:
             yield Mistake("expected none with sft on verl; leave it out or use engine: embedded.", "model.lora")
         yield from self._ahead_mistakes()

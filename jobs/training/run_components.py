@@ -96,10 +96,9 @@ class Validator:
         self._recorder = recorder
         self._control = control
 
-    def evaluate(self, step: int) -> None:
-        """Score held-out questions and benchmarks as configured, training questions before and after training only."""
+    def evaluate(self, step: int, *, is_end: bool) -> None:
+        """Score held-out questions and benchmarks as configured, training questions at both ends of training only."""
         validation = self._spec.validation
-        is_end = step in (0, self._spec.num_steps)
         if not is_end and (validation.interval is None or step % validation.interval):
             return
         with self._control.phase(Phase.EVALUATION):

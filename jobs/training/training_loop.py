@@ -66,13 +66,17 @@ class AttemptLoop(ABC):
     def write(self, checkpoint: Checkpoint) -> None:
         """Write what a later attempt needs to continue after the last step."""
 
+    def is_last(self, step: int) -> bool:
+        """Return whether the run ends after step number `step`, which is done."""
+        return step >= self.spec.num_steps
+
     def train(self, step: int, *, is_new: bool) -> RunStatus:
         """Train on after `step` until the last one or until a stop is requested; return `finished` or `stopped`."""
         self.control.heartbeat(step)
         if is_new:
-            self.validator.evaluate(0)
+            self.validator.evaluate(0, is_end=True)
         saved_step = None if is_new else step
-        while step < self.spec.num_steps:
+        while not self.is_last(step):
             if self.control.stop_requested():
                 if saved_step != step:
                     self._save(step)
@@ -81,8 +85,9 @@ class AttemptLoop(ABC):
             with self.control.phase(Phase.STEP):
                 self.take_step(step)
             self.control.heartbeat(step)
-            self.validator.evaluate(step)
-            if step % self.spec.checkpoint_interval == 0 or step == self.spec.num_steps:
+            is_last = self.is_last(step)
+            self.validator.evaluate(step, is_end=is_last)
+            if step % self.spec.checkpoint_interval == 0 or is_last:
                 self._save(step)
                 saved_step = step
         return RunStatus.FINISHED
@@ -161,6 +166,11 @@ class TrainingLoop(AttemptLoop):
             # Whatever it could not write has been raised by then, or is behind the newest checkpoint.
             with suppress(OSError):
                 self.state.replay_buffer.close()
+
+    def is_last(self, step: int) -> bool:
+        """Return whether the last step is done, or the run's tokens are generated."""
+        budget = self.spec.max_generated_tokens
+        return super().is_last(step) or (budget is not None and self.state.num_generated_tokens >= budget)
 
     def take_step(self, step: int) -> None:
         """Do a step of Algorithm 1."""

@@ -257,6 +257,7 @@ class Recorded:
         scored = self.selections[self.selections["step"] == step]
         yield "replay/num_candidates", len(scored)
         yield "replay/num_replayed", len(replayed)
+        yield "tokens/replayed", replayed["num_tokens"].sum()
         settings = self.spec["algorithm"]
         wanted = int(settings["experience_ratio"] * settings["batch_size"]) if self.is_open(step) else 0
         yield "replay/shortfall", wanted - len(replayed)

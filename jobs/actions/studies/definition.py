@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 from exgrpo.jobs.specs.base import Positive, Spec
 from exgrpo.jobs.specs.mistakes import SpecError, checked
 from exgrpo.jobs.specs.presets import merge_settings
+from exgrpo_core.methods.loading import methods
 
 STUDIES_DIR = Path(__file__).parent
 NAME_PATTERN = r"^[a-z0-9][a-z0-9.-]{0,30}$"
@@ -72,6 +73,16 @@ class Grid(Spec):
     """For each axis, its values by name, and what each changes."""
     baseline: str
     """The method that others are compared with, at equal values of all axes."""
+    preset_of_methods: str | None = None
+    """The preset that every replay method of the workbench changes; with it, all of them are methods of the grid."""
+
+    @property
+    def _recipes(self) -> dict[str, Recipe]:
+        if self.preset_of_methods is None:
+            return self.methods
+        changes = {about.cell: {"algorithm": about.settings} for about in methods().values()}
+        made = {name: Recipe(preset=self.preset_of_methods, changes=changed) for name, changed in changes.items()}
+        return self.methods | made
 
     def cells(self) -> list[Cell]:
         """Return one cell for each method and combination of values, named by all of them."""
@@ -79,7 +90,7 @@ class Grid(Spec):
         for values in product(*(axis.items() for axis in self.axes)):
             changes = reduce(merge_settings, (value for _, value in values), self.preset_changes)
             end = "".join(f"-{name}" for name, _ in values)
-            for method, recipe in self.methods.items():
+            for method, recipe in self._recipes.items():
                 merged = Recipe(preset=recipe.preset, changes=merge_settings(changes, recipe.changes))
                 made.append(Cell(name=method + end, chains=merged, baseline=self.baseline + end))
         return made
@@ -167,7 +178,7 @@ class Study(Spec):
     name: str
     title: str
     question: str
-    measure: Literal["held_out", "step_seconds", "mini_batches", "code", "validity"] = "held_out"
+    measure: Literal["held_out", "step_seconds", "mini_batches", "code", "validity", "methods"] = "held_out"
     """What is read from a finished run; at the paper's scale `held_out` gives way to benchmark scores."""
     baseline: str | None = None
     """The cell that others are compared with, seed by seed."""

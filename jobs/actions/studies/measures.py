@@ -122,6 +122,25 @@ def _step_seconds(database: Database, run: MeasuredRun) -> Figures:
     }
 
 
+def _methods(database: Database, run: MeasuredRun) -> Figures:
+    """Return the held-out score, then what it took: tokens, steps, time, memory of experience."""
+    keys = ["seconds/step", "tokens/generated", "tokens/replayed", "buffer/num_trajectories", "buffer/file_bytes"]
+    series = metric_series(database, run.run_id, keys, _ALL_POINTS)
+    seconds, generated, replayed, stored, sizes = ([point.value for point in series[key]] for key in keys)
+    if not seconds:
+        return _held_out(database, run)
+    num_tokens = sum(generated) + sum(replayed)
+    return _held_out(database, run) | {
+        "Generated tokens": sum(generated),
+        "Steps": float(len(seconds)),
+        "Time of all steps (s)": sum(seconds),
+        "Avg. Step (s)": fmean(seconds),
+        "Peak of the buffer (trajectories)": max(stored, default=math.nan),
+        "Peak of the buffer's files (MB)": max(sizes, default=math.nan) / BYTES_A_MEGABYTE,
+        "Replayed tokens (%)": 100.0 * sum(replayed) / num_tokens if num_tokens else math.nan,
+    }
+
+
 def _mini_batches(database: Database, run: MeasuredRun) -> Figures:
     left = metric_series(database, run.run_id, ["batch/questions_left"], _ALL_POINTS)["batch/questions_left"]
     if left:
@@ -178,4 +197,5 @@ _MEASURES: dict[str, Callable[[Database, MeasuredRun], Figures]] = {
     "mini_batches": _mini_batches,
     "code": _code,
     "validity": _validity,
+    "methods": _methods,
 }

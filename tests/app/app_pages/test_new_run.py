@@ -204,7 +204,7 @@ def test_the_text_of_the_specification_is_edited_with_the_checks_of_the_form(ope
     page.text_area(key="new-run-yaml").set_value(text.replace("num_steps: 150", "num_steps: 7\ntypo: 1")).run()
     assert mistakes(page) == ["typo: there is no such field; remove it, or check its name"]
     page.text_area(key="new-run-yaml").set_value(text.replace("num_steps: 150", "num_steps: [")).run()
-    assert mistakes(page)[0].startswith("YAML: line 82, column ")
+    assert mistakes(page)[0].startswith("YAML: line 84, column ")
     page.text_area(key="new-run-yaml").set_value("tags: [&a x, *a]").run()
     assert "aliases" in mistakes(page)[0]
     page.text_area(key="new-run-yaml").set_value(text.replace("num_steps: 150", "num_steps: 7")).run()

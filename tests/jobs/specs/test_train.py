@@ -119,6 +119,9 @@ COUNTED = ("validation.num_training_questions", "data.num_held_out", "validation
         ("data: {source: a/b}\n", ("model.source",)),
         ("engine: verl\nalgorithm: {rollouts_ahead: true}\n", ("algorithm.sampler_correction",)),
         (AHEAD, ("algorithm.rollouts_ahead",)),
+        ("engine: verl\nmax_generated_tokens: 1000\n", ("max_generated_tokens",)),
+        ("sft: {}\nalgorithm: {experience_ratio: 0}\nmax_generated_tokens: 1000\n", ("max_generated_tokens",)),
+        ("max_generated_tokens: 0\n", ("max_generated_tokens",)),
         ("engine: verl\nverl: {generating_gpus_per_node: 2}\n", ("verl.generating_gpus_per_node",)),
         (
             f"engine: verl\nverl: {{tensor_parallel: 2, generating_gpus_per_node: 3}}\n{AHEAD}",

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from exgrpo.jobs.runs.checkpoints import describe_resume
+from exgrpo.jobs.runs.checkpoints import describe_resume, list_steps
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.recording.event_reader import iterate_events
 from exgrpo_core.config import RetiredRule
 from exgrpo_core.recording.run_status import RunStatus
 from tests.faults import recorded
-from tests.faults.small_training import EightNumbers, small_spec, train
+from tests.faults.small_training import EightNumbers, StepControl, small_spec, train
 from tests.jobs.training.killed_runs import KilledError, killed_run, killing_at
 
 pytestmark = pytest.mark.slow
@@ -57,6 +57,22 @@ def test_a_killed_run_says_where_it_resumes_and_ends_as_if_never_killed(tmp_path
     assert [event["step"] for event in events_of(run, 2)] == [5, 6, 7, 8, 9]
     assert recorded.buffer_content(run, 9) == recorded.buffer_content(whole, 9)
     assert recorded.experience_state(run, 9) == recorded.experience_state(whole, 9)
+
+
+def test_a_run_ends_with_the_step_that_reaches_its_generated_tokens_also_after_a_stop(tmp_path):
+    whole = RunDirectory.create(tmp_path / "whole", small_spec(9, 4))
+    train(whole)
+    lengths = [event["metrics"]["tokens/generated"] for event in events_of(whole, 1)]
+    budget = int(sum(lengths[:5])) - 1
+    spec = small_spec(9, 4).model_copy(update={"max_generated_tokens": budget})
+    run = RunDirectory.create(tmp_path / "limited", spec)
+    assert train(run, StepControl(stop_at=2)) is RunStatus.STOPPED
+    assert train(run) is RunStatus.FINISHED
+    assert [event["step"] for event in events_of(run, 2)] == [3, 4, 5]
+    scored = {event["step"] for event in iterate_events(run, "evaluation") if event["question_set"] == "training"}
+    assert (scored, list_steps(run.checkpoints_path)[-1]) == ({0, 5}, 5)
+    assert train(run) is RunStatus.FINISHED
+    assert not events_of(run, 3)
 
 
 def test_a_limited_buffer_has_few_files_in_a_run_of_any_length_and_resumes_bit_for_bit(tmp_path):

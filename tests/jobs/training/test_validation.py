@@ -65,7 +65,9 @@ def validate(spec, run, step, benchmarks=()):
     with open_reward(spec) as reward:
         engine = WrittenAnswers()
         components = RunComponents(engine, reward, questions, held_out, {}, dict.fromkeys(benchmarks, held_out))
-        Validator(spec, components, recorder, WorkerControl(run, run.attempt_path(1))).evaluate(step)
+        Validator(spec, components, recorder, WorkerControl(run, run.attempt_path(1))).evaluate(
+            step, is_end=step == spec.num_steps
+        )
     recorder.close()
     return engine.temperatures
 

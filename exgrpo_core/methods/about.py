@@ -1,0 +1,50 @@
+"""What a replay method says of itself: its paper, what it changes, and the hyperparameters that it runs with."""
+
+import re
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+_ARXIV = re.compile(r"\d{4}\.\d{5}")
+_ANTHOLOGY = re.compile(r"\d{4}\.[a-z-]+\.\d+")
+REPLAYS_ONLY: dict[str, Any] = {
+    "start_pass_rate": None, "retired": "never", "off_policy_correction": "clip", "clipping": "always",
+}  # fmt: skip
+"""Without the rest of ExGRPO: no delayed start, no retirement, PPO's clipping of all tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """A method in lists: each part is said in at most three words, and "none" where it replays no trajectory."""
+
+    title: str
+    paper: str
+    """Its number on arXiv or in the ACL Anthology, or whose code it is."""
+    questions: str
+    """Which questions are replayed."""
+    trajectories: str
+    """Which trajectories of them."""
+    correction: str
+    """How replayed tokens count."""
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Hyperparameters in which the method differs from ExGRPO's, but for the one that names its part."""
+
+    @property
+    def cell(self) -> str:
+        """Its name in studies."""
+        return self.title.lower().replace(" ", "-")
+
+    @property
+    def address(self) -> str | None:
+        """Where the paper is read."""
+        if _ARXIV.fullmatch(self.paper):
+            return f"https://arxiv.org/abs/{self.paper}"
+        return f"https://aclanthology.org/{self.paper}/" if _ANTHOLOGY.fullmatch(self.paper) else None
+
+
+class Part:
+    """A part of a replay method: a class that a setting of a run names."""
+
+    name: ClassVar[str]
+    """What the setting says: `question_selection`, `trajectory_selection` or `off_policy_correction`."""
+    about: ClassVar[About | None] = None
+    """What lists say of the method that this part makes; None for a part of other methods."""
