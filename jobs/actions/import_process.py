@@ -25,7 +25,7 @@ from exgrpo.jobs.runs.directory import CommandError
 from exgrpo.jobs.runs.launchers.end_with_starter import STARTER_VARIABLE, end_with_starter
 from exgrpo.jobs.runs.launchers.local import WITHHELD_VARIABLES, project_environment
 from exgrpo.jobs.runs.people import Role, needs
-from exgrpo.jobs.runs.rollout_formats import source
+from exgrpo.jobs.runs.rollout_formats import rollout_files
 from exgrpo.jobs.runs.rollout_formats.formats import find_format, find_only_format, formats_in
 from exgrpo.jobs.runs.rollout_formats.own_format import load_own_format
 from exgrpo_core.durable_files import explain
@@ -197,8 +197,8 @@ _WORKS: dict[str, Callable[..., Iterator[object]]] = {
 def main(connection: "Connection[Any, Any]") -> None:
     """Do the work that the starter names, each part once it is asked for."""
     work, arguments, left_out = connection.recv()
-    source.left_out.update(left_out)
-    source.listeners.append(lambda file: connection.send((_FILE, file)))
+    rollout_files.left_out.update(left_out)
+    rollout_files.listeners.append(lambda file: connection.send((_FILE, file)))
     try:
         for answer in _WORKS[work](*arguments):
             connection.send((_ANSWER, answer))

@@ -14,7 +14,8 @@ from exgrpo.jobs.actions.archive import staging_folder
 from exgrpo.jobs.runs.directory import WORKBENCH_FOLDER
 from exgrpo.jobs.runs.journal import Journal, JournalKind
 from exgrpo.jobs.runs.rollout_formats.formats import RolloutFormat, UnknownRolloutsError
-from exgrpo.jobs.runs.rollout_formats.source import WHOLE, BadRows, Part, RolloutSource, SourceChangedError, announce
+from exgrpo.jobs.runs.rollout_formats.rollout_files import announce
+from exgrpo.jobs.runs.rollout_formats.source import WHOLE, BadRows, Part, RolloutSource, SourceChangedError
 from exgrpo_core import recording
 from exgrpo_core.bounded_json import read_json
 from exgrpo_core.durable_files import write_whole

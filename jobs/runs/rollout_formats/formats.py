@@ -19,7 +19,9 @@ from exgrpo.jobs.runs.rollout_formats import (
     verifiers_results,
     verl_dumps,
 )
+from exgrpo.jobs.runs.rollout_formats.rollout_files import bare
 from exgrpo.jobs.runs.rollout_formats.source import WHOLE, Part, RolloutSource, Sample, training_and_evaluation
+from exgrpo_core.bounded_json import open_plain
 from exgrpo_core.errors import InputError
 from exgrpo_core.recording.rows import RecordedStep
 
@@ -49,7 +51,7 @@ class RolloutFormat:
 FORMATS = (
     RolloutFormat("verl's rollout or validation dumps", verl_dumps.recognises, verl_dumps.read),
     RolloutFormat("TRL's completions", trl.recognises, trl.read),
-    RolloutFormat("traces of prime-rl or verifiers", traces.recognises, traces.read, parts=training_and_evaluation),
+    RolloutFormat("traces of prime-rl or verifiers", traces.recognises, traces.read, parts=traces.parts),
     RolloutFormat("results of verifiers", verifiers_results.recognises, verifiers_results.read),
     RolloutFormat(
         "rollout dumps of Miles or slime", torch_dumps.recognises, torch_dumps.read, parts=training_and_evaluation
@@ -68,7 +70,8 @@ _PACKED = {
     b"\x04\x22\x4d\x18": "lz4", b"7z\xbc\xaf": "7z", b"Rar!": "rar", b"\xff\x06\x00\x00sNaPpY": "snappy",
     b"\x1f\x9d": "compress", b"\x5d\x00\x00": "lzma", b"LZIP": "lzip",
 }  # fmt: skip
-"""How compressed files begin."""
+"""How compressed files begin. Of those of gzip and zstd, rows of text are unpacked while they are read."""
+_SIGN_BYTES = 8
 _DIGITS = re.compile(r"\d+")
 
 
@@ -87,9 +90,8 @@ def find_format(path: Path) -> RolloutFormat:
         found = next((entry for entry in FORMATS if entry.recognises(sample)), None)
     except OSError as error:
         raise UnknownRolloutsError(f"{path}: cannot be read ({error.strerror or error}); name another path.") from None
-    if found is None and (
-        packed := next((kind for start, kind in _PACKED.items() if sample.head.startswith(start)), "")
-    ):
+    start = _packed_head(sample) if found is None else b""
+    if packed := next((kind for sign, kind in _PACKED.items() if start.startswith(sign)), ""):
         raise UnknownRolloutsError(f"{path}: is compressed ({packed}); unpack it and name what is in it.")
     if found is None:
         titles = "; ".join(entry.title for entry in FORMATS)
@@ -109,17 +111,20 @@ def _check_encoding(sample: Sample) -> None:
         UnknownRolloutsError: It is in UTF-16 or UTF-32.
     """
     first = next((file for file in sample.files if file.stat().st_size), sample.path)
-    is_text = first.suffix in {".csv", ".json", ".jsonl"}
+    is_text = bare(first).suffix in {".csv", ".json", ".jsonl"}
     if sample.head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or (is_text and b"\0" in sample.head[:400]):
         raise UnknownRolloutsError(f"{first}: is text in UTF-16 or UTF-32; save it as UTF-8.")
 
 
+def _packed_head(sample: Sample) -> bytes:
+    """Return the first bytes of the first file that has some, as they are in the file."""
+    first = next((file for file in sample.files if file.stat().st_size), sample.path)
+    with open_plain(first) as opened:
+        return opened.read(_SIGN_BYTES)
+
+
 def _why_empty(path: Path) -> str:
-    if not path.is_dir():
-        return "the file is empty"
-    if any(entry.is_symlink() and entry.is_dir() for entry in path.rglob("*")):
-        return "the folder has no files with content, only links to folders, which are not followed"
-    return "the folder has no files with content"
+    return "the folder has no files with content" if path.is_dir() else "the file is empty"
 
 
 def formats_in(folder: Path) -> dict[Path, RolloutFormat]:

@@ -10,8 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from exgrpo.jobs.runs.rollout_formats.rollout_files import list_files
 from exgrpo.jobs.runs.rollout_formats.row_fields import Row, extra_of, with_rewards
-from exgrpo.jobs.runs.rollout_formats.source import Part, RolloutSource, Sample, list_files, with_short_names
+from exgrpo.jobs.runs.rollout_formats.source import Part, RolloutSource, Sample, with_short_names
 from exgrpo_core.recording.openai_messages import as_text, messages_of
 from exgrpo_core.recording.rows import Message, RecordedStep, RecordedTrajectory
 

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from functools import lru_cache, partial
 from pathlib import Path
 
+from exgrpo.jobs.runs.rollout_formats.rollout_files import bare, list_files
 from exgrpo.jobs.runs.rollout_formats.row_fields import Row, number_of
-from exgrpo.jobs.runs.rollout_formats.source import Part, RolloutSource, Sample, list_files, with_short_names
+from exgrpo.jobs.runs.rollout_formats.source import Part, RolloutSource, Sample, with_short_names
 from exgrpo_core.recording.openai_messages import messages_of
 from exgrpo_core.recording.rows import Message, RecordedStep, RecordedTrajectory
 from exgrpo_core.types import PART_PREFIX
@@ -36,7 +37,7 @@ def read(source: RolloutSource) -> Iterator[RecordedStep]:
 def parts(path: Path) -> list[Part]:
     """Return a part for each file, which is a task's, and filter of answers, as lm-eval has a score for each."""
     return with_short_names(
-        found for file in list_files(path) if file.suffix == ".jsonl" for found in _parts(path, file)
+        found for file in list_files(path) if bare(file).suffix == ".jsonl" for found in _parts(path, file)
     )
 
 
@@ -62,7 +63,7 @@ def _filters(file: Path, _size: int, _changed_at: int) -> tuple[str, ...]:
 
 
 def _task(file: Path) -> str:
-    return file.stem.removeprefix("samples_").rpartition("_")[0]
+    return bare(file).stem.removeprefix("samples_").rpartition("_")[0]
 
 
 def _of_question(row: Row, file: Path) -> Iterator[tuple[int, RecordedTrajectory]]:

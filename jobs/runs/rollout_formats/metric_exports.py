@@ -16,9 +16,10 @@ from collections.abc import Iterable, Iterator
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
+from exgrpo.jobs.runs.rollout_formats.rollout_files import bare, read_whole
 from exgrpo.jobs.runs.rollout_formats.row_fields import Row, doubled
 from exgrpo.jobs.runs.rollout_formats.source import RolloutSource, Rows, Sample
-from exgrpo_core.bounded_json import parse_json, read_plain
+from exgrpo_core.bounded_json import parse_json
 from exgrpo_core.recording.rows import RecordedStep
 from exgrpo_core.recording.run import as_step, flat
 
@@ -39,7 +40,7 @@ def recognises(sample: Sample) -> bool:
     if sample.rows and not isinstance(sample.rows[0].get("metrics"), list):
         return bool(sample.fields & set(_STEPS)) and not any(row.keys() & _OTHERS for row in sample.rows)
     first = next((file for file in sample.files if file.stat().st_size), None)
-    if first is None or first.suffix not in _TABLES:
+    if first is None or bare(first).suffix not in _TABLES:
         return any(_is_stored(sample.path, file) for file in sample.files) and bool(_STORED.match(sample.head))
     head = sample.head.removeprefix(codecs.BOM_UTF8)
     names = set(re.findall(rb'[^",;\[{}\s]+', head[:2000]))
@@ -51,15 +52,16 @@ def recognises(sample: Sample) -> bool:
 def read(source: RolloutSource) -> Iterator[RecordedStep]:
     """Yield the metrics of each step; what a file has of one step comes at once, but for JSON lines and Parquet."""
     for file in source.files():
+        suffix = bare(file).suffix
         try:
-            if file.suffix == ".parquet":
+            if suffix == ".parquet":
                 yield from _table(source, file, source.parquet_rows(file))
-            elif file.suffix == ".jsonl":
+            elif suffix == ".jsonl":
                 for row in source.json_rows(file):
                     yield from _steps(source, file, [row])
-            elif file.suffix in _TABLES or _is_stored(source.path, file):
-                yield from _table(source, file, enumerate(_whole(source, file), 1 + (file.suffix == ".csv")))
-        except (ValueError, csv.Error) as error:
+            elif suffix in _TABLES or _is_stored(source.path, file):
+                yield from _table(source, file, enumerate(_whole(source, file), 1 + (suffix == ".csv")))
+        except (OSError, ValueError, csv.Error) as error:
             source.bad.add(file, 0, str(error))
 
 
@@ -88,11 +90,12 @@ def _whole(source: RolloutSource, file: Path) -> Iterable[Row]:
     """Return the rows of a file that is read at once, none where it was read before."""
     if not source.is_new(file):
         return []
-    content = read_plain(file, _MAX_BYTES)
-    source.advance(file, len(content))
-    if file.suffix == ".csv":
+    size, suffix = file.stat().st_size, bare(file).suffix
+    content = read_whole(file, _MAX_BYTES)
+    source.advance(file, size)
+    if suffix == ".csv":
         return _table_rows(source, file, _decoded(content))
-    if file.suffix != ".json":
+    if suffix != ".json":
         name = file.relative_to(source.path / "metrics").as_posix()
         fields = (line.split() for line in content.decode().splitlines())
         # Before MLflow had steps a line was TIME VALUE.

