@@ -19,6 +19,8 @@ from exgrpo.db.rows.display_names import BATCH_PASS_RATE, held_out_score
 from exgrpo.db.rows.spec_fields import DEFAULT_EXPERIENCE_RATIO, RECORDED_KIND, SYMBOLS, UNKNOWN
 from exgrpo.db.tables import models
 from exgrpo.db.tables.column_types import one_of
+from exgrpo_core.config import GAUSSIAN, POLICY_SHAPING
+from exgrpo_core.methods.loading import CORRECTION, QUESTIONS, methods, names_of
 from exgrpo_core.step_report import METRIC_LABELS, SHARES
 
 FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*){0,7}")
@@ -253,6 +255,15 @@ def method_expression(spec: ColumnElement[Any] = models.runs.c.spec) -> ColumnEl
     """Return the short name of a specification's algorithm, or the name of another job, as an expression of SQL."""
     kind = func.coalesce(spec["kind"].as_string(), "train")
     algorithm = spec["algorithm"]
+    questions = func.coalesce(algorithm["question_selection"].as_string(), GAUSSIAN)
+    correction = func.coalesce(algorithm["off_policy_correction"].as_string(), POLICY_SHAPING)
+    named = {name: about.title for name, about in methods().items()}
+    corrections = {name: literal(named.get(name, named[GAUSSIAN])) for name in names_of(CORRECTION)}
+    of_exgrpo = case(corrections, value=correction, else_=literal(named[GAUSSIAN]))
+    # Other rules of the workbench are variants of ExGRPO; a method from elsewhere has the name that the setting says.
+    titles = {name: literal(named[name]) if name in named else of_exgrpo for name in names_of(QUESTIONS)}
+    replaying = case(titles | {GAUSSIAN: of_exgrpo}, value=questions, else_=questions)
+    without_replay = [name for name, about in methods().items() if about.settings.get("experience_ratio") == 0.0]
     ratio = func.coalesce(algorithm["experience_ratio"].as_float(), DEFAULT_EXPERIENCE_RATIO)
     return case(
         *((kind == job, literal(name)) for job, name in JOB_NAMES.items()),
@@ -261,7 +272,8 @@ def method_expression(spec: ColumnElement[Any] = models.runs.c.spec) -> ColumnEl
         (spec["is_unreadable"].as_string().is_not(None), literal(UNKNOWN)),
         (spec["sft"].as_string().is_not(None), literal("SFT")),
         (algorithm["mask_range"].as_string().is_not(None), literal("masked GRPO")),
-        (ratio > 0.0, literal("ExGRPO")),
+        (questions.in_(without_replay), replaying),
+        (ratio > 0.0, replaying),
         (func.coalesce(algorithm["uses_external_experience"].as_boolean(), False), literal("LUFFY")),
         (func.coalesce(algorithm["normalize_by_std"].as_boolean(), False), literal("GRPO")),
         else_=literal("Dr.GRPO"),

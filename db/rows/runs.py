@@ -27,7 +27,7 @@ class RunRow:
     status: str
     status_reason: str
     method: str
-    """Short name of the algorithm: ExGRPO, LUFFY, Dr.GRPO, GRPO or masked GRPO; unknown of a recorded run."""
+    """Short name: a replay method's title, LUFFY, Dr.GRPO, GRPO or masked GRPO; unknown of a recorded run."""
     model: str
     engine: str
     dataset: str

@@ -223,6 +223,35 @@ def test_every_method_and_job_has_its_name(database):
     assert {name: named[name] for name in others} == others
 
 
+REPLAYING = {
+    "gaussian": ("ExGRPO", {}),
+    "uniform": ("ExGRPO", {"question_selection": "uniform"}),
+    "fresh_per": ("FreshPER", {"question_selection": "fresh_per"}),
+    "m2po": ("M2PO", {"off_policy_correction": "m2po"}),
+    "queue": ("FIFO replay", {"question_selection": "fifo", "off_policy_correction": "m2po"}),
+    "dapo": ("DAPO", {"question_selection": "dapo", "experience_ratio": 0.0}),
+    "unused": ("Dr.GRPO", {"question_selection": "fifo", "experience_ratio": 0.0}),
+    "own": ("mine:HardestFirst", {"question_selection": "mine:HardestFirst"}),
+}
+
+
+def test_a_run_that_replays_has_its_method_s_title_and_is_found_by_it(database):
+    base = load_preset("chains-exgrpo").model_dump(mode="json")
+    for run_id, (_, changes) in REPLAYING.items():
+        register(database, run_id, spec=base | {"algorithm": base["algorithm"] | changes})
+    rows = runs.list_runs(database, RunFilter())
+    assert {row.run_id: row.method for row in rows} == {name: title for name, (title, _) in REPLAYING.items()}
+    for words, found in {
+        "method:m2po": {"m2po"},
+        'method:"fifo replay"': {"queue"},
+        "method:freshper": {"fresh_per"},
+        "method:exgrpo": {"gaussian", "uniform"},
+        "FreshPER": {"fresh_per"},
+        "method:hardestfirst": {"own"},
+    }.items():
+        assert {row.run_id for row in runs.list_runs(database, RunFilter(words=words))} == found, words
+
+
 @pytest.mark.parametrize(
     ("words", "wanted"),
     [
