@@ -23,7 +23,8 @@ def text_files() -> list[Path]:
         path
         for path in tracked_files()
         if path != OWN_FILE
-        and path.suffix not in {".png", ".webp", ".parquet", ".db", ".gz", ".safetensors", ".bin", ".pt", ".eval"}
+        and path.suffix
+        not in {".png", ".webp", ".parquet", ".db", ".gz", ".zst", ".safetensors", ".bin", ".pt", ".eval"}
     ]
 
 

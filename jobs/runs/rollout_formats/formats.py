@@ -15,6 +15,7 @@ from exgrpo.jobs.runs.rollout_formats import (
     nemo_rl,
     torch_dumps,
     traces,
+    trackio_traces,
     trl,
     verifiers_results,
     verl_dumps,
@@ -60,6 +61,7 @@ FORMATS = (
     RolloutFormat("samples of lm-eval", lm_eval.recognises, lm_eval.read, parts=lm_eval.parts),
     RolloutFormat("logs of Inspect", inspect_logs.recognises, inspect_logs.read, "inspect_ai", inspect_logs.parts),
     RolloutFormat("messages, or JSON lines of OpenRLHF, ms-swift or Miles", json_lines.recognises, json_lines.read),
+    RolloutFormat("traces of Trackio", trackio_traces.recognises, trackio_traces.read, parts=trackio_traces.parts),
     RolloutFormat("metrics of W&B, MLflow or JSON lines", metric_exports.recognises, metric_exports.read),
 )
 """The first that recognises a path reads it."""

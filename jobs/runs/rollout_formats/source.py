@@ -229,6 +229,10 @@ class RolloutSource:
             raise SourceChangedError(f"{file} was overwritten while it was being read; open it again.")
         return not known
 
+    def is_of_part(self, row: Row) -> bool:
+        """Whether a row belongs to the part of the path that is read."""
+        return self._part.has_row(row)
+
     def rollouts(
         self,
         files: Iterable[Path],
@@ -258,7 +262,7 @@ class RolloutSource:
         return True
 
     def _made(self, file: Path, number: int, row: Row, make: Callable[[Row, Path], Rollouts]) -> Rollouts:
-        if not self._part.has_row(row):
+        if not self.is_of_part(row):
             return []
         try:
             made = [(step, _with_unique_question(trajectory)) for step, trajectory in make(row, bare(file))]

@@ -21,6 +21,7 @@ PATHS = {
     "traces/verifiers": "traces",
     "verifiers_results": "verifiers_results", "miles": "torch_dumps",
     "lm_eval": "lm_eval", "inspect": "inspect_logs", "mlflow": "metric_exports",
+    "trackio/static": "trackio_traces",
 }  # fmt: skip
 
 

@@ -1,0 +1,162 @@
+"""Trackio: the traces and metrics of its projects, each run a run of its own.
+
+Source: Trackio 0.43.0. A project is `NAME.db`, a SQLite file. Exports of it are
+`NAME_traces.parquet` with `NAME.parquet`, and `aux/traces.parquet` with `metrics.parquet` for a static page.
+`log_rollout_traces` of TRL 1.16.0 writes the reward, the advantage and the group into a trace's metadata.
+"""
+
+import math
+from collections.abc import Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from exgrpo.db.connections.trackio_files import COLUMNS, LOG, has_traces, open_project
+from exgrpo.jobs.runs.rollout_formats.rollout_files import list_files
+from exgrpo.jobs.runs.rollout_formats.row_fields import Row, extra_of, number_of, step_of, with_rewards
+from exgrpo.jobs.runs.rollout_formats.source import (
+    WHOLE,
+    Part,
+    Rollouts,
+    RolloutSource,
+    Sample,
+    SourceChangedError,
+    with_short_names,
+)
+from exgrpo_core.bounded_json import UnreadableFileError, parse_json
+from exgrpo_core.recording.openai_messages import messages_of
+from exgrpo_core.recording.rows import RecordedStep, RecordedTrajectory
+
+_ANSWERS = ("answer", "ground_truth")
+_KNOWN = (*_ANSWERS, "reward", "rewards", "advantage", "group", "group_id", "completion_tokens")
+_REWARD = "rewards/"
+_OF_METRICS = {"id", "run_id", "run_name", "timestamp", "step", "log_id", "space_id"}
+
+
+def recognises(sample: Sample) -> bool:
+    """Whether there is a file with Trackio's table of traces."""
+    return bool(_projects(sample.files))
+
+
+def parts(path: Path) -> list[Part]:
+    """Return a part for each run of each project."""
+    found = []
+    for file in _projects(list_files(path)):
+        of_project = {file, file.with_name(file.name + LOG), _metrics_file(file)}
+        for run_id, name in _runs(file).items():
+            place = "" if file == path else f"{file.relative_to(path).as_posix()} "
+            part = Part(f"{place}{run_id}", "", of_project.__contains__, partial(_is_of, run_id))
+            found.append((name, f"{place}{name} {run_id[:6]}", part))
+    return with_short_names(found) or [WHOLE]
+
+
+def read(source: RolloutSource) -> Iterator[RecordedStep]:
+    """Yield the metrics and traces that are new."""
+    changed = {file.with_name(file.name.removesuffix(LOG)) for file in source.files()}
+    for file in _projects(list_files(source.path)):
+        if file.suffix == ".db" and file in changed:
+            yield from _new_rows(source, file)
+        elif file in changed:
+            if (metrics := _metrics_file(file)) in changed:
+                yield from _metrics(
+                    source, metrics, ((number, row, row) for number, row in source.parquet_rows(metrics))
+                )
+            yield from source.rollouts([file], _trace, source.parquet_rows)
+
+
+def _projects(files: list[Path]) -> list[Path]:
+    """Return the files with traces; an export next to its own project's SQLite file is left out."""
+    found = [file for file in files if file.suffix == ".db" and has_traces(file)]
+    exports = (file for file in files if file.name == "traces.parquet" or file.name.endswith("_traces.parquet"))
+    return found + [
+        file for file in exports if _metrics_file(file).with_suffix(".db") not in found and _is_export(file)
+    ]
+
+
+def _metrics_file(file: Path) -> Path:
+    if file.name == "traces.parquet":
+        return file.parent.parent / "metrics.parquet"
+    return file.with_name(f"{file.stem.removesuffix('_traces')}.parquet")
+
+
+def _is_export(file: Path) -> bool:
+    try:
+        return {*pq.read_schema(file).names} >= COLUMNS
+    except (OSError, pa.ArrowException):
+        return False
+
+
+def _runs(file: Path) -> dict[str, str]:
+    """Return the names of a project's runs by their ids, those that have only metrics too."""
+    try:
+        if file.suffix == ".db":
+            with open_project(file) as project:
+                return project.runs()
+        files = [each for each in (file, _metrics_file(file)) if each.exists()]
+        tables = [pq.read_table(each, columns=["run_id", "run_name"]).to_pylist() for each in files]
+        return {row["run_id"]: str(row["run_name"]) for rows in tables for row in rows}
+    except (OSError, pa.ArrowException, UnreadableFileError):  # what can be read of it is one run
+        return {}
+
+
+def _is_of(run_id: str, row: Row) -> bool:
+    return bool(row.get("run_id") == run_id)
+
+
+def _new_rows(source: RolloutSource, file: Path) -> Iterator[RecordedStep]:
+    """Yield the new rows of a SQLite file: its position is the last trace, its number of rows the last of metrics."""
+    last_trace, last_metrics = source.position(file), source.num_rows(file)
+    try:
+        with open_project(file) as project:
+            newest = project.newest()
+            if newest[0] < last_trace or newest[1] < last_metrics:
+                raise SourceChangedError(f"{file} was overwritten while it was being read; open it again.")
+            rows = project.metrics(last_metrics)
+            yield from _metrics(source, file, ((number, row, row["metrics"]) for number, row in rows))
+            yield from source.rollouts([file], _trace, lambda _: project.traces(last_trace))
+            source.advance(file, *newest)
+    except UnreadableFileError as error:
+        source.bad.add(file, 0, str(error))
+
+
+def _metrics(source: RolloutSource, file: Path, rows: Iterable[tuple[int, Row, Any]]) -> Iterator[RecordedStep]:
+    """Yield the numbers of rows, each given with its own number, its fields and what holds the numbers."""
+    for number, row, given in rows:
+        if not source.is_of_part(row):
+            continue
+        try:
+            values = (given if isinstance(given, dict) else parse_json(given)).items()
+            step = step_of(row, "step")
+        except (AttributeError, TypeError, ValueError):
+            source.bad.add(file, number, "expected a step and its numbers.")
+            continue
+        if found := {name: value for name, value in values if name not in _OF_METRICS and _is_number(value)}:
+            yield RecordedStep(step, metrics=found)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _trace(row: Row, _: Path) -> Rollouts:
+    metadata: dict[str, Any] = parse_json(row["metadata"])
+    named = {name.removeprefix(_REWARD): value for name, value in metadata.items() if name.startswith(_REWARD)}
+    given = metadata.get("rewards")
+    rewards = {**named, **(given if isinstance(given, dict) else {})}
+    known = {*_KNOWN, *(name for name in metadata if name.startswith(_REWARD))}
+    reward, extra = with_rewards(extra_of({**metadata, **rewards}, known - {*rewards}), [*rewards])
+    group = metadata.get("group_id", metadata.get("group"))
+    num_tokens = number_of(metadata, "completion_tokens")
+    trajectory = RecordedTrajectory(
+        messages=messages_of({"messages": parse_json(row["messages"])}, "messages"),
+        reward=number_of(metadata, "reward") if "reward" in metadata else reward,
+        group=None if group is None else str(group),
+        answer=next((metadata[name] for name in _ANSWERS if isinstance(metadata.get(name), str)), None),
+        num_tokens=None if num_tokens is None else int(num_tokens),
+        advantage=number_of(metadata, "advantage"),
+        extra={"key": row["key"], **extra},
+    )
+    return [(step_of(row, "step"), trajectory)]
