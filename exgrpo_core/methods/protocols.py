@@ -104,9 +104,18 @@ class QuestionColumns:
 
     @cached_property
     def past_correct(self) -> Int64Array:
-        """The k of its newest N groups (n, N), the newest last, -1 if fewer; N is the method's `num_past_groups`."""
+        """Successes in each question's newest N groups (n, N), the newest last, -1 if there are fewer.
+
+        The method sets N in `num_past_groups`.
+        """
         past = self._buffer.history.past_correct
         return _known("past_correct", past[self.indices].astype(np.int64) if past.shape[1] else None)
+
+    @cached_property
+    def most_correct(self) -> Int64Array:
+        """The largest k of all of a question's groups, -1 if there are none; kept if `num_past_groups` is above 0."""
+        most = self._buffer.history.most_correct
+        return _known("most_correct", most[self.indices].astype(np.int64) if most.size else None)
 
     def bucket_members(self) -> list[Int64Array]:
         """Return the questions of buckets 1..K, each in the order that belongs to the buffer's state."""
@@ -226,8 +235,8 @@ def _known(name: str, column: _Column | None) -> _Column:
 class StoredTrajectories:
     """What is stored of one question: columns (N,), oldest first. A column is read when it is first asked for."""
 
-    def __init__(self, buffer: "ReplayBuffer", question_index: int) -> None:
-        self._buffer = buffer
+    def __init__(self, buffer: "ReplayBuffer", question_index: int, step: int) -> None:
+        self._buffer, self._step = buffer, step
         self.rows: Int64Array = buffer.rows_of(question_index)
         """Rows of the replay buffer (N,), int64: what `GroupPlan.candidates` takes."""
 
@@ -235,6 +244,11 @@ class StoredTrajectories:
     def rollout_steps(self) -> Int64Array:
         """Steps of their rollouts: the model versions that wrote them."""
         return self._buffer.stored_numbers("rollout_step", self.rows).astype(np.int64)
+
+    @property
+    def ages(self) -> Int64Array:
+        """Steps since their rollouts."""
+        return self._step - self.rollout_steps
 
     @cached_property
     def rewards(self) -> Float64Array:
@@ -275,7 +289,7 @@ class OpenStep(Protocol):
     ) -> dict[int, float]:
         """Return questions to replay with their weights: of `among` if given, else of buckets 1..K.
 
-        `with_unsolved` adds those of bucket 0: solved 0 of K last time, with something stored.
+        `with_unsolved` adds those of bucket 0 to the latter: solved 0 of K last time, with something stored.
         There are none in a run that replays nothing, or before the delayed start.
         """
 
@@ -297,7 +311,7 @@ class ReplayMethod(Part, ABC):
     keeps_duplicates: ClassVar[bool] = False
     """Whether a trajectory is stored again whose tokens its question has already."""
     num_past_groups: ClassVar[int] = 0
-    """How many newest k of each question are kept, for `QuestionColumns.past_correct`: 2 bytes each."""
+    """How many newest k of each question are kept, for `past_correct` and `most_correct`: 2 bytes each."""
 
     @abstractmethod
     def plan(self, step: OpenStep) -> Iterator[Sequence[GroupPlan]]:

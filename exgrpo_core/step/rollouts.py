@@ -45,8 +45,10 @@ class StepRollouts:
         if not (self._config.replays_experience and self.report.is_replay_open):
             return {}
         buffer = self._state.replay_buffer
-        within = None if among is None else np.array([*among], dtype=np.int64)
-        if with_unsolved:
+        within = None
+        if among is not None:
+            within = np.array([*among], dtype=np.int64)
+        elif with_unsolved:
             within = np.concatenate((buffer.questions(), buffer.members(0)))
         drawn = draw(QuestionColumns(buffer, self.report.step, within, self._excluded), num_questions, self._state.rng)
         self.report.buckets = bucket_counts(buffer, drawn, self.report.buckets)
@@ -58,7 +60,7 @@ class StepRollouts:
 
     def stored(self, question_index: int) -> StoredTrajectories:
         """Return what is stored of a question."""
-        return StoredTrajectories(self._state.replay_buffer, question_index)
+        return StoredTrajectories(self._state.replay_buffer, question_index, self.report.step)
 
     def fresh(self, num_questions: int, drawn: Collection[int] = ()) -> list[GroupPlan]:
         """Plan rollouts of fresh questions, in the first call of reviewed ones too (line 17): see `OpenStep.fresh`."""

@@ -51,10 +51,14 @@ class DyJr(StoredGroups):
     keep = ReplayMethod.keep
 
     def plan_replays(self, step: OpenStep, drawn: Mapping[int, float]) -> list[GroupPlan]:
-        """Plan the newest r successes of each drawn question."""
-        rows = {index: step.stored(index).rows[-step.replays_per_group :] for index in drawn}
+        """Plan the newest r successes of each drawn question, none of them too old."""
         kept = np.full(step.replays_per_group, self.divergence_weight, np.float32)
-        return [GroupPlan(i, 0, part, None, 1.0, Baseline.KEPT, kept[: part.size]) for i, part in rows.items()]
+        plans = []
+        for index in drawn:
+            stored = step.stored(index)
+            rows = stored.rows[stored.ages <= self.max_age][-step.replays_per_group :]
+            plans.append(GroupPlan(index, 0, rows, None, 1.0, Baseline.KEPT, kept[: rows.size]))
+        return plans
 
     def draw(self, questions: QuestionColumns, num_questions: int, rng: np.random.Generator) -> QuestionDraw:
         """Return questions whose newest success is recent."""

@@ -8,12 +8,13 @@ nearest stored success (Jaccard); failures join K rollouts, with one baseline, a
 and .9 are guesses, and how much is kept, so the newest 16 of a question are. Failures outside of them come last.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
+from exgrpo_core.errors import Mistake
 from exgrpo_core.methods.about import REPLAYS_ONLY, About
 from exgrpo_core.methods.protocols import CandidateColumns, OpenStep, TrajectorySelector
 from exgrpo_core.strategies.rlep import Rlep
@@ -47,6 +48,12 @@ class NexGrpo(Rlep):
         """Return everything."""
         del successes
         return group.trajectories
+
+    def find_mistakes(self, settings: object) -> Iterator[Mistake]:
+        """Yield a sentence where successes could be replayed: they are candidates, so that failures are near them."""
+        if getattr(settings, "trajectory_selection", BoundaryFailure.name) != BoundaryFailure.name:
+            reason = f"{self.name} replays failures only"
+            yield Mistake(f"expected {BoundaryFailure.name}, since {reason}.", "trajectory_selection")
 
 
 @dataclass(frozen=True, slots=True)

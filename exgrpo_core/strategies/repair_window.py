@@ -28,7 +28,7 @@ class RepairWindow(ReplayMethod):
     about: ClassVar[About | None] = About(
         "Repair of forgotten questions", "2606.03087", "solved before", "none", "none", REPLAYS_ONLY,
     )  # fmt: skip
-    num_past_groups: ClassVar[int] = 8
+    num_past_groups: ClassVar[int] = 1
     rollouts_per_question: int
     review_delay: float = 5
     """Steps from a question's last success or review to its next review. At least 1."""
@@ -42,10 +42,10 @@ class RepairWindow(ReplayMethod):
     def draw(self, questions: QuestionColumns, num_questions: int, rng: np.random.Generator) -> QuestionDraw:
         """Return mastered questions whose review is due; nothing is random."""
         del rng
-        is_solved = questions.past_correct == self.rollouts_per_question
+        is_mastered = questions.most_correct == self.rollouts_per_question
         last_steps = np.maximum(questions.newest_rollout_steps, questions.last_draw_steps)
-        is_due = is_solved.any(axis=1) & (questions.step - last_steps >= self.review_delay)
-        order = np.lexsort((last_steps, is_solved[:, -1]))
+        is_due = is_mastered & (questions.step - last_steps >= self.review_delay)
+        order = np.lexsort((last_steps, questions.past_correct[:, -1] == self.rollouts_per_question))
         chosen = order[is_due[order]][:num_questions]
         return questions.take(questions.indices[chosen], is_due / max(is_due.sum(), 1))
 
@@ -58,3 +58,6 @@ class RepairWindow(ReplayMethod):
         """Yield a sentence where mastered questions leave the buffer."""
         if getattr(settings, "retired", "never") != "never":
             yield Mistake(f"expected never, since {self.name} reviews questions that are solved.", "retired")
+        for name in ("buffer_capacity", "buffer_age"):
+            if getattr(settings, name, None) is not None:
+                yield Mistake(f"expected null, since {self.name} reviews questions however long they wait.", name)

@@ -108,7 +108,8 @@ class QuestionHistory:
 
     16 bytes a question, and 2 for each k that is kept. `reward_spreads` (questions, 2) hold standard deviation (of
     K - 1) and mean absolute deviation. `past_correct` (questions, N) are the buckets that a question's newest N groups
-    gave, the newest last, -1 if there were fewer.
+    gave, the newest last, -1 if there were fewer. `most_correct` is the largest of all of its groups; it has no entries
+    where N is 0.
     """
 
     def __init__(self, num_questions: int) -> None:
@@ -116,11 +117,12 @@ class QuestionHistory:
         self.draw_steps: Int32Array = np.full(num_questions, -1, dtype=np.int32)
         self.reward_spreads: Float32Array = np.zeros((num_questions, 2), dtype=np.float32)
         self.past_correct: NDArray[np.int16] = np.empty((num_questions, 0), dtype=np.int16)
+        self.most_correct: NDArray[np.int16] = np.empty(0, dtype=np.int16)
 
     @property
     def num_bytes(self) -> int:
         """Bytes of the columns in memory."""
-        return self.num_draws.nbytes + self.draw_steps.nbytes + self.reward_spreads.nbytes + self.past_correct.nbytes
+        return sum(column.nbytes for column in vars(self).values())
 
     def record_draws(self, question_indices: Int64Array, step: int) -> None:
         """Count one more draw of each of these questions, in `step`."""
@@ -129,6 +131,9 @@ class QuestionHistory:
 
     def keep_past_groups(self, num_groups: int) -> None:
         """Set N; what is known stays as far as there is room."""
+        if not self.most_correct.size:
+            self.most_correct = self.past_correct.max(axis=1, initial=-1)
+        self.most_correct = self.most_correct[: self.num_draws.size if num_groups else 0]
         newest = self.past_correct[:, max(0, self.past_correct.shape[1] - num_groups) :]
         self.past_correct = np.full((self.num_draws.size, num_groups), -1, dtype=np.int16)
         self.past_correct[:, num_groups - newest.shape[1] :] = newest
@@ -139,6 +144,7 @@ class QuestionHistory:
             rows = list(question_indices)
             self.past_correct[rows, :-1] = self.past_correct[rows, 1:]
             self.past_correct[rows, -1] = buckets
+            self.most_correct[rows] = np.maximum(self.most_correct[rows], buckets)
 
     def record_rewards(self, question_indices: Sequence[int], rewards: Sequence[Float32Array]) -> None:
         """Keep how the rewards of each question's latest group spread, those of at least two trajectories."""
@@ -158,6 +164,7 @@ class QuestionHistory:
             "draw_steps_from_1": narrow(self.draw_steps + 1),
             "reward_spreads": self.reward_spreads.reshape(-1),
             "past_correct": self.past_correct.reshape(-1),
+            "most_correct": self.most_correct,
         }
 
     def load(self, columns: Mapping[str, NDArray[Any]]) -> None:
@@ -167,6 +174,7 @@ class QuestionHistory:
         self.reward_spreads = columns["reward_spreads"].copy().reshape(-1, 2)
         past_correct = columns.get("past_correct", np.empty(0, dtype=np.int16))
         self.past_correct = past_correct.copy().reshape(self.num_draws.size, -1)
+        self.most_correct = columns.get("most_correct", np.empty(0, dtype=np.int16)).copy()
 
 
 NO_ROW = -1

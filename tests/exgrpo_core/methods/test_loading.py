@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import exgrpo_core.strategies
-from exgrpo_core.config import ExGRPOConfig, LogProbRefresh
+from exgrpo_core.config import ExGRPOConfig, LogProbRefresh, RetiredRule
 from exgrpo_core.errors import InputError
 from exgrpo_core.methods import loading
 from exgrpo_core.methods.loading import (
@@ -70,6 +70,18 @@ def test_every_built_in_part_names_its_sources_and_is_tried_by_a_test():
         ),
         ({"question_selection": "dyjr"}, "off_policy_correction: expected jensen_shannon, the only one that dyjr has."),
         ({"question_selection": "repair_window"}, "retired: expected never, since repair_window reviews questions"),
+        (
+            {"question_selection": "repair_window", "retired": RetiredRule.NEVER, "buffer_capacity": 100},
+            "buffer_capacity: expected null, since repair_window reviews questions however long they wait.",
+        ),
+        (
+            {"question_selection": "repair_window", "retired": RetiredRule.NEVER, "buffer_age": 9},
+            "buffer_age: expected null, since repair_window reviews questions however long they wait.",
+        ),
+        (
+            {"question_selection": "nexgrpo"},
+            "trajectory_selection: expected boundary_failure, since nexgrpo replays failures only.",
+        ),
         ({"trajectory_selection": SHORTEST}, "is code from outside the workbench, which this machine does not run;"),
     ],
 )

@@ -4,11 +4,14 @@ from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
 
+import numpy as np
+import pytest
+
 from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.state import ExGRPOState
 from exgrpo_core.step.rollouts import StepRollouts
 from exgrpo_core.step_report import BufferEventKind
-from tests.exgrpo_core.builders import small_config
+from tests.exgrpo_core.builders import small_config, trajectory
 from tests.exgrpo_core.toy_runs import new_state
 
 
@@ -27,6 +30,21 @@ def test_two_calls_of_one_round_return_different_questions_as_many_as_the_data_h
     assert Counter(indices).most_common(1)[0][1] == 1
     assert len(indices) == 10
     assert 9 not in {plan.question_index for plan in second}
+
+
+@pytest.mark.parametrize("with_unsolved", [False, True])
+def test_a_draw_among_some_questions_has_no_other_whether_unsolved_ones_are_asked_for_or_not(tmp_path, with_unsolved):
+    config = small_config()
+    state = new_state(tmp_path, config)
+    state.replay_buffer.insert([trajectory(index, [1], 1.0) for index in (2, 4, 6, 8)])
+    state.replay_buffer.set_bucket(2, 3)
+    step = empty_step(state, config)
+
+    def take_all(questions, _num_questions, _rng):
+        return questions.take(questions.indices, np.zeros(questions.indices.size))
+
+    assert [*step.draw(take_all, 9, among=[2, 6, 7], with_unsolved=with_unsolved)] == [2, 6]
+    assert [*step.draw(take_all, 9, with_unsolved=with_unsolved)] == ([2, 4, 6, 8] if with_unsolved else [2])
 
 
 def test_a_review_is_drawn_by_the_first_call_of_a_step_only(tmp_path):

@@ -49,6 +49,8 @@ METHODS: dict[str, dict[str, Any]] = {
     },
     "retrospective": GRPO | {"question_selection": "retrospective", "strategy_settings": {"hard_rate": 0.75}},
     "dyjr": GRPO | {"question_selection": "dyjr", "off_policy_correction": "jensen_shannon"},
+    "dyjr_three": GRPO
+    | {"question_selection": "dyjr", "off_policy_correction": "jensen_shannon", "replays_per_group": 3},
     "limited": {"buffer_capacity": 12, "buffer_age": 5},
     "limited groups": GRPO | {"question_selection": "trinity", "buffer_capacity": 40},
     "reviewed": {"review_interval": 3, "start_pass_rate": 0.3, "trajectory_selection": "random"},

@@ -167,12 +167,13 @@ def test_ambiguous_questions_are_those_whose_past_rates_varied():
 
 def test_mastered_questions_come_again_forgotten_ones_first_then_those_that_wait_longest():
     columns = {"newest_rollout_steps": [4, 6, 5, 9], "last_draw_steps": [-1, -1, -1, -1]}
-    past = [[4, 4], [4, 1], [3, 4], [4, 4]]
-    questions = columns_of(indices=[20, 21, 22, 23], num_correct=[4, 1, 4, 4], past_correct=past, **columns)
+    past = {"past_correct": [[4], [1], [4], [4]], "most_correct": [4, 4, 4, 4]}
+    questions = columns_of(indices=[20, 21, 22, 23], num_correct=[4, 1, 4, 4], **past, **columns)
     method = sampler_of("repair_window", review_delay=3.0)
     assert method.draw(questions, 4, RNG).question_indices.tolist() == [21, 20, 22]
     assert method.draw(questions, 1, RNG).question_indices.tolist() == [21]
-    never = columns_of(past_correct=[[3, 3]] * 3, newest_rollout_steps=[1] * 3, last_draw_steps=[-1] * 3)
+    past = {"past_correct": [[3]] * 3, "most_correct": [3] * 3}
+    never = columns_of(newest_rollout_steps=[1] * 3, last_draw_steps=[-1] * 3, **past)
     assert not method.draw(never, 4, RNG).question_indices.size
 
 
@@ -187,6 +188,18 @@ def test_bapo_draws_hard_questions_in_every_second_step_and_stored_groups_of_a_g
     assert draw(11, is_hard=True) == []
     assert draw(10) == draw(11) == [21, 22]
     assert draw(10, step_groups=[group(21, [0.0])]) == [22]
+
+
+def test_a_question_stays_mastered_however_many_groups_fail_it_later_and_over_a_snapshot(tmp_path):
+    method, buffer = sampler_of("repair_window"), empty_buffer(tmp_path)
+    buffer.insert([success(3, [1], rollout_step=0), success(7, [1], rollout_step=0)])
+    buffer.history.keep_past_groups(method.num_past_groups)
+    for bucket in (K, *[1] * 12):
+        buffer.history.record_correct([3, 7], [bucket, K - 1])
+    buffer.snapshot(tmp_path / "saved")
+    for one in (buffer, ReplayBuffer.restore(tmp_path, tmp_path / "saved")):
+        one.history.keep_past_groups(method.num_past_groups)
+        assert method.draw(QuestionColumns(one, 99, np.array([3, 7])), 4, RNG).question_indices.tolist() == [3]
 
 
 def test_past_correct_keeps_the_newest_and_raises_where_the_method_asked_for_none(tmp_path):
@@ -207,6 +220,13 @@ def test_past_correct_keeps_the_newest_and_raises_where_the_method_asked_for_non
         restored.history.keep_past_groups(num_groups)
         assert restored.history.past_correct[3].tolist() == expected
     assert restored.num_memory_bytes == buffer.num_memory_bytes + 2 * NUM_QUESTIONS
+    assert QuestionColumns(restored, 1, np.array([3, 7])).most_correct.tolist() == [6, 8]
+    restored.history.most_correct = np.empty(0, dtype=np.int16)  # as in a snapshot without the column
+    restored.history.keep_past_groups(1)
+    assert restored.history.most_correct[[3, 7]].tolist() == [6, 8]
+    restored.history.keep_past_groups(0)
+    with pytest.raises(NotRecordedError, match="most_correct"):
+        _ = QuestionColumns(restored, 1, np.array([3])).most_correct
 
 
 def test_rlep_draws_questions_of_the_batch_that_have_successes(tmp_path):

@@ -1,6 +1,7 @@
 """Every replay method in the same step: what it does to groups, and that a saved state goes on bit for bit."""
 
 import hashlib
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -194,11 +195,21 @@ def test_bapo_rolls_out_questions_again_that_were_solved_in_no_rollout(tmp_path)
 
 
 def test_repair_reviews_mastered_questions_without_trajectories(tmp_path):
-    _, state, _, reports = run(tmp_path, "repair_window")
+    config, state, engine = start(tmp_path, "repair_window")
+    reports, mastered, groups_since, waits = [], set(), Counter(), []
+    for _ in range(40):
+        draws = state.replay_buffer.history.num_draws.copy()
+        reports.append(exgrpo_step(state, engine, config))
+        drawn = np.flatnonzero(state.replay_buffer.history.num_draws > draws).tolist()
+        assert mastered.issuperset(drawn)
+        waits += [groups_since[index] for index in drawn]
+        for group in reports[-1].groups:
+            index, is_mastered = group.question.index, bool(np.all(group.rewards == 1.0))
+            groups_since[index] = 0 if is_mastered else groups_since[index] + 1
+            mastered |= {index} if is_mastered else set()
     num_drawn = sum(bucket.num_drawn for report in reports for bucket in report.buckets)
     assert num_drawn == state.replay_buffer.history.num_draws.sum() > 0
-    mastered = (state.replay_buffer.history.past_correct == K).any(axis=1)
-    assert mastered[state.replay_buffer.history.num_draws > 0].all()
+    assert max(waits) > 8
     assert {len(group.trajectories) for report in reports for group in report.groups} == {K}
 
 
@@ -286,12 +297,14 @@ def test_nexgrpo_replays_failures_with_k_rollouts(tmp_path):
     assert all(group.advantages[-1] <= 0.0 for group in mixed)
 
 
-def test_dyjr_trains_recent_successes_for_their_divergence_only(tmp_path):
-    _, _, engine, reports = run(tmp_path, "dyjr")
+@pytest.mark.parametrize(("name", "most"), [("dyjr", 1), ("dyjr_three", 3)])
+def test_dyjr_trains_recent_successes_for_their_divergence_only(tmp_path, name, most):
+    _, _, engine, reports = run(tmp_path, name, num_steps=24)
     alone = [(report.step, group) for report in reports for group in report.groups if not group.trajectories]
     assert {step - replay.experience.rollout_step for step, group in alone for replay in group.replays} <= {1, 2, 3, 4}
     rows = [row for mini_batch in engine.mini_batches for row in mini_batch.rows if row.is_replayed]
-    assert len(rows) == len(alone) > 0
+    assert {len(group.replays) for _, group in alone} == {*range(1, most + 1)}
+    assert len(rows) == sum(len(group.replays) for _, group in alone)
     assert {row.advantage for row in rows} == {float(np.float32(0.1))}
 
 
