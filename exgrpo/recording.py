@@ -11,6 +11,7 @@ from exgrpo_core.recording import (
     RecordedTrajectory,
     Run,
     Table,
+    current,
     finish,
     init,
     log,
@@ -26,6 +27,7 @@ __all__ = [
     "RecordedTrajectory",
     "Run",
     "Table",
+    "current",
     "finish",
     "init",
     "log",
@@ -34,5 +36,5 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401 - `config`, of the run that was started last
-    return getattr(_recording, name)
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - `run`, the one that was started last, and its `config`
+    return current() if name == "run" else getattr(_recording, name)

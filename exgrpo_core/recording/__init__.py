@@ -6,8 +6,8 @@
     run.log(step, {"loss": 0.3}, trajectories=[{"prompt": "1 + 1?", "response": "2", "reward": 1.0}])
     run.finish()
 
-No torch and no server. `init`, `log`, `finish`, `config` and `Table` are the names of W&B, so a script that logs
-to it needs `from exgrpo_core import recording as wandb` only.
+No torch and no server. `init`, `log`, `finish`, `config` and `Table` are names of W&B. A script that logs to it
+can import this module as `wandb`.
 """
 
 import logging
@@ -22,7 +22,7 @@ from exgrpo_core.recording.lines import as_plain
 from exgrpo_core.recording.rows import Message, RecordedStep, RecordedTrajectory
 from exgrpo_core.recording.run import Run
 from exgrpo_core.recording.run_attempt import MAX_NAME, newest_attempt, open_attempt
-from exgrpo_core.recording.wandb_names import Config, Table
+from exgrpo_core.recording.wandb_names import Config, Table, as_settings
 
 __all__ = [
     "MAX_NAME",
@@ -32,6 +32,7 @@ __all__ = [
     "RecordedTrajectory",
     "Run",
     "Table",
+    "current",
     "finish",
     "init",
     "log",
@@ -40,6 +41,8 @@ __all__ = [
 ]
 RUNS_ROOT_VARIABLE = "EXGRPO_RUNS_ROOT"
 _current: list[Run] = []
+_named: set[tuple[str, str]] = set()
+"""Arguments that a warning named."""
 logger = logging.getLogger(__name__)
 
 
@@ -49,7 +52,7 @@ class CannotRecordError(UserError):
 
 def start(
     name: str,
-    config: Mapping[str, Any] | None = None,
+    config: object = None,
     folder: str | Path | None = None,
     *,
     run_id: str | None = None,
@@ -60,7 +63,7 @@ def start(
 
     Args:
         name: What people call the run.
-        config: The settings of the loop; values that JSON cannot hold become texts.
+        config: The settings of the loop, a mapping or parsed arguments; values that JSON cannot hold become texts.
         folder: The folder of all runs; by default `EXGRPO_RUNS_ROOT`, else `runs`.
         run_id: The name of the run's folder. If it is there, its next attempt is recorded: what earlier ones recorded
             from its first step on is then left out of the pages. Several ranks need it.
@@ -74,7 +77,7 @@ def start(
     root = Path(folder if folder is not None else os.environ.get(RUNS_ROOT_VARIABLE) or "runs")
     number = int(os.environ.get("RANK") or 0) if rank is None else rank
     count = int(os.environ.get("WORLD_SIZE") or 1) if num_ranks is None else num_ranks
-    spec = {"kind": "recorded", "name": name, "config": as_plain(config or {})}
+    spec = {"kind": "recorded", "name": name, "config": as_plain(as_settings(config))}
     try:
         run = Run(open_attempt(root, spec, run_id, number, max(count, number + 1)))
     except OSError as error:
@@ -99,28 +102,52 @@ def reopen(path: str | Path) -> Run:
 def init(
     project: str | None = None,
     name: str | None = None,
-    config: Mapping[str, Any] | None = None,
+    config: object = None,
     dir: str | Path | None = None,
     id: str | None = None,
     **others: object,
 ) -> Run:
     """Start a run as `wandb.init` does; its name is `name`, else the project's. A warning names what has no effect."""
-    if others:
-        logger.warning("init: %s: these settings of W&B have no effect here.", ", ".join(others))
+    _name_unused("init", others)
     return start(name or project or "run", config, dir, run_id=id)
 
 
-def log(data: Mapping[str, Any], step: int | None = None, trajectories: Iterable[object] = ()) -> None:
-    """Record metrics in the run that was started last, as `wandb.log` does; without a run nothing happens."""
+def log(
+    data: Mapping[str, Any],
+    step: int | None = None,
+    commit: bool | None = None,
+    trajectories: Iterable[object] = (),
+    **others: object,
+) -> None:
+    """Record metrics in the run that was started last, as `wandb.log` does; without a run nothing happens.
+
+    With `commit=False` the next call without a step belongs to the same step.
+    """
+    _name_unused("log", others)
     for run in _current:
         run.log(data, trajectories=trajectories, step=step)
+        if commit is False:
+            run.stay_in_step()
 
 
-def finish(exit_code: int | None = None) -> None:
+def finish(exit_code: int | None = None, **others: object) -> None:
     """End the run that was started last; with an exit code other than 0 it has failed."""
+    _name_unused("finish", others)
     for run in _current:
         run.finish("failed", f"It ended with exit code {exit_code}.") if exit_code else run.finish()
     _current.clear()
+
+
+def current() -> Run | None:
+    """Return the run that was started last, None if there is none."""
+    return _current[0] if _current else None
+
+
+def _name_unused(function: str, arguments: Mapping[str, object]) -> None:
+    new = [name for name in arguments if (function, name) not in _named]
+    if new:
+        logger.warning("%s: %s: these settings of W&B have no effect here.", function, ", ".join(new))
+        _named.update((function, name) for name in new)
 
 
 def __getattr__(name: str) -> Config:

@@ -87,6 +87,10 @@ class Run:
         if not self._is_over:
             self._append([self._line("config", self._step, {"config": as_plain(changed)})])
 
+    def stay_in_step(self) -> None:
+        """Let the next call of `log` that names no step belong to the newest step."""
+        self._step = max(0, self._step - 1)
+
     @property
     def num_lost(self) -> int:
         """How many lines could not be written so far and are not yet counted in the file."""

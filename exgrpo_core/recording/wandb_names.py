@@ -1,6 +1,6 @@
 """What a script that logs to W&B finds again under the same names: its settings, and its tables of rollouts."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
 
 _COLUMNS = ("Input", "Output", "Expected")
@@ -8,12 +8,29 @@ _COLUMNS = ("Input", "Output", "Expected")
 _MEANING = {"input": "prompt", "expected": "answer"}
 
 
-class Config(dict[str, Any]):
+def as_settings(given: object) -> Mapping[str, Any]:
+    """Return settings by name: a mapping, or what has its settings as attributes, such as parsed arguments."""
+    if isinstance(given, Mapping):
+        return given
+    if hasattr(given, "__dict__"):
+        return vars(given)
+    try:
+        return dict(given or {})  # type: ignore[call-overload, no-any-return]
+    except (TypeError, ValueError):
+        return {"config": given}
+
+
+class Config(MutableMapping[str, Any]):
     """The settings of a run, by item or by attribute; what is set after the start is recorded too."""
 
+    _values: dict[str, Any]
+    _record: Callable[[Mapping[str, Any]], None]
+
     def __init__(self, values: Mapping[str, Any], record: Callable[[Mapping[str, Any]], None]) -> None:
-        super().__init__(values)
-        object.__setattr__(self, "_record", record)
+        self.__dict__.update(_values=dict(values), _record=record)
+
+    def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - any setting
+        return self._values[name]
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - any setting
         try:
@@ -27,12 +44,24 @@ class Config(dict[str, Any]):
     def __setitem__(self, name: str, value: Any) -> None:  # noqa: ANN401 - any setting
         self.update({name: value})
 
+    def __delitem__(self, name: str) -> None:
+        del self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return repr(self._values)
+
     def update(self, *given: Any, **named: Any) -> None:  # noqa: ANN401 - as in dict
         """Set several at once."""
         named.pop("allow_val_change", None)
-        changed = dict(*given, **named)
-        super().update(changed)
-        object.__getattribute__(self, "_record")(changed)
+        changed = {name: value for each in (*given, named) for name, value in as_settings(each).items()}
+        self._values.update(changed)
+        self._record(changed)
 
 
 class Table:

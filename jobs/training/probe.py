@@ -7,12 +7,12 @@ import torch
 
 from exgrpo.jobs.specs.train import TrainSpec
 from exgrpo.jobs.tasks.grading.reward_function import Grade, Response
-from exgrpo.jobs.tasks.grading.rewards import TASKS, open_reward
+from exgrpo.jobs.tasks.grading.rewards import open_reward
 from exgrpo.jobs.training.engines.embedded.first_look import open_model
 from exgrpo.jobs.training.engines.embedded.model import decode_texts, generate
 from exgrpo.jobs.training.engines.embedded.sampling import Sampler
 from exgrpo.jobs.training.probe_report import ProbedAnswer, ProbeReport
-from exgrpo.jobs.training.run_data import open_data
+from exgrpo.jobs.training.run_data import FileData, open_data
 
 NUM_QUESTIONS = 4
 NUM_SAMPLES = 4
@@ -27,12 +27,13 @@ def probe(spec: TrainSpec, num_questions: int = NUM_QUESTIONS, num_samples: int 
         EngineError: The model cannot be loaded.
         ModelSourceError: The model cannot be downloaded or converted.
     """
-    num_made = num_questions if spec.data.source in TASKS else None  # a file may have fewer
-    data_spec = spec.data.model_copy(update={"num_questions": num_made, "num_held_out": 0})
+    data_spec = spec.data.model_copy(update={"num_questions": num_questions, "num_held_out": 0})
     spec = spec.model_copy(update={"data": data_spec})
     data = open_data(spec)
+    if isinstance(data, FileData):
+        data = data.first(num_questions)
     policy = open_model(data.model_source, spec.model.device, spec.model.revision)
-    questions = data.encode(policy.tokenizer)[0][:num_questions]
+    questions, _ = data.encode(policy.tokenizer)
     repeated = [question for question in questions for _ in range(num_samples)]
     sampler = Sampler(spec.algorithm.temperature, torch.Generator(policy.device).manual_seed(spec.seed))
     began_at = time.perf_counter()

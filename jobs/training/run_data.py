@@ -99,6 +99,12 @@ class FileData:
     max_prompt_tokens: int
     model_source: str
 
+    def first(self, num_questions: int) -> "FileData":
+        """Return the first so many questions as all of the data; a file with fewer rows gives those it has."""
+        num_wanted = min(num_questions, len(self.rows.rows))
+        spec = self.spec.model_copy(update={"num_questions": num_wanted, "num_held_out": 0})
+        return replace(self, spec=spec, source=replace(self.source, num_questions=num_wanted))
+
     def encode(self, tokenizer: PromptTokenizer) -> tuple[list[Question], list[Question]]:
         """Return the questions to train on and those held out; merged or dropped rows are logged.
 

@@ -1,9 +1,14 @@
 """A script that logs to W&B records here when it imports this recorder under that name."""
 
+import argparse
+import json
+from types import SimpleNamespace
+
 import pandas as pd
 import pytest
 
 import exgrpo.recording as wandb
+from exgrpo_core import recording
 from exgrpo_core.recording.lines import parse_trajectory
 from exgrpo_core.recording.rows import Message
 from tests.exgrpo_core.recording.test_run import lines_of, read
@@ -29,6 +34,26 @@ def test_settings_are_read_by_name_and_those_set_later_are_recorded(run):
     assert changed == [{"seed": 4}, {"warmup": 10}, {"path": str(run.path)}]
     with pytest.raises(AttributeError, match="config: has no momentum"):
         _ = wandb.config.momentum
+
+
+@pytest.mark.parametrize("given", [argparse.Namespace(lr=0.5), {"lr": 0.5}, [("lr", 0.5)], SimpleNamespace(lr=0.5)])
+def test_settings_are_a_mapping_or_parsed_arguments(tmp_path, given):
+    run = wandb.init(config=given, dir=tmp_path)
+    wandb.config.update(given)
+    assert wandb.config.lr == 0.5
+    assert wandb.config.setdefault("seed", 3) == 3
+    wandb.finish()
+    assert json.loads((run.path / "spec.json").read_text())["config"] == {"lr": 0.5}
+    assert [line["config"] for line in read(run, "config")] == [{"lr": 0.5}, {"seed": 3}]
+
+
+def test_a_step_goes_on_until_a_call_commits_it(run):
+    wandb.log({"a": 1.0}, commit=False)
+    wandb.log({"b": 2.0})
+    wandb.log({"a": 3.0})
+    assert [(line["step"], line["metrics"]) for line in read(run, "metrics")] == [
+        (1, {"a": 1.0}), (1, {"b": 2.0}), (2, {"a": 3.0}),
+    ]  # fmt: skip
 
 
 def test_each_row_of_a_table_is_a_trajectory_once(run):
@@ -66,10 +91,14 @@ def test_a_table_without_responses_is_counted_as_lost(run):
     assert "a response" in run.why_lost
 
 
-def test_arguments_without_effect_are_named_and_an_exit_code_is_a_failure(tmp_path, caplog):
+def test_arguments_without_effect_are_named_and_an_exit_code_is_a_failure(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(recording, "_named", set())
     run = wandb.init("words", dir=tmp_path, tags=["a"], entity="us")
-    assert "init: tags, entity: these settings of W&B have no effect here." in caplog.text
-    wandb.finish(exit_code=2)
+    assert wandb.run is run
+    wandb.finish(exit_code=2, quiet=True)
+    said = [record.getMessage().partition(": these")[0] for record in caplog.records]
+    assert said == ["init: tags, entity", "finish: quiet"]
+    assert wandb.run is None
     assert '"status": "failed"' in (run.path / "attempts/0001/outcome.json").read_text()
     with pytest.raises(AttributeError, match="config: there is no run; call init first"):
         _ = wandb.config
