@@ -103,17 +103,26 @@ def find_part(setting: str, name: str) -> type[Any]:
     return part
 
 
+def fields_of(setting: str, settings: Settings) -> set[str]:
+    """Return the settings that the part reads which `setting` names.
+
+    Raises:
+        InputError: There is none, it is of another kind, or it is code that this machine does not allow.
+    """
+    return {field.name for field in _fields(find_part(setting, getattr(settings, setting)))}
+
+
 def find_mistakes(settings: Settings) -> Iterator[Mistake]:
     """Yield a sentence for each part that cannot be built, and for each setting that no chosen part has."""
     known: set[str] = set()
     for setting in KINDS:
         try:
             build_part(setting, settings)
-            fields = _fields(find_part(setting, getattr(settings, setting)))
+            fields = fields_of(setting, settings)
         except (InputError, ValueError) as error:
             yield Mistake(str(error), setting)
             return
-        known |= {field.name for field in fields if not hasattr(settings, field.name)}
+        known |= {name for name in fields if not hasattr(settings, name)}
     yield from build_part(QUESTIONS, settings).find_mistakes(settings)
     for name in settings.strategy_settings.keys() - known:
         choice = f"expected one of {', '.join(sorted(known))}" if known else "remove it"

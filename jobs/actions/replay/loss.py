@@ -14,7 +14,7 @@ import numpy as np
 from exgrpo.db.connections.session import Database
 from exgrpo.jobs.actions.replay.facts import SMALLEST, Fact, Outcome, ReplayRow, Stage, compare, summed_up, unknown
 from exgrpo.jobs.actions.replay.recorded_step import RecordedStep
-from exgrpo.jobs.actions.replay.side_by_side import NOT_RECORDED, ON_ADVANTAGES, ON_LOSS, changed_fields, changed_spec
+from exgrpo.jobs.actions.replay.side_by_side import Effect, changed_fields, changed_spec
 from exgrpo.jobs.actions.replay.steps import facts_of, open_step
 from exgrpo.jobs.runs.people import Role, needs
 from exgrpo.jobs.specs.train import TrainSpec
@@ -66,24 +66,27 @@ def replay_step(
         return summed_up(step, facts)
     if not settings and method is None:
         return summed_up(step, [*facts, *_loss_facts(recorded, spec.algorithm)])
-    loss = list(_other_facts(recorded, spec, changed_spec(spec, settings, method), facts))
-    later = [fact for fact in facts if fact.compared.partition(".")[2] in ON_LOSS]
+    other = changed_spec(spec, settings, method)
+    changed = changed_fields(spec, other)
+    loss = list(_other_facts(recorded, other, changed, facts))
+    later = [fact for fact in facts if fact.compared.partition(".")[2] in changed[Effect.LOSS]]
     facts = [fact for fact in facts if fact not in later]
     if {fact.outcome for fact in loss} == {Outcome.SAME}:
         facts += [dataclasses.replace(fact, note="The loss of this step is the same with it.") for fact in later]
     return summed_up(step, [*facts, *loss])
 
 
-def _other_facts(recorded: RecordedStep, spec: TrainSpec, other: TrainSpec, facts: Sequence[Fact]) -> Iterator[Fact]:
+def _other_facts(
+    recorded: RecordedStep, other: TrainSpec, changed: Mapping[Effect, set[str]], facts: Sequence[Fact]
+) -> Iterator[Fact]:
     """Yield the loss with other settings, if these act on it; `facts` are those of the stages before."""
-    changed = changed_fields(spec, other)
     differs = {fact.stage for fact in facts if fact.outcome is Outcome.DIFFERS}
-    if Stage.SELECTION in differs or changed & NOT_RECORDED:
+    if Stage.SELECTION in differs or changed[Effect.RECORD]:
         yield unknown(_L, "loss", "The update would see other trajectories, whose log-probs were not recorded.")
     elif Stage.REWARD in differs:
         yield unknown(_L, "loss", "The advantages of other rewards are not computed.")
-    elif changed & (ON_ADVANTAGES | ON_LOSS):
-        yield from _loss_facts(recorded, other.algorithm, has_new_advantages=bool(changed & ON_ADVANTAGES))
+    elif changed[Effect.ADVANTAGES] or changed[Effect.LOSS]:
+        yield from _loss_facts(recorded, other.algorithm, has_new_advantages=bool(changed[Effect.ADVANTAGES]))
 
 
 def _loss_facts(recorded: RecordedStep, config: ExGRPOConfig, has_new_advantages: bool = False) -> Iterator[Fact]:

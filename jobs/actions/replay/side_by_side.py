@@ -1,7 +1,8 @@
 """A recorded step next to the same step with other settings: draws and choices, rewards and advantages."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum, auto
 
 from exgrpo.db.queries import buffer
 from exgrpo.jobs.actions.replay.advantages import advantage_facts
@@ -19,23 +20,43 @@ from exgrpo.jobs.actions.replay.rewards import reward_facts
 from exgrpo.jobs.specs.settings import apply_settings
 from exgrpo.jobs.specs.train import TrainSpec, load_preset
 from exgrpo_core.config import GAUSSIAN, ExGRPOConfig
+from exgrpo_core.methods.loading import CORRECTION, FRESH, QUESTIONS, TRAJECTORIES, fields_of
 
 _OF_RUN = ("batch_size", "mini_batch_size", "rollouts_per_question", "max_prompt_tokens", "max_response_tokens", "seed")
 """What a method leaves as the run has it."""
-_DRAWS = frozenset({"bucket_center", "bucket_spread", "experience_ratio", "question_selection"})
-_CHOICES = frozenset({"trajectory_selection"})
-ON_ADVANTAGES = frozenset({"normalize_by_std", "mask_range"})
-ON_LOSS = frozenset({
-    "loss_aggregation", "policy_loss_factor", "clipping", "clip_epsilon", "clip_epsilon_high", "fresh_objective",
-    "shapes_policy", "shaping_beta", "corrects_importance", "off_policy_correction", "sampler_correction",
-    "sampler_ratio_limit", "entropy_coefficient", "kl_coefficient", "max_response_tokens", "strategy_settings",
-})  # fmt: skip
-"""Settings that act on the loss, after the stages that are computed here."""
-NOT_RECORDED = frozenset({
-    "batch_size", "mini_batch_size", "rollouts_per_question", "temperature", "replays_per_group", "candidate_budget",
-    "start_pass_rate", "uses_external_experience", "reward_kind",
-})  # fmt: skip
-"""Settings with which the step would have had other rollouts, replays or mini-batches."""
+_PREFIX = "strategy_settings."
+
+
+class Effect(Enum):
+    """What a setting of the algorithm acts on."""
+
+    DRAWS = auto()
+    CHOICES = auto()
+    ADVANTAGES = auto()
+    LOSS = auto()
+    """The loss alone, after the stages that are computed here."""
+    RECORD = auto()
+    """The rollouts, replays or mini-batches of a step, of which the record has only those that were."""
+    NOTHING = auto()
+    """Nothing of a recorded step."""
+
+
+_EFFECTS = {
+    Effect.DRAWS: ("bucket_center", "bucket_spread", "experience_ratio", QUESTIONS),
+    Effect.CHOICES: (TRAJECTORIES,),
+    Effect.ADVANTAGES: ("normalize_by_std", "mask_range"),
+    Effect.LOSS: (
+        "loss_aggregation", "policy_loss_factor", "clipping", "clip_epsilon", "clip_epsilon_high", FRESH,
+        "shapes_policy", "shaping_beta", "corrects_importance", CORRECTION, "sampler_correction",
+        "sampler_ratio_limit", "entropy_coefficient", "kl_coefficient", "max_response_tokens",
+    ),
+    Effect.NOTHING: ("max_prompt_tokens",),
+}  # fmt: skip
+"""All other settings act on the record."""
+_OF_PARTS = {
+    QUESTIONS: Effect.RECORD, TRAJECTORIES: Effect.CHOICES, CORRECTION: Effect.LOSS, FRESH: Effect.LOSS,
+}  # fmt: skip
+"""What a setting acts on that only parts read, by the setting that names the part."""
 
 
 def changed_spec(spec: TrainSpec, settings: Sequence[str], method: str | None) -> TrainSpec:
@@ -51,30 +72,50 @@ def changed_spec(spec: TrainSpec, settings: Sequence[str], method: str | None) -
     return apply_settings(spec, settings, "The setting")
 
 
-def changed_fields(spec: TrainSpec, other: TrainSpec) -> set[str]:
-    """Return the settings of the algorithm that differ."""
-    names = (field.name for field in dataclasses.fields(ExGRPOConfig))
-    return {name for name in names if getattr(spec.algorithm, name) != getattr(other.algorithm, name)}
+def changed_fields(spec: TrainSpec, other: TrainSpec) -> dict[Effect, set[str]]:
+    """Return the settings of the algorithm that differ, by what they act on."""
+    before, after = (_flat(of.algorithm) for of in (spec, other))
+    changed: dict[Effect, set[str]] = {effect: set() for effect in Effect}
+    for name in before.keys() | after.keys():
+        if before.get(name) != after.get(name):
+            changed[_effect(name, (spec.algorithm, other.algorithm))].add(name)
+    return changed
+
+
+def _flat(config: ExGRPOConfig) -> dict[str, object]:
+    values = dataclasses.asdict(config)
+    return values | {f"{_PREFIX}{name}": value for name, value in values.pop("strategy_settings").items()}
+
+
+def _effect(name: str, configs: Sequence[ExGRPOConfig]) -> Effect:
+    if name == "recent_steps" or name.startswith(_PREFIX):
+        owners = (
+            effect
+            for setting, effect in _OF_PARTS.items()
+            for config in configs
+            if name.removeprefix(_PREFIX) in fields_of(setting, config)
+        )
+        return next(owners, Effect.NOTHING)
+    return next((effect for effect, names in _EFFECTS.items() if name in names), Effect.RECORD)
 
 
 def other_facts(recorded: RecordedStep, spec: TrainSpec, other: TrainSpec) -> list[Fact]:
     """Return facts whose recorded values are the step's, and whose computed values are those of other settings."""
     before, after = spec.algorithm, other.algorithm
     changed = changed_fields(spec, other)
-    facts = [*_selected(recorded, before, after, changed)] if changed & (_DRAWS | _CHOICES) else []
+    facts = [*_selected(recorded, before, after, changed)] if changed[Effect.DRAWS] or changed[Effect.CHOICES] else []
     if spec.data != other.data:
         facts += reward_facts(recorded, other)
-    if changed & ON_ADVANTAGES:
+    if changed[Effect.ADVANTAGES]:
         facts += advantage_facts(recorded, after)
-    is_known = _DRAWS | _CHOICES | ON_ADVANTAGES | ON_LOSS | NOT_RECORDED
-    for name in sorted(changed & ON_LOSS):
+    for name in sorted(changed[Effect.LOSS]):
         facts.append(_no_effect(f"algorithm.{name}", "It acts on the loss; draws, rewards and advantages stay."))
-    for name in sorted(changed & NOT_RECORDED):
-        note = "With it the step would have other rollouts, replays or mini-batches, which are not recorded."
+    for name in sorted(changed[Effect.RECORD]):
+        note = "With it the step can have other rollouts, replays or mini-batches, which are not recorded."
         facts.append(unknown(Stage.SELECTION, f"algorithm.{name}", note))
     if spec.optim != other.optim:
         facts.append(_no_effect("optim", "It acts on the update, which `exgrpo replay --update` executes."))
-    for name in sorted(changed - is_known):
+    for name in sorted(changed[Effect.NOTHING]):
         facts.append(_no_effect(f"algorithm.{name}", "It cannot matter in a step whose rollouts are recorded."))
     if not facts:
         facts.append(_no_effect("settings", "They are those of the run, or none that a recorded step depends on."))
@@ -85,22 +126,24 @@ def _no_effect(name: str, note: str) -> Fact:
     return dataclasses.replace(unknown(Stage.SELECTION, name, note), outcome=Outcome.NO_EFFECT)
 
 
-def _selected(recorded: RecordedStep, before: ExGRPOConfig, after: ExGRPOConfig, changed: set[str]) -> Iterator[Fact]:
+def _selected(
+    recorded: RecordedStep, before: ExGRPOConfig, after: ExGRPOConfig, changed: Mapping[Effect, set[str]]
+) -> Iterator[Fact]:
     rows = [row for of_question in recorded.candidates.values() for row in of_question]
     if not rows:
         yield _no_effect("drawn questions", "The step chose no trajectory among candidates.")
         return
-    if changed & _DRAWS and not before.question_selection == after.question_selection == GAUSSIAN:
+    if changed[Effect.DRAWS] and not before.question_selection == after.question_selection == GAUSSIAN:
         rule = next(name for name in (after.question_selection, before.question_selection) if name != GAUSSIAN)
         raise ReplayError(f"question_selection: draws of {rule} cannot be compared, since it uses no mu and sigma.")
-    name = after.trajectory_selection if changed & _CHOICES else None
+    name = after.trajectory_selection if changed[Effect.CHOICES] else None
     selector = None if name is None else selector_of(dataclasses.asdict(after), name)
     state = BucketsThen(recorded.moves, before.rollouts_per_question, recorded.step - 1)
     size = before.rollouts_per_question
     then = {index: bucket for bucket in range(1, size + 1) for index in state.members(bucket).tolist()}
     settings = Settings(after.bucket_center, after.bucket_spread, after.experience_ratio, selector)
     draw = QuestionDraw({row.question_index: row.bucket for row in rows}, {}, {}, {})
-    if changed & _DRAWS:
+    if changed[Effect.DRAWS]:
         draw = redraw(recorded_draw(then, recorded.buckets, rows, before.batch_size, size), settings, seed=0)
     stored = []
     if draw.added:

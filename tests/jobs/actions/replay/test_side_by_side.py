@@ -5,7 +5,10 @@ import pytest
 
 from exgrpo.jobs.actions.replay.facts import Outcome, ReplayError
 from exgrpo.jobs.actions.replay.loss import replay_step
+from exgrpo.jobs.actions.replay.side_by_side import Effect, changed_fields
 from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.specs.settings import apply_settings
 from exgrpo.jobs.specs.train import SpecError
 from tests.jobs.actions.replay import solved_runs
 
@@ -63,6 +66,40 @@ def test_setting_with_which_the_step_would_have_other_rollouts_is_not_compared(r
         row = with_settings(root, f"{name}={value}")[f"algorithm.{name}"]
         assert row.outcome is Outcome.UNKNOWN
         assert "not recorded" in row.note
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["buffer_age=1", "buffer_capacity=5", "refresh=on_replay", "retired=redraw", "zero_correct=keep_bucket", "seed=7",
+     "review_interval=2"],
+)  # fmt: skip
+def test_settings_of_buffer_and_draws_are_never_without_effect(root, setting):
+    row = with_settings(root, setting)[f"algorithm.{setting.partition('=')[0]}"]
+    assert (row.outcome, "not recorded" in row.note) == (Outcome.UNKNOWN, True)
+
+
+@pytest.mark.parametrize(
+    ("of_run", "name", "value", "effect"),
+    [
+        (("off_policy_correction=truncated",), "ratio_limit", 3, Effect.LOSS),
+        (("fresh_objective=masked",), "ratio_limit", 3, Effect.LOSS),
+        (("trajectory_selection=boundary_failure",), "most_confidence", 0.7, Effect.CHOICES),
+        (("question_selection=repair_window", "retired=never"), "review_delay", 2, Effect.RECORD),
+        (("question_selection=prioritized_rank",), "priority_alpha", 0.1, Effect.RECORD),
+    ],
+)
+def test_a_setting_of_a_part_acts_where_the_part_acts(root, of_run, name, value, effect):
+    texts = [f"algorithm.{text}" for text in of_run]
+    spec = apply_settings(RunDirectory.open(root, "solved").spec(), texts)
+    changed = changed_fields(spec, apply_settings(spec, [f"algorithm.strategy_settings={{{name}: {value}}}"]))
+    assert {one: names for one, names in changed.items() if names} == {effect: {f"strategy_settings.{name}"}}
+
+
+def test_the_age_of_recent_questions_acts_only_with_their_rule(root):
+    spec = RunDirectory.open(root, "solved").spec()
+    recent = apply_settings(spec, ["algorithm.question_selection=recent"])
+    for before, effect in ((spec, Effect.NOTHING), (recent, Effect.RECORD)):
+        assert changed_fields(before, apply_settings(before, ["algorithm.recent_steps=3"]))[effect] == {"recent_steps"}
 
 
 def test_method_keeps_the_sizes_of_the_run(root):
