@@ -32,7 +32,7 @@ PAGES = (
     ),
     PageEntry("compare", "Compare", "compare_arrows"),
     PageEntry("benchmarks", "Benchmarks", "leaderboard"),
-    PageEntry("methods", "Methods", "menu_book", ("Paper", "Studies")),
+    PageEntry("methods", "Methods", "menu_book", ("Paper", "Replay methods", "Studies")),
     PageEntry("system", "System", "dns"),
 )  # fmt: skip
 """Every page; the first one is the start page, at the address `/`."""

@@ -48,6 +48,13 @@ def printed_page(name: str) -> Expected:
     return Expected({}, tables, {}, _words(content))
 
 
+def methods_page() -> Expected:
+    """Return what the cards of replay methods show: numbers are of the papers, or in a method's own description."""
+    folder = Path(__file__).parents[2] / "exgrpo_core" / "strategies"
+    written = {*re.findall(r"\d[\d.]*", " ".join(path.read_text(encoding="utf-8") for path in folder.glob("*.py")))}
+    return Expected({}, {}, {}, [lambda text: {*re.findall(r"\d[\d.]*", text)} <= written])
+
+
 def _words(content: dict[str, Any]) -> list[Any]:
     return [re.escape(content["question"]) + r".*", r"- .*", r".*: the paper (prints|says) .*"]
 

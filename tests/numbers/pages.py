@@ -133,6 +133,7 @@ def _studies(root: Root) -> Iterator[View]:
 def _paper(root: Root) -> Iterator[View]:
     for query, expected in of_paper.paper_views(root):
         yield "methods", {"view": "Paper"} | query, expected
+    yield "methods", {"view": "Replay methods"}, of_paper.methods_page()
 
 
 def _system(root: Root) -> Iterator[View]:
