@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from exgrpo.jobs.runs.rollout_formats import (
+    agent_sessions,
     inspect_logs,
     json_lines,
     lm_eval,
@@ -62,10 +63,13 @@ FORMATS = (
     RolloutFormat("logs of Inspect", inspect_logs.recognises, inspect_logs.read, "inspect_ai", inspect_logs.parts),
     RolloutFormat("messages, or JSON lines of OpenRLHF, ms-swift or Miles", json_lines.recognises, json_lines.read),
     RolloutFormat("traces of Trackio", trackio_traces.recognises, trackio_traces.read, parts=trackio_traces.parts),
+    RolloutFormat("sessions of agents", agent_sessions.recognises, agent_sessions.read, parts=agent_sessions.parts),
     RolloutFormat("metrics of W&B, MLflow or JSON lines", metric_exports.recognises, metric_exports.read),
 )
 """The first that recognises a path reads it."""
 
+_ORIGINALS = {"sessions of agents": "traces of Trackio"}
+"""Formats whose files next to those of another one are its copies."""
 _MAX_NAMED = 5
 _PACKED = {
     b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"PK": "zip",
@@ -147,7 +151,9 @@ def formats_in(folder: Path) -> dict[Path, RolloutFormat]:
         if (entry := by_kind[kind]) is not None:
             found[child] = entry
     titles = {entry.title for entry in found.values()} - {FORMATS[-1].title}
-    return found if len(titles) > 1 else {}
+    copies = {title for title in titles if _ORIGINALS.get(title) in titles}
+    own = {child: entry for child, entry in found.items() if entry.title not in copies}
+    return own if len(titles - copies) > 1 else {}
 
 
 def find_only_format(path: Path) -> RolloutFormat:

@@ -28,7 +28,7 @@ from exgrpo.jobs.runs.rollout_formats.source import (
 )
 from exgrpo_core.bounded_json import UnreadableFileError, parse_json
 from exgrpo_core.recording.openai_messages import messages_of
-from exgrpo_core.recording.rows import RecordedStep, RecordedTrajectory
+from exgrpo_core.recording.rows import Message, RecordedStep, RecordedTrajectory
 
 _ANSWERS = ("answer", "ground_truth")
 _KNOWN = (*_ANSWERS, "reward", "rewards", "advantage", "group", "group_id", "completion_tokens")
@@ -142,7 +142,16 @@ def _is_number(value: object) -> bool:
 
 
 def _trace(row: Row, _: Path) -> Rollouts:
-    metadata: dict[str, Any] = parse_json(row["metadata"])
+    messages = messages_of({"messages": parse_json(row["messages"])}, "messages")
+    return [(step_of(row, "step"), of_metadata(messages, parse_json(row["metadata"]), row["key"]))]
+
+
+def of_metadata(messages: tuple[Message, ...], metadata: Row, key: str | None) -> RecordedTrajectory:
+    """Return the trajectory of a trace with these metadata, which was logged by the name `key`.
+
+    Raises:
+        ValueError: A number is none.
+    """
     named = {name.removeprefix(_REWARD): value for name, value in metadata.items() if name.startswith(_REWARD)}
     given = metadata.get("rewards")
     rewards = {**named, **(given if isinstance(given, dict) else {})}
@@ -150,13 +159,12 @@ def _trace(row: Row, _: Path) -> Rollouts:
     reward, extra = with_rewards(extra_of({**metadata, **rewards}, known - {*rewards}), [*rewards])
     group = metadata.get("group_id", metadata.get("group"))
     num_tokens = number_of(metadata, "completion_tokens")
-    trajectory = RecordedTrajectory(
-        messages=messages_of({"messages": parse_json(row["messages"])}, "messages"),
+    return RecordedTrajectory(
+        messages=messages,
         reward=number_of(metadata, "reward") if "reward" in metadata else reward,
         group=None if group is None else str(group),
         answer=next((metadata[name] for name in _ANSWERS if isinstance(metadata.get(name), str)), None),
         num_tokens=None if num_tokens is None else int(num_tokens),
         advantage=number_of(metadata, "advantage"),
-        extra={"key": row["key"], **extra},
+        extra={"key": key, **extra},
     )
-    return [(step_of(row, "step"), trajectory)]

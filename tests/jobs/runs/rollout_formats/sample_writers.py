@@ -1,5 +1,6 @@
 """Writers of samples that `make_samples.py` starts, each in the environment of its package."""
 
+import gzip
 import shutil
 import tempfile
 from pathlib import Path
@@ -53,7 +54,7 @@ def _write_chunks(folder, records):
 
 
 def make_trackio(folder):
-    """A project with two runs, its Parquet files, and its export for a static page; one run is written by TRL."""
+    """A project with two runs, its sessions, Parquet files and export for a static page; TRL writes one."""
     import os
 
     work = tempfile.mkdtemp()
@@ -87,7 +88,8 @@ def make_trackio(folder):
     trackio.log({"accuracy": 0.5, "sample": trace}, step=3)
     trackio.finish()
     (folder / "local").mkdir()
-    shutil.copy(Path(work) / "sums.db", folder / "local")
+    (folder / "local" / "sums.db.gz").write_bytes(gzip.compress((Path(work) / "sums.db").read_bytes(), mtime=0))
+    shutil.copytree(Path(work) / "traces", folder / "sessions")
     SQLiteStorage._dataset_import_attempted = True
     SQLiteStorage.export_to_parquet()
     (folder / "parquet").mkdir()

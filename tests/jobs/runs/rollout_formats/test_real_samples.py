@@ -22,6 +22,7 @@ PATHS = {
     "verifiers_results": "verifiers_results", "miles": "torch_dumps",
     "lm_eval": "lm_eval", "inspect": "inspect_logs", "mlflow": "metric_exports",
     "trackio/static": "trackio_traces",
+    "trackio/sessions": "agent_sessions",
 }  # fmt: skip
 
 
