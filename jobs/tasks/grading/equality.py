@@ -23,9 +23,10 @@ from typing import Any
 
 from exgrpo.jobs.tasks.grading.boxed_answers import read_choice
 from exgrpo.jobs.tasks.grading.moments import compare_moments
-from exgrpo.jobs.tasks.grading.residues import compare_residues, with_decimal_numerals
+from exgrpo.jobs.tasks.grading.residues import are_same_numerals, compare_residues, with_decimal_numerals
 from exgrpo.jobs.tasks.grading.units import (
     comparable_values,
+    is_unit,
     plain_words,
     quantity_lists,
     split_directions,
@@ -105,6 +106,11 @@ _OPPOSITES = (
     "maximum/minimum max/min odd/even positive/negative warmer/colder hotter/colder deposit/withdrawal credit/debit "
     "surplus/deficit absorbed/released first/last won/lost inside/outside acute/obtuse convex/concave"
 )
+_FILLERS = {"a", "an", "and", "at", "by", "in", "is", "it", "of", "percent", "the", "to", "was"}
+_UNDECIDED = {"cannot", "neither", "never", "no", "non", "none", "nor", "not", "than", "without"}
+"""Words that deny the others, or compare."""
+_LATIN = re.compile(r"\\[A-Za-z]+|([A-Za-z]+)")
+"""A command of LaTeX, or a word."""
 _ORDER = re.compile(r"(<|>|\\(?:leqslant|leq|le|lt|geqslant|geq|ge|gt)(?![a-z]))")
 _COMMANDS = re.compile(r"\\(?:infty|d?frac|pi|sqrt)(?![a-z])")
 _OR = re.compile(r"\\text\{\s*or\s*\}|\\(?:lor|vee)(?![a-z])|\bor\b")
@@ -112,13 +118,14 @@ _OR = re.compile(r"\\text\{\s*or\s*\}|\\(?:lor|vee)(?![a-z])|\bor\b")
 
 def are_equal(gold: str, answer: str, parse: Parse, verify: Verify) -> bool | None:
     """Return whether two answers are equal; None where Math-Verify reads nothing in the given one."""
+    is_known: bool | None = are_same_numerals(gold, answer)
     gold, answer = without_markup(gold), without_markup(answer)
     large = with_magnitudes(gold), with_magnitudes(answer)
     are_large = [large[0] != gold, large[1] != answer]
     if all(are_large):
         gold, answer = large
     # Else 5 and 5 million are equal too, as are 5 and 5 m.
-    is_known = any(are_large) and not all(are_large) and are_equal(*large, parse, verify)
+    is_known = is_known or (any(are_large) and not all(are_large) and are_equal(*large, parse, verify))
     by_text = is_known or _compare_forms(
         gold, answer, lambda left, right: are_equal(left, right, parse, verify) is True
     )
@@ -158,11 +165,24 @@ def _compare_forms(gold: str, answer: str, is_same: Callable[[str, str], bool]) 
 
 
 def _are_opposite(gold: str, answer: str) -> bool:
-    """Return whether one answer has a word such as `increase`, and the other the opposite one instead."""
-    words, others = ({*re.findall("[a-z]+", text.lower())} for text in (gold, answer))
-    only, only_others = words - others, others - words
-    pairs = [pair.split("/") for pair in _OPPOSITES.split()]
-    return any((one in only and two in only_others) or (two in only and one in only_others) for one, two in pairs)
+    """Return whether one answer has a word such as `increase`, and the other the opposite one in the same place.
+
+    It is unknown, and False, if a word denies one of them, or if they name people who are compared.
+    """
+    texts = [
+        [word for word in _LATIN.findall(text) if word and word.lower() not in _FILLERS] for text in (gold, answer)
+    ]
+    left, right = ([word.lower() for word in words] for words in texts)
+    only, only_others = {*left} - {*right}, {*right} - {*left}
+    pairs = [{*pair.split("/")} for pair in _OPPOSITES.split()]
+    pair = next((pair for pair in pairs if pair & only and pair & only_others), None)
+    if pair is None:
+        return False
+    if [word in pair or word for word in left] == [word in pair or word for word in right]:
+        return True
+    rests = [{word for word in words if word.lower() not in pair and not is_unit(word)} for words in texts]
+    is_open = any(word.lower() in _UNDECIDED or re.fullmatch("[A-Z][a-z]+", word) for word in rests[0] | rests[1])
+    return not is_open and (rests[0] <= rests[1] or rests[1] <= rests[0])
 
 
 def _without_directions(gold: str, answer: str) -> tuple[str, str]:

@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from math import lcm
+from itertools import product
+from math import gcd, lcm
 
 _MAX_EXPANDED = 10_000
 """Most residues that are listed to compare those of two moduli."""
@@ -19,21 +20,21 @@ _BASES = {
     }.items()
     for name in names.split()
 }  # fmt: skip
-_DIGITS = (
-    r"(?<![\w.\\])(?:\\(?:text|mathrm|mathtt)\s*\{)?\(?(?P<digits>\d[\dA-Fa-f]*(?:\.[\dA-Fa-f]+)?|[A-F]{2,})\)?\}?"
-)
-_TEXT = r"(?:\\(?:text|mathrm)\s*\{\s*)?\(?\s*"
+_NUMBER = r"(?:\d[\dA-Fa-f]*(?:\.[\dA-Fa-f]+)?|[A-F][\dA-F]+)"
 _NUMERAL = re.compile(
-    rf"{_DIGITS}(?:\s*_\s*\{{?\s*{_TEXT}(?:base[\s~]*)?(?P<base>\d+|[a-z]{{3,11}})\s*\)?\}}{{0,2}}"
-    rf"|[\s~]*{_TEXT}(?:in\s+)?base[\s~]*\}}?\s*(?P<word>\d+|[a-z]{{3,11}})\s*\)?\}}?)"
+    rf"(?<![\w.\\^])(?P<digits>\\(?:text|mathrm|mathtt)\s*\{{\(?{_NUMBER}\)?\}}|\({_NUMBER}\)|\{{{_NUMBER}\}}|{_NUMBER})"
+    r"(?P<base>\s*_\s*(?:\{[^{}]*(?:\{[^{}]*\}[^{}]*)?\}|\\text\s*\{[^{}]*\}|\(\d+\)|\d+)"
+    r"|[\s~]*(?:\\(?:text|mathrm)\s*\{[^{}]*\bbase\b[^{}]*\}(?:\s*\d+)?|\(\s*(?:in\s+)?base[\s~]*\w+\s*\)"
+    r"|(?:in\s+)?base[\s~]*\w+))"
 )
+_AROUND_BASE = re.compile(r"\\(?:text|mathrm)|\b(?:in|base)(?![a-z])|[_{}()\s~]")
 _MODULUS = re.compile(
     r"\(?\s*(?:\\(?:pmod|bmod|mod|pod)(?![a-z])|\bmod\b)\s*"
     r"(?:\{(?P<braced>[^{}]*)\}|(?P<bare>\w+))\s*\)?"
 )
 _SPACES = re.compile(r"\\[,;:! ]|~|\\q?quad(?![a-z])|\\(?:left|right)(?![a-z])|[$]")
 _WORDS = re.compile(r"\\(?:text|textrm|mathrm|mbox|operatorname)\s*\{([^{}]*)\}")
-_JOINT = re.compile(r"[,;]|\b(?:and|or)\b|\\(?:lor|land)(?![a-z])")
+_JOINT = re.compile(r"([,;]|\b(?:and|or)\b|\\(?:lor|land)(?![a-z]))")
 _NOT = re.compile(r"\\not\s*|\\n(?=equiv)|(?=≢)")
 _SUBJECT = re.compile(r"^(?P<subject>[^=≡≢]*?)\s*(?:=|≡|≢|\\equiv(?![a-z]))\s*")
 _MULTIPLES = re.compile(r"(?:(-?\d+)\s*\+\s*)?(\d+)\s*(?:\\cdot\s*)?[a-z](?:\s*([+-]\s*\d+))?(?:,.*\\in.*|\\in.*)?")
@@ -45,16 +46,26 @@ def with_decimal_numerals(text: str) -> str:
 
 
 def _as_decimal(match: re.Match[str]) -> str:
-    name = match["base"] or match["word"]
+    name = _AROUND_BASE.sub("", match["base"])
     base = int(name) if name.isdecimal() else _BASES.get(name, 0)
-    if not 2 <= base <= 36 or (not any(map(str.isdecimal, match["digits"])) and base < 16):
+    digits = re.sub(r"\\[a-z]+|[{}()\s]", "", match["digits"])
+    # 2a_{12} is twice a twelfth term, unless the digits stand in a text or the base is called one.
+    is_product = digits == match["digits"] and match["base"].strip(" _{}").isdecimal() and digits[-1] in "abcdef"
+    is_after_sign = match.string[: match.start()].rstrip().endswith(("^", "_"))
+    is_hexadecimal = base == 16 and re.fullmatch(r"\d+[a-f]", digits) is None
+    if not 2 <= base <= 36 or is_after_sign or (is_product and not is_hexadecimal) or (digits[0] > "9" and base != 16):
         return match[0]
-    whole, _, rest = match["digits"].partition(".")
+    whole, _, rest = digits.partition(".")
     try:
         value = Fraction(int(whole + rest, base), base ** len(rest))
     except ValueError:
-        return rf"\omega_{{{base}{whole}{rest}}}"
+        return rf"\omega_{{{base}{whole}{rest}}}" if (whole + rest).isdecimal() else match[0]
     return str(value) if value.denominator == 1 else rf"\frac{{{value.numerator}}}{{{value.denominator}}}"
+
+
+def are_same_numerals(gold: str, answer: str) -> bool:
+    """Return whether two answers are one number in a base, whose digits are small letters in one of them."""
+    return gold.upper() == answer.upper() and _NUMERAL.fullmatch(gold.upper()) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +74,49 @@ class _Residues:
 
     subject: str
     is_denied: bool
-    values: list[tuple[str, str]]
+    systems: list[dict[str, list[str]]]
+    """Alternatives that each hold at once: values by modulus."""
+
+    @property
+    def values(self) -> list[tuple[str, str]]:
+        """Values and moduli as they are written."""
+        return [(value, modulus) for system in self.systems for modulus, values in system.items() for value in values]
 
     def numbers(self) -> list[tuple[int, int]] | None:
-        """Return residues and moduli if all are integers."""
+        """Return residues and moduli, of which each is an alternative, if all are integers."""
         try:
-            return [
-                (_read_integer(value.replace(" ", ""), int(modulus)), int(modulus)) for value, modulus in self.values
-            ]
+            return [pair for system in self.systems for pair in _solve(system)]
         except ValueError:
             return None
+
+
+def _solve(system: dict[str, list[str]]) -> list[tuple[int, int]]:
+    """Return the residues that hold for all moduli at once; if there are none, the system is a list of answers.
+
+    Raises:
+        ValueError: A value or modulus is no integer, or there are too many residues.
+    """
+    read = [
+        [(_read_integer(value.replace(" ", ""), int(modulus)), int(modulus)) for value in values]
+        for modulus, values in system.items()
+    ]
+    solved = [(0, 1)] if len(read) > 1 else read[0]
+    for pairs in read if len(read) > 1 else ():
+        if len(solved) * len(pairs) > _MAX_EXPANDED:
+            raise ValueError(len(solved) * len(pairs))
+        solved = [joint for pair in product(solved, pairs) if (joint := _intersection(*pair))]
+    return solved or [pair for pairs in read for pair in pairs]
+
+
+def _intersection(left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int] | None:
+    """Return the residue that two residues have in common (Chinese remainder theorem), None if there is none."""
+    (value, modulus), (other, other_modulus) = left, right
+    shared = gcd(modulus, other_modulus)
+    if (other - value) % shared:
+        return None
+    steps = (other - value) // shared * pow(modulus // shared, -1, other_modulus // shared)
+    common = lcm(modulus, other_modulus)
+    return (value + modulus * steps) % common, common
 
 
 def _read_integer(text: str, modulus: int) -> int:
@@ -103,9 +147,12 @@ def _are_equal(left: _Residues, right: _Residues, is_same: Callable[[str, str], 
         return False
     numbers = left.numbers(), right.numbers()
     if numbers[0] is not None and numbers[1] is not None:
+        least = [{(value % modulus, modulus) for value, modulus in pairs} for pairs in numbers if pairs]
         common = lcm(*(modulus for _, modulus in numbers[0] + numbers[1]))
         expanded = [_expand(pairs, common) for pairs in (numbers[0], numbers[1])]
-        return expanded[0] is not None and expanded[0] == expanded[1]
+        return least[0] == least[1] or (expanded[0] is not None and expanded[0] == expanded[1])
+    if any(len(system) > 1 for system in left.systems) != any(len(system) > 1 for system in right.systems):
+        return False
     rows = [[all(map(is_same, one, other)) for other in right.values] for one in left.values]
     return all(map(any, rows)) and all(map(any, zip(*rows, strict=True)))
 
@@ -137,7 +184,9 @@ def _is_value(residues: _Residues, other: str, is_same: Callable[[str, str], boo
         # An operation has one value, the least residue: 17 mod 5 is 2.
         value, modulus = numbers[0]
         return is_same(str(value % modulus), bare) or is_same(str(value), bare)
-    return is_same(", ".join(value for value, _ in residues.values), bare)
+    are_joint = numbers and any(len(system) > 1 for system in residues.systems)
+    values = [str(value) for value, _ in numbers or ()] if are_joint else [value for value, _ in residues.values]
+    return is_same(", ".join(values), bare)
 
 
 def _read(text: str) -> _Residues | None:
@@ -147,22 +196,43 @@ def _read(text: str) -> _Residues | None:
     is_denied = _NOT.search(text) is not None
     text = _NOT.sub(r"\\" if r"\nequiv" in text else "", text)
     waiting: list[str] = []
-    values: list[tuple[str, str]] = []
+    clauses: list[tuple[str, str, list[str]]] = []
     subjects: set[str] = set()
-    for part in filter(None, map(str.strip, _JOINT.split(text))):
+    joint = link = ""
+    parts = _JOINT.split(text)
+    for sign, part in zip(["", *parts[1::2]], map(str.strip, parts[::2]), strict=True):
+        joint += sign
+        if not part:
+            continue
         modulus = _MODULUS.search(part)
         if modulus is not None and part[modulus.end() :].strip(" )}"):
             return None
         value = (part[: modulus.start()] if modulus else part).strip(" {(")
         subject = _SUBJECT.match(value)
         subjects |= {subject["subject"].strip()} if subject else set()
-        value = _SUBJECT.sub("", value)
+        value = _SUBJECT.sub("", value).strip()
         signed = re.fullmatch(r"(?:\\pm|\\mp|±)\s*(.+)", value)
+        link, joint = link if waiting else joint, ""
         waiting += [signed[1], f"-{signed[1]}"] if signed else [value]
         if modulus is not None:
-            named = (modulus["braced"] or modulus["bare"]).strip()
-            values += [(value.strip(), named) for value in waiting]
+            clauses.append((link, (modulus["braced"] or modulus["bare"]).strip(), waiting))
             waiting = []
-    if not values or waiting or len(subjects) > 1 or not all(value for value, _ in values):
+    if not clauses or waiting or len(subjects) > 1 or not all(all(values) for _, _, values in clauses):
         return None
-    return _Residues(next(iter(subjects), ""), is_denied, values)
+    return _Residues(next(iter(subjects), ""), is_denied, _systems(clauses, is_denied))
+
+
+def _systems(clauses: list[tuple[str, str, list[str]]], is_denied: bool) -> list[dict[str, list[str]]]:
+    """Return the alternatives of clauses: `or` separates them, and so does a comma if `and` occurs nowhere.
+
+    What is denied of both is denied of either: `and` separates the alternatives that are denied.
+    """
+    links = [link for link, _, _ in clauses[1:]]
+    has_and, has_or = any("and" in link for link in links), any("or" in link for link in links)
+    systems: list[dict[str, list[str]]] = [{}]
+    for place, (link, modulus, values) in enumerate(clauses):
+        is_other = "or" not in link if is_denied else "or" in link or (has_or and not has_and)
+        if place and is_other:
+            systems.append({})
+        systems[-1].setdefault(modulus, []).extend(values)
+    return systems

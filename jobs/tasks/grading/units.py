@@ -127,6 +127,11 @@ class _Quantity:
     unit: _Unit
 
 
+def is_unit(word: str) -> bool:
+    """Return whether a word is the name of a unit."""
+    return bool(_read_factor(word, 1))
+
+
 def with_mixed_numbers(text: str) -> str:
     r"""Return the text with numbers such as `2 3/4` as sums that Math-Verify reads."""
     return _MIXED.sub(
