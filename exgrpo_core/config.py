@@ -149,9 +149,9 @@ class ExGRPOConfig:
     candidate_budget: int | None = None
     """Most candidates of a question scored in a step, at least 2: lowest entropy and new ones; None scores all."""
     buffer_capacity: int | None = None
-    """Most trajectories in the replay buffer; the oldest groups leave first. At least 1; None is no limit."""
+    """Most trajectories in the replay buffer; the oldest groups leave first. At least K; None is no limit."""
     buffer_age: int | None = None
-    """Most steps from a trajectory's rollout to its last replay; older ones leave. At least 1; None is no limit."""
+    """Most steps from a trajectory's rollout or refresh to its last replay. At least 1; None is no limit."""
     recent_steps: int = 10
     """Age limit of `recent` question selection, in steps. At least 1."""
     start_pass_rate: float | None = 0.35
@@ -246,7 +246,11 @@ class ExGRPOConfig:
                 "null, since only trajectory_selection: lowest_entropy can rank candidates before scoring them",
             ),
             (self.recent_steps >= 1, "recent_steps", "at least 1 step"),
-            (self.buffer_capacity is None or self.buffer_capacity >= 1, "buffer_capacity", "at least 1 or null"),
+            (
+                self.buffer_capacity is None or self.buffer_capacity >= self.rollouts_per_question,
+                "buffer_capacity",
+                f"null or at least {self.rollouts_per_question}, the trajectories of one group (rollouts_per_question)",
+            ),
             (self.buffer_age is None or self.buffer_age >= 1, "buffer_age", "at least 1 step or null"),
             (
                 not (self.limits_buffer and self.rollouts_ahead),

@@ -269,7 +269,8 @@ class ReplayBuffer:
         """Let the oldest trajectories leave: those of steps before `oldest_step`, and groups beyond the capacity.
 
         Return question and trajectory id of each. A question leaves with its last trajectory. Trajectories of one
-        question and step leave together. Steps of rows must ascend, as those of a run do.
+        question that were stored together, by a step's rollouts or refresh, leave together. Steps of rows must ascend,
+        as those of a run do.
         """
         index, gone, last = self._index, list[tuple[int, int]](), (-1, -1)
         while index.first_row < index.num_rows:
@@ -281,9 +282,10 @@ class ReplayBuffer:
             leaves = (steps < oldest_step) | (np.cumsum(is_stored) - is_stored < excess)
             num_rows = int(rows.size if leaves.all() else leaves.argmin())
             groups = list(zip(questions.tolist(), steps.tolist(), strict=True))
-            while num_rows < rows.size and groups[num_rows] == (groups[num_rows - 1] if num_rows else last):
+            if (leaving := np.flatnonzero(is_stored[:num_rows])).size:
+                last = groups[leaving[-1]]
+            while num_rows < rows.size and (groups[num_rows] == last or not is_stored[num_rows]):
                 num_rows += 1
-            last = groups[-1]
             left = np.flatnonzero(is_stored[:num_rows])
             gone += zip(questions[left].tolist(), ids[left].tolist(), strict=True)
             self._num_trajectories -= left.size

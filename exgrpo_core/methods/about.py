@@ -1,8 +1,11 @@
 """What a replay method says of itself: its paper, what it changes, and the hyperparameters that it runs with."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
+
+from exgrpo_core.errors import Mistake
 
 _ARXIV = re.compile(r"\d{4}\.\d{5}")
 _ANTHOLOGY = re.compile(r"\d{4}\.[a-z-]+\.\d+")
@@ -48,3 +51,8 @@ class Part:
     """What the setting says: `question_selection`, `trajectory_selection` or `off_policy_correction`."""
     about: ClassVar[About | None] = None
     """What lists say of the method that this part makes; None for a part of other methods."""
+
+    def find_mistakes(self, settings: object) -> Iterator[Mistake]:
+        """Yield a sentence for each setting of a run that does not go with this part."""
+        del settings
+        return iter(())

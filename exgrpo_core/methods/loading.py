@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from exgrpo_core.config import GAUSSIAN, ExGRPOConfig, LossAggregation
 from exgrpo_core.errors import InputError, Mistake
-from exgrpo_core.methods.about import About
+from exgrpo_core.methods.about import About, Part
 from exgrpo_core.methods.protocols import OffPolicyCorrection, ReplayMethod, TrajectorySelector
 
 STRATEGIES = "exgrpo_core.strategies"
@@ -114,16 +114,17 @@ def fields_of(setting: str, settings: Settings) -> set[str]:
 
 def find_mistakes(settings: Settings) -> Iterator[Mistake]:
     """Yield a sentence for each part that cannot be built, and for each setting that no chosen part has."""
-    known: set[str] = set()
+    known, parts = set[str](), list[Part]()
     for setting in KINDS:
         try:
-            build_part(setting, settings)
+            parts.append(build_part(setting, settings))
             fields = fields_of(setting, settings)
         except (InputError, ValueError) as error:
             yield Mistake(str(error), setting)
             return
         known |= {name for name in fields if not hasattr(settings, name)}
-    yield from build_part(QUESTIONS, settings).find_mistakes(settings)
+    for part in parts:
+        yield from part.find_mistakes(settings)
     for name in settings.strategy_settings.keys() - known:
         choice = f"expected one of {', '.join(sorted(known))}" if known else "remove it"
         yield Mistake(f"the chosen strategies have no setting {name}; {choice}.", "strategy_settings")

@@ -329,11 +329,6 @@ class ReplayMethod(Part, ABC):
         del group
         return successes
 
-    def find_mistakes(self, settings: object) -> Iterator[Mistake]:
-        """Yield a sentence for each setting of a run that does not go with this method."""
-        del settings
-        return iter(())
-
 
 class QuestionSampler(ReplayMethod):
     """The paper's step with another choice of questions."""

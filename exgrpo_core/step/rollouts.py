@@ -1,5 +1,6 @@
 """Lines 4 to 8, 17 and 23 of Algorithm 1: the groups of a step, as its method plans them."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from itertools import chain
 
@@ -51,7 +52,7 @@ class StepRollouts:
         elif with_unsolved:
             within = np.concatenate((buffer.questions(), buffer.members(0)))
         drawn = draw(QuestionColumns(buffer, self.report.step, within, self._excluded), num_questions, self._state.rng)
-        self.report.buckets = bucket_counts(buffer, drawn, self.report.buckets)
+        self.report.buckets = bucket_counts(buffer, drawn, self.report.buckets, with_unsolved)
         indices = drawn.question_indices.tolist()
         self._drawn += indices
         self.report.drawn_questions |= set(indices) - {group.question.index for group in self.groups}
@@ -108,12 +109,13 @@ class StepRollouts:
     def _requests(self, plans: Sequence[GroupPlan]) -> list[RolloutRequest]:
         questions, buffer = self._state.questions, self._state.replay_buffer
         asked = [plan for plan in plans if plan.num_rollouts > 0]
+        before = [group.question.index for group in self.groups if group.trajectories]
+        (index, num_times), *_ = Counter(before + [plan.question_index for plan in asked]).most_common(1) or [(0, 0)]
+        if num_times > 1:
+            raise ValueError(f"the method plans rollouts of question {index} twice in a step; plan each question once.")
         rows = np.array([plan.prefix.row for plan in asked if plan.prefix], dtype=np.int64)
         stored = iter(buffer.experiences(rows) if rows.size else ())
-        prefixes = {
-            plan.question_index: next(stored).token_ids[: plan.prefix.num_tokens] for plan in asked if plan.prefix
-        }
-        parts = [(prefixes[plan.question_index],) if plan.prefix else () for plan in asked]
+        parts = [(next(stored).token_ids[: plan.prefix.num_tokens],) if plan.prefix else () for plan in asked]
         return [
             RolloutRequest(questions[plan.question_index], plan.num_rollouts, *part)
             for plan, part in zip(asked, parts, strict=True)
@@ -174,18 +176,26 @@ class StepRollouts:
         return reviewed
 
 
-def bucket_counts(buffer: ReplayBuffer, draw: QuestionDraw, before: Sequence[BucketCount] = ()) -> list[BucketCount]:
+def bucket_counts(
+    buffer: ReplayBuffer, draw: QuestionDraw, before: Sequence[BucketCount] = (), with_unsolved: bool = False
+) -> list[BucketCount]:
     """Return buckets 0..K as they are at a draw, with what was drawn `before` in the step added.
 
-    The probability of bucket 0 is not kept: the paper never draws it.
+    Probabilities are means over the drawn questions of all draws. Bucket 0 has what the others leave, if it was open.
     """
     sizes = buffer.bucket_sizes()
     num_drawn = np.bincount(buffer.buckets_of(draw.question_indices), minlength=sizes.size)
+    shares = draw.bucket_probabilities
+    unsolved = max(0.0, 1.0 - shares.sum()) if with_unsolved and shares.size and draw.question_indices.size else 0.0
+    probabilities = np.array([unsolved, *shares])
+    if num_before := sum(count.num_drawn for count in before):
+        earlier = num_before * np.array([count.probability for count in before])
+        probabilities = (earlier + num_drawn.sum() * probabilities) / (num_before + num_drawn.sum())
     for count in before:
         num_drawn[count.bucket] += count.num_drawn
     columns = zip(
         sizes.tolist(),
-        [0.0, *draw.bucket_probabilities.tolist()],
+        probabilities.tolist(),
         num_drawn.tolist(),
         [0, *draw.overflows.tolist()],
         strict=True,

@@ -15,6 +15,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from exgrpo_core.errors import Mistake
 from exgrpo_core.methods.about import REPLAYS_ONLY, About
 from exgrpo_core.methods.protocols import OpenStep, QuestionColumns, QuestionDraw, ReplayMethod
 from exgrpo_core.types import GroupPlan, Prefix
@@ -44,6 +45,12 @@ class Retrospective(ReplayMethod):
         """Return hard questions, each with the same probability."""
         is_hard = questions.num_correct <= self.hard_rate * self.rollouts_per_question
         return questions.draw_evenly(questions.indices[is_hard], num_questions, rng)
+
+    def find_mistakes(self, settings: object) -> Iterator[Mistake]:
+        """Yield a sentence where rollouts would begin with nothing, or with all of a trajectory."""
+        del settings
+        if not 0.0 < self.prefix_share < 1.0:
+            yield Mistake(f"expected prefix_share above 0 and below 1, got {self.prefix_share}.", "strategy_settings")
 
     def _prefix(self, step: OpenStep, question_index: int) -> Prefix | None:
         stored = step.stored(question_index)

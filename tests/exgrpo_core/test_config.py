@@ -25,7 +25,7 @@ def test_defaults_are_the_papers():
         ({"bucket_spread": 0.0}, "bucket_spread"),
         ({"start_pass_rate": 1.5}, "start_pass_rate"),
         ({"candidate_budget": 8, "trajectory_selection": "random"}, "candidate_budget"),
-        ({"buffer_capacity": 0}, "buffer_capacity"),
+        ({"buffer_capacity": 7}, "buffer_capacity"),
         ({"buffer_age": 0}, "buffer_age"),
         ({"buffer_age": 4, "rollouts_ahead": True, "sampler_correction": "truncate"}, "rollouts_ahead"),
         ({"reward_kind": RewardKind.CONTINUOUS}, "start_pass_rate"),

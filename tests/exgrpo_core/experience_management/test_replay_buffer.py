@@ -204,6 +204,19 @@ def test_oldest_groups_leave_whole_and_a_question_with_its_last_one(buffer):
     assert [item.trajectory_id for item in buffer.experiences(buffer.rows_of(7))] == [20]
 
 
+@pytest.mark.parametrize("rows_at_once", [1, 2, 4096])
+def test_a_group_leaves_whole_over_rows_between_that_were_refreshed_since(buffer, monkeypatch, rows_at_once):
+    monkeypatch.setattr(replay_buffer, "_ROWS_AT_ONCE", rows_at_once)
+    buffer.insert([success(7, [1], 10, 1), success(8, [1], 11, 1), success(8, [2], 12, 1), success(7, [2], 13, 1)])
+    buffer.insert([success(7, [3], 14, rollout_step=2), success(9, [1], 15, 2)])
+    buffer.refresh([1, 2, 5], [np.full(1, -0.25, dtype=np.float32)] * 3, 3)
+    assert buffer.evict(oldest_step=0, capacity=5) == [(7, 10), (7, 13)]
+    assert (buffer.num_trajectories, buffer.rows_of(7).tolist(), buffer.rows_of(8).tolist()) == (4, [4], [6, 7])
+    assert buffer.evict(oldest_step=3, capacity=None) == [(7, 14)]
+    assert buffer.evict(oldest_step=3, capacity=2) == [(8, 11), (8, 12)]
+    assert [item.trajectory_id for item in buffer.experiences(buffer.rows_of(9))] == [15]
+
+
 def test_a_buffer_that_forgets_its_old_segments_is_the_one_that_keeps_them(tmp_path):
     forgetting, keeping = empty_buffer(tmp_path / "a"), empty_buffer(tmp_path / "b")
     for step in range(1, 60):

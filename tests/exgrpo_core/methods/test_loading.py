@@ -68,6 +68,17 @@ def test_every_built_in_part_names_its_sources_and_is_tried_by_a_test():
             "candidate_budget: expected at least 3 or null, since a group replays 3 of its candidates "
             "(replays_per_group), got 2.",
         ),
+        *(
+            (
+                {"question_selection": "retrospective", "strategy_settings": {"prefix_share": share}},
+                f"strategy_settings: expected prefix_share above 0 and below 1, got {share}.",
+            )
+            for share in (-0.5, 0.0, 1.0, 1.5)
+        ),
+        (
+            {"off_policy_correction": "m2po", "strategy_settings": {"moment_limit": -1.0}},
+            "strategy_settings: expected moment_limit above 0, got -1.0.",
+        ),
         ({"question_selection": "dyjr"}, "off_policy_correction: expected jensen_shannon, the only one that dyjr has."),
         ({"question_selection": "repair_window"}, "retired: expected never, since repair_window reviews questions"),
         (

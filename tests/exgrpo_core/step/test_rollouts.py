@@ -47,6 +47,28 @@ def test_a_draw_among_some_questions_has_no_other_whether_unsolved_ones_are_aske
     assert [*step.draw(take_all, 9, with_unsolved=with_unsolved)] == ([2, 4, 6, 8] if with_unsolved else [2])
 
 
+def test_bucket_probabilities_of_two_draws_are_weighed_by_what_each_drew(tmp_path):
+    config = small_config()
+    state = new_state(tmp_path, config)
+    state.replay_buffer.insert([trajectory(index, [1], 1.0) for index in range(8)])
+    for index in range(8):
+        state.replay_buffer.set_bucket(index, index // 2)
+    step = empty_step(state, config)
+
+    def take(*chosen):
+        return lambda questions, _num, _rng: questions.take(
+            np.array(chosen, np.int64), np.full(questions.indices.size, 0.25)
+        )
+
+    step.draw(take(2, 4, 5), 3, among=[2, 3, 4, 5])
+    assert [bucket.probability for bucket in step.report.buckets] == [0.0, 0.5, 0.5, 0.0, 0.0]
+    step.draw(take(0), 1, among=[0, 1, 6, 7], with_unsolved=True)
+    assert [bucket.probability for bucket in step.report.buckets] == [0.125, 0.375, 0.375, 0.125, 0.0]
+    assert [bucket.num_drawn for bucket in step.report.buckets] == [1, 1, 2, 0, 0]
+    step.draw(take(), 1, among=[6], with_unsolved=True)
+    assert [bucket.probability for bucket in step.report.buckets] == [0.125, 0.375, 0.375, 0.125, 0.0]
+
+
 def test_a_review_is_drawn_by_the_first_call_of_a_step_only(tmp_path):
     config = small_config(review_interval=1, review_fraction=0.5)
     state = new_state(tmp_path, config)

@@ -186,6 +186,17 @@ def test_bapo_fills_places_without_a_gradient_with_hard_questions_and_then_store
     assert sum(len(mini_batch.rows) for mini_batch in engine.mini_batches) == len(reports) * B * K
 
 
+@pytest.mark.parametrize("name", ["bapo", "retrospective"])
+def test_probabilities_of_buckets_are_those_of_what_was_drawn_in_all_draws_of_a_step(tmp_path, name):
+    _, _, _, reports = run(tmp_path, name, num_steps=24)
+    assert any(report.buckets and report.buckets[0].num_drawn for report in reports)
+    for report in reports:
+        num_drawn = sum(bucket.num_drawn for bucket in report.buckets)
+        assert all(bucket.probability > 0.0 for bucket in report.buckets if bucket.num_drawn)
+        if num_drawn:
+            assert sum(bucket.probability for bucket in report.buckets) == pytest.approx(1.0)
+
+
 def test_bapo_rolls_out_questions_again_that_were_solved_in_no_rollout(tmp_path):
     _, state, _, reports = run(tmp_path, "bapo")
     drawn = [bucket.num_drawn for report in reports for bucket in report.buckets if bucket.bucket == 0]
@@ -284,7 +295,20 @@ def test_a_prefix_that_is_trained_on_is_part_of_its_rows_and_an_engine_that_leav
     assert all(row.token_ids[:2].tolist() == [4, 5] for row in group_rows(group, config))
     assert not is_solved(group)
     engine.rollout = lambda requests: [RolloutGroup(requests[0].question, [trajectory(3, [9, 9, 9], 1.0)] * 2)]
+    step.groups.clear()
     with pytest.raises(ValueError, match=r"question 3 has rollouts without the prefix"):
+        step.roll_out(engine)
+
+
+def test_a_question_that_gets_rollouts_twice_in_a_step_is_refused_by_name(tmp_path):
+    config, state, engine = start(tmp_path, "retrospective")
+    step = StepRollouts(state, config, 1)
+    step.first_round = [GroupPlan(3, 2), GroupPlan(5, 2), GroupPlan(3, 2)]
+    with pytest.raises(ValueError, match=r"rollouts of question 3 twice in a step"):
+        step.roll_out(engine)
+    step = StepRollouts(state, config, 1)
+    step.first_round, step._rounds = [GroupPlan(4, 2)], iter([[GroupPlan(4, 2)]])
+    with pytest.raises(ValueError, match=r"rollouts of question 4 twice in a step"):
         step.roll_out(engine)
 
 
