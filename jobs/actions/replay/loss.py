@@ -18,7 +18,7 @@ from exgrpo.jobs.actions.replay.side_by_side import Effect, changed_fields, chan
 from exgrpo.jobs.actions.replay.steps import facts_of, open_step
 from exgrpo.jobs.runs.people import Role, needs
 from exgrpo.jobs.specs.train import TrainSpec
-from exgrpo_core.config import ExGRPOConfig
+from exgrpo_core.config import ExGRPOConfig, LossAggregation
 from exgrpo_core.errors import InputError, NotRecordedError
 from exgrpo_core.methods.loading import ObjectiveSettings, build_objective
 from exgrpo_core.policy_optimization.mixed_batch import (
@@ -42,6 +42,10 @@ _COUNTS = {"num_fresh": "fresh tokens", "num_replayed": "replayed tokens", "clip
 """Sums that are whole numbers, and what they are."""
 _GAP = "generator/log_prob_gap"
 _NUM_TOKENS = "optim/num_updated_tokens"
+_EXACT = frozenset({*_COUNTS.values(), _NUM_TOKENS})
+_WITH_POLICY = frozenset({"loss/policy", "loss/total"})
+_FLOAT32 = 2.0**-24
+"""Largest relative error of one float32 addition."""
 _TOKENS_OF_PART = 1 << 18
 _NOT_SEEN = (
     "The log-probs that the update saw were not recorded. `recording.token_data: all` records them with the embedded "
@@ -106,14 +110,15 @@ def _loss_facts(recorded: RecordedStep, config: ExGRPOConfig, has_new_advantages
         return
     from exgrpo_core.policy_optimization.objective import MiniBatchSizes, exgrpo_loss, merge_sums, summarize_sums
 
-    all_sums = []
+    all_sums, rounding = [], []
     for number, (batch, parts) in enumerate(zip(batches, inputs, strict=True), start=1):
         sizes = MiniBatchSizes(batch.num_trajectories, batch.num_tokens)
         all_sums.append(merge_sums([exgrpo_loss(part, objective, sizes).sums for part in parts]))
+        rounding.append(_rounding(batch, parts, objective))
         was = seen[number - 1]["sums"]
         counts = [{_COUNTS[name]: values[name] for name in _COUNTS} for values in (was, all_sums[-1])]
         metrics = [summarize_sums([values], 1) for values in (was, all_sums[-1])]
-        for fact in _metric_facts(counts[0] | metrics[0], counts[1] | metrics[1]):
+        for fact in _metric_facts(counts[0] | metrics[0], counts[1] | metrics[1], rounding[-1]):
             yield dataclasses.replace(fact, mini_batch=number)
     computed = summarize_sums(all_sums, len(seen)) | {
         _NUM_TOKENS: float(sum(part.log_probs.numel() for part in chain(*inputs)))
@@ -123,13 +128,26 @@ def _loss_facts(recorded: RecordedStep, config: ExGRPOConfig, has_new_advantages
         gaps = [(part.log_probs - part.behavior_log_probs).abs()[~part.is_replayed] for part in inputs[0]]
         computed[_GAP] = sum(float(gap.sum()) for gap in gaps) / max(1, sum(map(len, gaps)))
     names = {*computed, *(name for name in was if name.startswith(("loss/", "ratio/")))}
-    yield from _metric_facts({name: was.get(name) for name in names}, computed)
+    yield from _metric_facts({name: was.get(name) for name in names}, computed, sum(rounding) / len(seen))
 
 
-def _metric_facts(recorded: Mapping[str, Any], computed: Mapping[str, Any]) -> Iterator[Fact]:
+def _rounding(batch: MiniBatch, parts: Sequence["LossInputs"], objective: ObjectiveSettings) -> float:
+    """Return how much the policy term can depend on the order in which a trajectory's tokens are added up."""
+    from exgrpo_core.policy_optimization.objective import MiniBatchSizes, exgrpo_loss
+
+    if objective.aggregation is not LossAggregation.TOKEN_MEAN:
+        return 0.0
+    sizes = MiniBatchSizes(batch.num_trajectories, batch.num_tokens)
+    positive = [dataclasses.replace(part, advantages=part.advantages.abs()) for part in parts]
+    size = sum(abs(float(exgrpo_loss(part, objective, sizes).sums["policy"])) for part in positive)
+    return _FLOAT32 * max(row.token_ids.size for row in batch.rows) * size
+
+
+def _metric_facts(recorded: Mapping[str, Any], computed: Mapping[str, Any], rounding: float) -> Iterator[Fact]:
     for name in sorted({*recorded, *computed}):
         was = None if recorded.get(name) is None else float(recorded[name])
-        tolerance = max(_TOLERANCE, _LEAST / max(abs(was or 0.0), SMALLEST))
+        least = max(_LEAST, rounding) if name in _WITH_POLICY else _LEAST
+        tolerance = 0.0 if name in _EXACT else max(_TOLERANCE, least / max(abs(was or 0.0), SMALLEST))
         yield compare(_L, name, was, computed.get(name), tolerance=tolerance)
 
 

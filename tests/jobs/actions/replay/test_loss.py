@@ -253,6 +253,45 @@ def test_first_difference_names_its_mini_batch(kept, tmp_path):
     assert row.recorded == row.computed + 1
 
 
+def lengthen(report, factor=3000):
+    """Repeat the tokens of each trajectory: counts grow by the factor, and all means stay."""
+    for item in (item for group in report.groups for item in group.trajectories):
+        for name in ("token_ids", "log_probs", "entropies"):
+            values = getattr(item, name)
+            setattr(item, name, None if values is None else np.tile(values, factor))
+    for number, one in enumerate(report.mini_batches):
+        names = ("num_fresh", "fresh", "clipped")
+        change_sums(report, number, **{name: lambda value: value * factor for name in names})
+        tokens = {
+            key: {name: np.tile(array, factor) for name, array in of_one.items()} for key, of_one in one.tokens.items()
+        }
+        of_mini_batch(report, number, tokens=tokens)
+    report.metrics = report.metrics | {"optim/num_updated_tokens": report.metrics["optim/num_updated_tokens"] * factor}
+
+
+def test_means_of_long_trajectories_are_the_same_and_their_counts_are_exact(tmp_path):
+    run = Kept(tmp_path, "algorithm.loss_aggregation=token_mean", "algorithm.experience_ratio=0", "num_steps=2")
+    run.again(tmp_path, 2, lengthen)
+    rows = {row.compared: row for row in rows_of(tmp_path, "changed", [2]) if row.stage == "loss"}
+    assert different(rows.values()) == set()
+
+    def one_more(report):
+        lengthen(report)
+        change_sums(report, 0, num_fresh=lambda count: count + 1)
+        report.metrics["optim/num_updated_tokens"] += 1
+        assert report.mini_batches[0].sums["num_fresh"] > 100_001
+
+    run.again(tmp_path, 2, one_more, "more")
+    assert different(rows_of(tmp_path, "more", [2])) == {"fresh tokens", "optim/num_updated_tokens"}
+
+    def other_loss(report):
+        lengthen(report)
+        change_sums(report, 1, policy=lambda value: value + 0.05)
+
+    run.again(tmp_path, 2, other_loss, "other")
+    assert "loss/policy" in different(rows_of(tmp_path, "other", [2]))
+
+
 def by_hand(report, high):
     """Return the fresh tokens of a step whose ratio is above 1 + `high` at a positive advantage, or below .8 else."""
     advantages = {
