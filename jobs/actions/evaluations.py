@@ -10,6 +10,7 @@ from typing import Literal
 from exgrpo.jobs.actions.preflight.local_sources import look_at_benchmarks, resolve_source, with_absolute_benchmarks
 from exgrpo.jobs.actions.preflight.looks import (
     ModelLook,
+    check_model_files,
     lack_of_chat_template,
     look_at_model,
     read_chat_template,
@@ -214,6 +215,11 @@ def _check_names(look: EvaluationLook) -> None:
             refuse_unknown(f"benchmarks.{choice.name}.source", choice.source, kind="dataset")
 
 
+def _check_model(look: EvaluationLook) -> None:
+    if look.model is not None:
+        check_model_files(look.model)
+
+
 def _check_generator(look: EvaluationLook) -> None:
     if look.spec.waits_for is None:
         engine_python(loop_name(look.spec))
@@ -289,6 +295,7 @@ def _most_tokens(prompt: str) -> int:
 EVALUATION_CHECKS: tuple[Callable[[EvaluationLook], None], ...] = (
     _check_key,
     _check_names,
+    _check_model,
     _check_generator,
     _check_chat_templates,
     check_fit,

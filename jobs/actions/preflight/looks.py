@@ -94,6 +94,16 @@ def look_at(spec: TrainSpec) -> Look:
     return Look(spec, look_at_model(spec.model.source, spec.model.revision), list_gpus())
 
 
+def check_model_files(model: ModelLook) -> None:
+    """Refuse a model whose configuration cannot be one of a model.
+
+    Raises:
+        SpecError: The file is damaged, or a size in it is odd.
+    """
+    if model.config_mistake:
+        raise SpecError(f"{CONFIG_FILE} of {model.source}: {model.config_mistake}", "model.source")
+
+
 def check_context(look: Look) -> None:
     """Refuse a model whose context is known and too short.
 
@@ -101,8 +111,7 @@ def check_context(look: Look) -> None:
         SpecError: The longest prompt with the longest response does not fit, or a size in its configuration is odd.
     """
     spec, model, shape = look.spec, look.model, look.model.shape
-    if model.config_mistake:
-        raise SpecError(f"{CONFIG_FILE} of {model.source}: {model.config_mistake}", "model.source")
+    check_model_files(model)
     if shape is None or model.source == CHAINS_WARM_MODEL:
         return
     if shape.rope_border is not None and shape.rope_border < spec.sequence_tokens:

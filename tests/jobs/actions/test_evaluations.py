@@ -207,6 +207,21 @@ def test_all_that_is_wrong_is_said_at_once_before_anything_is_written(run, sums)
     assert set(run.path.parent.iterdir()) == before
 
 
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [('{"hidden_size": -8}', "hidden_size: expected a whole number"), ("[1", "JSON"), ("[]", "config.json")],
+)
+def test_a_damaged_configuration_is_among_all_reasons(tmp_path, sums, content, words):
+    save_tiny_model(tmp_path / "model")
+    (tmp_path / "model" / "config.json").write_text(content)
+    sums.write_text(json.dumps(SUMS[0]) + '\n{"problem": "What is 1+1?"}\n')
+    fields = {"benchmarks": [{"name": "sums", "source": str(sums)}]}
+    spec = plan_evaluation(tmp_path / "runs", str(tmp_path / "model"), fields, "test")
+    refused = [refusal.mistake for refusal in resolve_evaluation(spec, tmp_path / "runs").refusals]
+    assert [mistake.partition(":")[0] for mistake in refused] == ["sums.jsonl, row 2, answer", "model.source"]
+    assert words in refused[1]
+
+
 def test_a_model_is_asked_in_the_template_that_its_evaluation_plans(run, tmp_path):
     (tmp_path / "sums.jsonl").write_text('{"problem": "1 + 1", "answer": "2"}\n')
     choice = {"name": "sums", "source": str(tmp_path / "sums.jsonl")}
