@@ -17,6 +17,7 @@ from exgrpo_core.policy_optimization.mixed_batch import MiniBatch, TrainingRow
 from exgrpo_core.state import ExGRPOState
 from exgrpo_core.step_report import METRICS
 from exgrpo_core.types import Experience, RolloutGroup
+from tests.jobs.training.engines.tiny_models import END
 
 SCORE_TOLERANCE = 1e-4
 OUTCOMES = {"correct", "wrong", "unparsed", "timeout", "crash"}
@@ -83,6 +84,7 @@ class PolicyEngineContract:
                 assert trajectory.log_probs.shape == trajectory.token_ids.shape
                 assert trajectory.entropies is None or trajectory.entropies.shape == trajectory.token_ids.shape
                 assert trajectory.token_ids.size == config.max_response_tokens or not trajectory.is_truncated
+                assert trajectory.is_truncated is bool(trajectory.token_ids[-1] != END)
                 assert trajectory.verdict in OUTCOMES
                 assert math.isfinite(trajectory.reward)
 
@@ -96,7 +98,7 @@ class PolicyEngineContract:
                 assert trajectory.token_ids[:size].tolist() == prefix[:size].tolist()
                 assert size < trajectory.token_ids.size <= config.max_response_tokens
                 assert trajectory.log_probs.shape == trajectory.token_ids.shape
-                assert trajectory.is_truncated is (trajectory.token_ids.size == config.max_response_tokens) or size == 0
+                assert trajectory.is_truncated is bool(trajectory.token_ids[-1] != END)
         assert len({item.token_ids.tobytes() for item in groups[1].trajectories}) > 1
         scores = score(engine, groups)
         for item, log_probs in zip(
