@@ -39,9 +39,15 @@ class EmbeddedEngine:
     """
 
     def __init__(
-        self, policy: PolicyModel, reward: RewardFunction, config: ExGRPOConfig, optim: OptimSettings, seed: int
+        self,
+        policy: PolicyModel,
+        reward: RewardFunction,
+        config: ExGRPOConfig,
+        optim: OptimSettings,
+        seed: int,
+        keeps_seen: bool = False,
     ) -> None:
-        """Drive `policy`.
+        """Drive `policy`; `keeps_seen` is that of `PolicyUpdater`.
 
         Raises:
             EngineError: The model's context is shorter than prompt and response may be.
@@ -54,7 +60,7 @@ class EmbeddedEngine:
         self._optimizer = PolicyOptimizer(policy.model, optim)
         self._generator = torch.Generator(policy.device).manual_seed(seed)
         reference = frozen_reference(policy) if config.kl_coefficient > 0.0 else None
-        self._updater = PolicyUpdater(policy, self._optimizer, config.temperature, reference)
+        self._updater = PolicyUpdater(policy, self._optimizer, config.temperature, reference, keeps_seen=keeps_seen)
         self._freed_memory = FreedMemory()
 
     def rollout(self, requests: Sequence[RolloutRequest]) -> list[RolloutGroup]:

@@ -169,7 +169,7 @@ class PolicyUpdater:
     Rows of advantage zero are left out where neither entropy bonus nor KL penalty is on, which changes no gradient;
     the `ratio/*` statistics are then of the other rows. The gap between sampler and trainer comes from the fresh rows
     of the first mini-batch: its forward pass runs before any weight changed, and their behavior log-probs are the
-    sampler's.
+    sampler's. With `keeps_seen` each mini-batch gets what the loss read of its tokens, copied from the device.
     """
 
     def __init__(
@@ -179,8 +179,10 @@ class PolicyUpdater:
         temperature: float,
         reference: PolicyModel | None,
         max_tokens: int | None = None,
+        keeps_seen: bool = False,
     ) -> None:
         self._policy = policy
+        self._keeps_seen = keeps_seen
         self._optimizer = optimizer
         self._temperature = temperature
         self._reference = reference
@@ -265,7 +267,8 @@ class PolicyUpdater:
             _check_finite(outputs)
             torch.autograd.backward(outputs.loss)
             all_sums.append(outputs.sums)
-            seen |= split_seen(of_batch, inputs)
+            if self._keeps_seen:
+                seen |= split_seen(of_batch, inputs)
             if is_first:
                 gap = (inputs.log_probs.detach() - inputs.behavior_log_probs).abs()
                 gaps.append(gap[~inputs.is_replayed])
@@ -274,7 +277,8 @@ class PolicyUpdater:
             all_sums.append(exgrpo_loss(pack_inputs([], nothing, nothing, nothing), objective, scale).sums)
         tally.gradient_norms.append(self._optimizer.step())
         tally.sums.append(merge_sums(all_sums))
-        mini_batch.seen = SeenMiniBatch(tally.sums[-1], seen)
+        if self._keeps_seen:
+            mini_batch.seen = SeenMiniBatch(tally.sums[-1], seen)
         tally.log_prob_gaps += gaps
         tally.num_tokens += sum(row.token_ids.size for row in rows)
 

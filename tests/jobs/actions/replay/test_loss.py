@@ -360,6 +360,7 @@ def test_advantages_of_another_setting_go_into_the_loss(kept):
 
 
 def test_runs_that_keep_fewer_tokens_say_what_records_them(tmp_path):
-    trained(tmp_path, "recording.token_data=successes", "num_steps=2")
-    [row] = [row for row in rows_of(tmp_path, "trained", [2]) if row.stage == "loss"]
+    run = Kept(tmp_path, "recording.token_data=successes", "num_steps=2")
+    assert [report.mini_batches for report in run.reports] == [[], []]
+    [row] = [row for row in rows_of(tmp_path, "true", [2]) if row.stage == "loss"]
     assert (row.outcome, "`recording.token_data: all`" in row.note) == (Outcome.UNKNOWN, True)
