@@ -92,8 +92,23 @@ def line(run: Recorded, key: str) -> Columns:
     return {"x": values.index.tolist(), "y": values.tolist()}
 
 
+LOGARITHMIC = {
+    "Importance ratio of replayed tokens", "Importance ratio of fresh tokens", "Sampler against trainer",
+    "Variance bounds of replayed gradients", "Weights of whole replayed trajectories",
+}  # fmt: skip
+
+
 def curves_of(run: Recorded, *titles: str) -> dict[str, dict[str, Columns]]:
-    return {title: {name: line(run, key) for key, name in CURVES[title].items()} for title in titles or CURVES}
+    return {title: dict(_curves(run, title)) for title in titles or CURVES}
+
+
+def _curves(run: Recorded, title: str) -> Iterator[tuple[str, Columns]]:
+    for key, name in CURVES[title].items():
+        points = line(run, key)
+        values = points["y"]
+        num_hidden = sum(value <= 0 for value in values) if title in LOGARITHMIC else 0
+        hidden = f" (of {len(values):,} points {num_hidden:,} zero or negative, not drawn)" if num_hidden else ""
+        yield name + hidden, points
 
 
 def held_out(run: Recorded, scores: dict[int, Score] | None = None) -> Columns:

@@ -199,7 +199,6 @@ def test_a_database_of_other_tables_is_built_again_with_all_that_users_wrote(dat
     said = [record.getMessage() for record in caplog.records]
     assert any("is built again" in line for line in said)
     left = [int(line.rpartition(" ")[2].removesuffix(".")) for line in said if "still to be read" in line]
-    assert left[-1] == 1
     falling = left[left.index(max(left)) :]  # until all runs are known, the number grows
     assert falling == sorted(falling, reverse=True)
 
