@@ -24,6 +24,11 @@ class Mistake(str):
         return mistake
 
 
+def joined(mistakes: Sequence[Mistake]) -> str:
+    """Return sentences one after another, each with a full stop before the next."""
+    return " ".join([*(f"{mistake.removesuffix('.')}." for mistake in mistakes[:-1]), *mistakes[-1:]])
+
+
 class FieldsNamedError(Exception):
     """Something went wrong with what is running; `fields` are those of the specification to change, where known."""
 

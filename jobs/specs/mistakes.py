@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from exgrpo_core.errors import FieldError, Mistake, shown
+from exgrpo_core.errors import FieldError, Mistake, joined, shown
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -65,7 +65,7 @@ def checked(model: type[AnySpec], content: object, origin: str) -> AnySpec:
     except UnicodeEncodeError as error:
         wrong = error.object[error.start : error.end]
         raise SpecError(f"{origin}: holds {wrong!a}, which is half of a character; remove it.") from None
-    raise SpecError(f"{origin}: {'; '.join(mistakes)}", mistakes=mistakes)
+    raise SpecError(f"{origin}: {joined(mistakes)}", mistakes=mistakes)
 
 
 def wrong_types(model: type[BaseModel], content: object) -> tuple[Mistake, ...]:

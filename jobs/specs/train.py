@@ -33,7 +33,7 @@ from exgrpo.jobs.specs.presets import preset_group as preset_group
 from exgrpo.jobs.specs.presets import preset_names as preset_names
 from exgrpo.jobs.specs.verl import RewardModelSpec, VerlSpec
 from exgrpo_core.config import ExGRPOConfig, RewardKind
-from exgrpo_core.errors import Mistake
+from exgrpo_core.errors import Mistake, joined
 from exgrpo_core.methods.loading import find_mistakes
 
 CHAINS_SOURCE = "chains"
@@ -248,7 +248,7 @@ class TrainSpec(Spec):
     def _check_together(self) -> "TrainSpec":
         mistakes = [*self._contradictions(), *self._engine_mistakes(), *self._sft_mistakes()]
         if mistakes:
-            raise SpecError("; ".join(mistakes), mistakes=mistakes)
+            raise SpecError(joined(mistakes), mistakes=mistakes)
         return self
 
     def _contradictions(self) -> Iterator[Mistake]:

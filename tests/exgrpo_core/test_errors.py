@@ -1,7 +1,7 @@
 import pytest
 
 from exgrpo_core.engine import read_end_tokens
-from exgrpo_core.errors import EngineError, first_line
+from exgrpo_core.errors import EngineError, Mistake, first_line, joined
 
 
 @pytest.mark.parametrize(
@@ -16,3 +16,16 @@ def test_each_place_names_end_tokens_and_what_names_none_is_refused():
     for named in [(1, [token]) for token in (-1, 2**31, 1.5, "2", True, {}, [2], [None])] + [(), (None,), ([], None)]:
         with pytest.raises(EngineError, match=r"model\.source"):
             read_end_tokens("m", *named)
+
+
+@pytest.mark.parametrize(
+    ("sentences", "message"),
+    [
+        ((), ""),
+        (("expected 1, got 2",), "expected 1, got 2"),
+        (("expected 1, got 2", "a: expected b."), "expected 1, got 2. a: expected b."),
+        (("a.", "b", "c"), "a. b. c"),
+    ],
+)
+def test_joined_mistakes_are_sentences(sentences, message):
+    assert joined([Mistake(text) for text in sentences]) == message

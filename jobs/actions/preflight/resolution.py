@@ -35,7 +35,7 @@ from exgrpo.jobs.runs.lookup import NamedCheckpoint, starting_checkpoint
 from exgrpo.jobs.runs.people import Role, needs
 from exgrpo.jobs.specs.evaluation import EvalSpec
 from exgrpo.jobs.specs.train import SpecError, TrainSpec
-from exgrpo_core.errors import FieldError, Mistake, UserError
+from exgrpo_core.errors import FieldError, Mistake, UserError, joined
 
 AnySpec = TypeVar("AnySpec", TrainSpec, EvalSpec)
 
@@ -45,7 +45,7 @@ class RunRefusedError(CommandError, SpecError):
 
     def __init__(self, mistakes: Sequence[Mistake]) -> None:
         """Keep every reason."""
-        super().__init__(" ".join(mistakes), mistakes=mistakes)
+        super().__init__(joined(mistakes), mistakes=mistakes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,15 @@ def test_mistakes_of_fields_and_of_rules_over_several_are_told_at_once():
     assert by_fields["num_steps",] == "num_steps: expected a whole number, got 'abc'"
 
 
+def test_several_mistakes_are_one_message_of_sentences():
+    with pytest.raises(SpecError) as refused:
+        parse_spec({"num_steps": 0, "algorithm": {"bucket_spread": 0.0}, "checkpoint_interval": -4}, "form")
+    assert str(refused.value) == (
+        "form: algorithm.bucket_spread: expected a finite number above 0, got 0.0. num_steps: expected at least 1, "
+        "got 0. checkpoint_interval: expected at least 1, got -4"
+    )
+
+
 @pytest.mark.parametrize(
     ("content", "fields"),
     [
