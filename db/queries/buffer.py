@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, exists, func, literal, or_, select
+from sqlalchemy import ColumnElement, Connection, FromClause, Select, and_, exists, func, literal, or_, select
 
 from exgrpo.db.connections.session import Database
 from exgrpo.db.rows.replays import BufferedQuestionRow, BufferState, StoredRow, StoredTrajectory
@@ -226,36 +226,34 @@ def _newest_scores(connection: Connection, run_key: int, step: int, question_ind
     return {row.trajectory_id: row for row in connection.execute(query)}
 
 
-def _stored(
-    connection: Connection, run_id: str, step: int, question_indices: Sequence[int] | None = None
-) -> dict[int, tuple[int, int]]:
-    """Return question and rollout step of what the run and its ancestors stored, without what left up to `step`.
+def leaves(stored: FromClause, later: FromClause, lineage: Sequence[tuple[int, int]]) -> ColumnElement[bool]:
+    """Return whether a change of a lineage takes a stored trajectory out of the buffer.
 
     A trajectory leaves when its question retires, or is evicted itself.
     """
+    is_evicted = and_(later.c.kind == "evicted", later.c.trajectory_id == stored.c.trajectory_id)
+    return and_(
+        or_(*(and_(later.c.run_key == run_key, later.c.step <= until) for run_key, until in lineage)),
+        later.c.question_index == stored.c.question_index,
+        later.c.step >= stored.c.step,
+        or_(later.c.kind == "retired", is_evicted),
+    )
+
+
+def _stored(
+    connection: Connection, run_id: str, step: int, question_indices: Sequence[int] | None = None
+) -> dict[int, tuple[int, int]]:
+    """Return question and rollout step of what the run and its ancestors stored, without what left up to `step`."""
     changes, later = models.buffer_changes, models.buffer_changes.alias()
     stored: dict[int, tuple[int, int]] = {}
-    younger: list[int] = []
-    for run_key, until in ancestry(connection, run_id, step):
-        counts = or_(and_(later.c.run_key == run_key, later.c.step <= until), later.c.run_key.in_(younger))
-        is_last = or_(
-            later.c.kind == "retired",
-            and_(later.c.kind == "evicted", later.c.trajectory_id == changes.c.trajectory_id),
-        )
-        has_left = exists(
-            select(literal(1)).where(
-                counts,
-                later.c.question_index == changes.c.question_index,
-                is_last,
-                later.c.step.between(changes.c.step, step),
-            )
-        )
+    lineage = ancestry(connection, run_id, step)
+    for index, (run_key, until) in enumerate(lineage):
+        has_left = exists(select(literal(1)).where(leaves(changes, later, lineage[: index + 1])))
         is_stored = and_(changes.c.run_key == run_key, changes.c.step <= until, changes.c.kind == "inserted")
         query = select(changes.c.trajectory_id, changes.c.question_index, changes.c.step).where(is_stored, ~has_left)
         if question_indices is not None:
             query = query.where(one_of(changes.c.question_index, question_indices))
         stored |= {number: (question, born) for number, question, born in connection.execute(query)}
-        younger.append(run_key)
     return stored
 
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 from sqlalchemy import ColumnElement, Connection, Subquery, and_, func, select
 
 from exgrpo.db.connections.session import Database
-from exgrpo.db.queries.buffer import ancestry
+from exgrpo.db.queries.buffer import ancestry, leaves
 from exgrpo.db.queries.verdicts import JudgedTrajectories, difficulty_column, judged_by_oracle, judged_trajectories
 from exgrpo.db.rows.chains_of_thought import (
     ALL,
@@ -258,12 +258,12 @@ def _add_replayed(connection: Connection, run_key: int, generated: Subquery, unt
 
 
 def _add_stored(connection: Connection, lineage: _Lineage, generated: Subquery, changes: _Counts) -> None:
-    """Count what the lineage's last run stored, from its step to the retirement of its question."""
-    retired = _retired(connection, lineage)
-    stored = models.buffer_changes
+    """Count what the lineage's last run stored, from its step to the one in which it left."""
+    stored, later = models.buffer_changes, models.buffer_changes.alias()
     run_key, until = lineage[-1]
-    query = (
-        select(stored.c.step, stored.c.question_index, func.count(), func.count().filter(generated.c.has_property))
+    left_in = select(func.min(later.c.step)).where(leaves(stored, later, lineage)).scalar_subquery()
+    rows = (
+        select(stored.c.step, left_in.label("left_in"), generated.c.has_property)
         .join_from(
             stored,
             generated,
@@ -271,26 +271,14 @@ def _add_stored(connection: Connection, lineage: _Lineage, generated: Subquery, 
         )
         .where(stored.c.run_key == run_key, stored.c.kind == "inserted")
         .where(stored.c.step + 0 <= until)
-        .group_by(stored.c.step, stored.c.question_index)
+        .subquery()
     )
-    for step, question_index, num_known, num_with_property in connection.execute(query):
+    place = (rows.c.step, rows.c.left_in)
+    query = select(*place, func.count(), func.count().filter(rows.c.has_property)).group_by(*place)
+    for step, left_step, num_known, num_with_property in connection.execute(query):
         changes.add(step, num_known, num_with_property)
-        retired_at = next((at for at in retired.get(question_index, ()) if at >= step), None)
-        if retired_at is not None:
-            changes.add(retired_at, -num_known, -num_with_property)
-
-
-def _retired(connection: Connection, lineage: _Lineage) -> dict[int, list[int]]:
-    """Return the steps in which each question was retired, in order."""
-    changes = models.buffer_changes
-    retired: dict[int, list[int]] = {}
-    for run_key, until in lineage:
-        query = select(changes.c.question_index, changes.c.step).where(
-            changes.c.run_key == run_key, changes.c.step <= until, changes.c.kind == "retired"
-        )
-        for question_index, step in connection.execute(query):
-            retired.setdefault(question_index, []).append(step)
-    return {question_index: sorted(steps) for question_index, steps in retired.items()}
+        if left_step is not None:
+            changes.add(left_step, -num_known, -num_with_property)
 
 
 def _steps_of(connection: Connection, run_key: int) -> list[int]:

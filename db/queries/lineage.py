@@ -4,9 +4,10 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Connection, Double, and_, cast, func, select, true
+from sqlalchemy import Connection, Double, and_, case, cast, func, select, true
 
 from exgrpo.db.connections.session import Database
+from exgrpo.db.queries.buffer import MOVES
 from exgrpo.db.rows.trajectories import (
     MAX_CHARACTERS,
     MAX_MEMBERS,
@@ -21,6 +22,8 @@ from exgrpo.db.tables import models
 from exgrpo.db.tables.correctness import is_correct_column
 from exgrpo.db.tables.shared_reads import find_run_key
 
+LINEAGE_MOVES = (*MOVES, "emptied")
+"""Kinds of events that say where the trajectory's question is afterwards."""
 MAX_RUNS = 8
 
 
@@ -193,15 +196,17 @@ def _changes(
     connection: Connection, run_key: int, trajectory_id: int, question_index: int, rollout_step: int
 ) -> list[LineageRow]:
     changes = models.buffer_changes
-    is_of_trajectory = changes.c.trajectory_id == trajectory_id
+    is_own = (changes.c.trajectory_id == trajectory_id) | changes.c.trajectory_id.is_(None)
+    is_emptied = (changes.c.kind == "evicted") & changes.c.bucket_to.is_(None)
+    kind = case((is_own, changes.c.kind), else_="emptied")
     query = (
-        select(changes.c.step, changes.c.kind, changes.c.bucket_from, changes.c.bucket_to)
+        select(changes.c.step, kind, changes.c.bucket_from, changes.c.bucket_to)
         .where(
             changes.c.run_key == run_key,
             changes.c.question_index == question_index,
             changes.c.step >= rollout_step,
             changes.c.kind != "replayed",
-            is_of_trajectory | changes.c.trajectory_id.is_(None),
+            is_own | is_emptied,
         )
         .order_by(changes.c.step, changes.c.position)
     )

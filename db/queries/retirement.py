@@ -109,7 +109,11 @@ def _attempts(connection: Connection, run_key: int) -> Attempts:
     rows = sorted(connection.execute(moves(run_key)), key=lambda row: row.question_index)
     last_step = max((row.step for row in rows), default=0)
     keys, span, num_rollouts, num_correct = question_attempts(connection, run_key, last_step)
-    moved = [(row.question_index * span + row.step, row.bucket_to) for row in rows if row.kind == "moved"]
+    moved = [
+        (row.question_index * span + row.step, _NO_BUCKET if row.bucket_to is None else row.bucket_to)
+        for row in rows
+        if row.kind != "retired"
+    ]
     retirements = [
         (row.question_index * span + row.step, _NO_BUCKET if row.bucket_from is None else row.bucket_from)
         for row in rows

@@ -19,6 +19,7 @@ LINEAGE_EVENTS = {
     "moved": "question moved",
     "retired": "question retired",
     "evicted": "left the buffer (limit)",
+    "emptied": "question left the buffer (limit)",
     "reviewed": "retired question reviewed",
     "scored": "candidate, not chosen",
     "replayed": "replayed",

@@ -121,8 +121,9 @@ class QuestionRow:
 class LineageRow:
     """One event of a trajectory or of its question's buckets.
 
-    `kind` is inserted, duplicate, moved, retired, reviewed, scored or replayed; scores are those of that step, None
-    where there are none. `num_candidates` counts all candidates, it included.
+    `kind` is inserted, duplicate, moved, retired, evicted, emptied, reviewed, scored or replayed; a question is emptied
+    when another trajectory was its last and is evicted. Scores are those of that step, None where there are none.
+    `num_candidates` counts all candidates, it included.
     """
 
     step: int

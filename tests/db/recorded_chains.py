@@ -40,6 +40,7 @@ class Step:
     groups: dict[int, list[Response]]
     inserted: Sequence[tuple[int, int]] = ()
     retired: Sequence[int] = ()
+    evicted: Sequence[tuple[int, int]] = ()
     replayed: dict[int, tuple[int, int]] = field(default_factory=dict)
 
 
@@ -70,6 +71,7 @@ def record_steps(
             groups.append(RolloutGroup(question(index), made, replays, advantages))
         changes = [BufferEvent(BufferEventKind.INSERTED, index, entry, 1, 1) for index, entry in step.inserted]
         changes += [BufferEvent(BufferEventKind.RETIRED, index, None, 1, None) for index in step.retired]
+        changes += [BufferEvent(BufferEventKind.EVICTED, index, entry, 1, 1) for index, entry in step.evicted]
         recorder.step(StepReport(item, True, groups, buffer_events=changes))
     recorder.close()
     return run

@@ -131,6 +131,7 @@ _EVENTS = {
     "scored": "candidate, not chosen", "replayed": "replayed", "moved": "question moved",
     "inserted": "stored in the buffer", "duplicate": "same response again, not stored",
     "retired": "question retired", "reviewed": "retired question reviewed", "evicted": "left the buffer (limit)",
+    "emptied": "question left the buffer (limit)",
 }  # fmt: skip
 """What can happen to a trajectory or its question, in the order of the page within a step."""
 
@@ -173,10 +174,12 @@ def _of_step(run: Recorded, row: Any, step: int) -> list[dict[str, Any]]:
     changes = run.changes[(run.changes["step"] == step) & (run.changes["question"] == row.question_index)]
     for change in changes[changes["kind"] != "replayed"].itertuples():
         was, now = ("" if pd.isna(bucket) else str(int(bucket)) for bucket in (change.was, change.now))
-        if change.kind in {"moved", "retired"}:
-            now = f"{was or 'new'} → {now or 'retired'}"
-        if pd.isna(change.trajectory) or change.trajectory == row.trajectory_id:
-            found[change.kind].append(_line(step, _EVENTS[change.kind], {}, now or NONE))
+        is_own = pd.isna(change.trajectory) or change.trajectory == row.trajectory_id
+        if change.kind in {"moved", "retired"} or (change.kind == "evicted" and not now):
+            now = f"{was or 'new'} → {now or ('retired' if change.kind == 'retired' else 'outside')}"
+        kind = change.kind if is_own else "emptied"
+        if is_own or now.endswith("outside"):
+            found[kind].append(_line(step, _EVENTS[kind], {}, now or NONE))
     return [line for lines in found.values() for line in lines]
 
 
@@ -191,10 +194,9 @@ def _tokens(row: Any) -> pd.DataFrame:
 
 def _scored(run: Recorded, row: Any, replays: pd.DataFrame) -> dict[str, Columns]:
     scored = run.selections[(run.selections["trajectory"] == row.trajectory_id) & ~run.selections["is_chosen"]]
-    moves = run.changes[
-        (run.changes["question"] == row.question_index) & run.changes["kind"].isin(["moved", "retired"])
-    ]
-    moves = moves[moves["step"] >= row.step]
+    changes = run.changes[(run.changes["question"] == row.question_index) & (run.changes["step"] >= row.step)]
+    is_out = (changes["trajectory"] == row.trajectory_id) | changes["now"].isna()
+    moves = changes[changes["kind"].isin(["moved", "retired"]) | ((changes["kind"] == "evicted") & is_out)]
     mine = run.changes[run.changes["trajectory"] == row.trajectory_id]
     stored = mine[(mine["kind"] == "inserted") & ~mine["step"].isin(moves["step"])]
     last = max([*moves["step"], *replays["step"], *scored["step"], *mine["step"]])

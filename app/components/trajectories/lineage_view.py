@@ -11,6 +11,7 @@ import streamlit as st
 from exgrpo.app import theme
 from exgrpo.app.components.widgets import data_table, figures
 from exgrpo.app.formats import NATS_HOVER, NONE_SHOWN, counted, nats, number
+from exgrpo.db.queries.lineage import LINEAGE_MOVES
 from exgrpo.db.rows.display_names import LINEAGE_EVENTS
 from exgrpo.db.rows.trajectories import LineageRow, TrajectoryRow
 
@@ -40,9 +41,10 @@ def _summary(row: TrajectoryRow, rows: Sequence[LineageRow]) -> str:
     facts.append(f"stored in bucket {stored.bucket_to}" if stored else "not stored in the buffer")
     if num_scored:
         facts.append(f"candidate in {counted(num_scored, 'step')}, replayed in {len(replays):,}")
-    moves = [entry for entry in rows if entry.kind in {"moved", "retired"}]
-    if moves and moves[-1].kind == "retired":
-        facts.append(f"its question retired in step {moves[-1].step:,}")
+    moves = [entry for entry in rows if entry.kind in LINEAGE_MOVES]
+    if moves and moves[-1].bucket_to is None:
+        event = "retired" if moves[-1].kind == "retired" else "left the buffer (limit)"
+        facts.append(f"its question {event} in step {moves[-1].step:,}")
     elif moves:
         facts.append(f"its question now in bucket {moves[-1].bucket_to}")
     if replays:
@@ -63,7 +65,7 @@ def chart(row: TrajectoryRow, rows: Sequence[LineageRow]) -> go.Figure:
     """Return entropies as points and the question's bucket as steps on a second axis."""
     colours = theme.palette()
     figure = figures.new_figure(height=270, y={"title": figures.axis_title("entropy")})
-    moves = [entry for entry in rows if entry.kind in {"moved", "retired"}]
+    moves = [entry for entry in rows if entry.kind in LINEAGE_MOVES]
     stored = [entry for entry in rows if entry.kind == "inserted" and entry.step not in {move.step for move in moves}]
     bucket_changes = sorted([*stored, *moves], key=lambda entry: entry.step)
     if bucket_changes:
@@ -132,8 +134,10 @@ def _event_text(entry: LineageRow, count: int) -> str:
 
 
 def _bucket_text(entry: LineageRow) -> str:
-    if entry.kind in {"moved", "retired"}:
+    stays = entry.kind == "evicted" and entry.bucket_to is not None
+    if entry.kind in LINEAGE_MOVES and not stays:
         names = ["new" if entry.bucket_from is None else str(entry.bucket_from)]
-        names.append("retired" if entry.bucket_to is None else str(entry.bucket_to))
+        outside = "retired" if entry.kind == "retired" else "outside"
+        names.append(outside if entry.bucket_to is None else str(entry.bucket_to))
         return " → ".join(names)
     return NONE_SHOWN if entry.bucket_to is None else str(entry.bucket_to)

@@ -64,6 +64,21 @@ def test_a_long_run_gives_an_even_part_of_its_points(database, tmp_path):
     assert [point.mean_entropy for point in part.points] == pytest.approx([0.0, 0.1, 0.2, 0.3, 0.4])
 
 
+def test_what_was_evicted_leaves_the_buffers_share_by_itself_also_in_a_branch(database, tmp_path):
+    parent = [
+        Step({0: [CODE, PLAIN, CODE]}, inserted=[(0, 0), (0, 1), (0, 2)]),
+        Step({1: [PLAIN]}, inserted=[(1, 3)], evicted=[(0, 0)]),
+        Step({1: [WRONG_REWARD]}, evicted=[(0, 1), (0, 2), (1, 3)]),
+        Step({2: [CODE]}, inserted=[(2, 5)]),
+    ]
+    ingest_run(database, record_steps(tmp_path, parent))
+    assert [line.buffer for line in share_timeline(database, "trained", Spreading.CODE)] == [2 / 3, 1 / 3, None, 1.0]
+    own = [Step({3: [WRONG_REWARD]}, evicted=[(0, 1)]), Step({3: [WRONG_REWARD]}, retired=[0])]
+    branch = record_steps(tmp_path, own, "branched", first_step=3, parent_run_id="trained", branched_from_step=2)
+    ingest_run(database, branch)
+    assert [line.buffer for line in share_timeline(database, "branched", Spreading.CODE)] == [0.5, 0.0]
+
+
 def test_a_branch_begins_with_its_parents_buffer(database, tmp_path):
     ingest_run(database, record_steps(tmp_path, STEPS))
     # The branch's ids go on from where it branched off, so they are also those of later steps of its parent.

@@ -25,6 +25,20 @@ def tell(report):
             trajectory.reward = float(group.question.index == 4 or number == 0)
 
 
+def leave_by_a_limit(report):
+    tell(report)
+    if report.step == 4:
+        left = [(6, 60, 2, None), (4, 40, 2, 2)]
+        report.buffer_events = [BufferEvent(BufferEventKind.EVICTED, *values) for values in left]
+
+
+def test_an_attempt_at_a_question_that_left_by_a_limit_is_one_in_no_bucket(database, tmp_path):
+    run = ingest_changed_run(database, tmp_path, leave_by_a_limit, range(1, 10))
+    lines = {line.bucket: line.num_attempts for line in retirement_lines(database, run.run_id, 4)}
+    # As in the test below, but for question 6 in step 5: it is in no bucket then.
+    assert lines == {None: 31, 2: 1, 1: 1}
+
+
 def test_luck_is_counted_by_bucket_and_later_attempts_by_the_bucket_before_retirement(database, tmp_path):
     run = ingest_changed_run(database, tmp_path, tell, range(1, 10))
     none, one, two = retirement_lines(database, run.run_id, 4)
