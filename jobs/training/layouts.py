@@ -7,6 +7,7 @@ whole file, and asked of the user where both fit.
 import math
 import random
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -46,8 +47,13 @@ _STEM = (
 _OPTION_COLUMN = re.compile(
     rf"(?P<stem>(?:{_STEM})?) ?(?P<end>[a-z]|\d{{1,3}})(?: ?text)?|(?P<last>[a-z]|\d{{1,3}}) (?P<after>{_STEM})"
 )
-_LIKE_OPTION = re.compile(r"option(?!al)|choice|alternativ|candidat|\bending|opci[oó]n|选项|\bopt\b")
-"""A word in the names of columns with options, however they are numbered."""
+_LIKE_OPTION = re.compile(r"options?|choices?|alternativ[ae]s?|candidat[aeo]?s?|endings?|opci[oó]n|opt|选项")
+"""A word in the names of columns with options."""
+_PLACE = re.compile(
+    r"[a-z]|\d{1,3}|[ivx]{2,4}|one|two|three|four|five|first|second|third|fourth|fifth|last|correct|incorrect|wrong|right|"
+    r"true|false|[一二三四五甲乙丙丁]"
+)
+"""A word that tells the columns of options apart."""
 _ALSO_SOLUTIONS = {"answer", "sol", "solution"}
 """Stems of columns that hold several solutions of one question in other files."""
 _OPTION_LISTS = ("options", "choices", "endings", "answer_choices", "candidates", "alternatives")
@@ -307,8 +313,13 @@ def _refuse_other_options(raw: RawRow, where: str) -> None:
         DataError: It has such columns.
     """
     gold = next((raw[name] for name in _GOLDS if raw.get(name) is not None), None)
-    words = {key: match[0] for key in raw if isinstance(raw[key], str) and (match := _LIKE_OPTION.search(key.lower()))}
-    columns = [key for key, word in words.items() if [*words.values()].count(word) > 1]
+    series: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for key in (key for key in raw if isinstance(raw[key], str)):
+        words = _plain_name(re.sub(r"(?<=[a-z])(?=[A-Z\d])|(?<=选项)|(?=选项)", " ", key)).split()
+        rest = tuple(word for word in words if not _PLACE.fullmatch(word))
+        if len(rest) < len(words) and any(map(_LIKE_OPTION.fullmatch, rest)):
+            series[rest].append(key)
+    columns = next((columns for columns in series.values() if len(columns) > 1), [])
     if columns and re.fullmatch(r"\(?[A-J]\)?|\d", str(gold).strip()):
         raise DataError(
             f"{where}, {columns[0]}: looks like one option of several; rename the columns to A, B and so on."

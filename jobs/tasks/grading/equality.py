@@ -25,7 +25,9 @@ from exgrpo.jobs.tasks.grading.boxed_answers import read_choice
 from exgrpo.jobs.tasks.grading.moments import compare_moments
 from exgrpo.jobs.tasks.grading.residues import are_same_numerals, compare_residues, with_decimal_numerals
 from exgrpo.jobs.tasks.grading.units import (
+    TEXT_COMMAND,
     comparable_values,
+    have_other_ways,
     is_unit,
     plain_words,
     quantity_lists,
@@ -83,7 +85,6 @@ _DOTTED = re.compile(r"(?<=\.)(\d*)\\dot\s*\{?(\d)\}?(?:(\d*)\\dot\s*\{?(\d)\}?)
 """Repeating digits as dots mark them, above the first and the last."""
 _POWER = re.compile(r"(?<![\w.])(\d+(?:\.\d*)?)[eE]\+?(-?)0*(\d{1,3})(?!\w)")
 """A number as programs write it: 1e-05."""
-_TEXT = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit)\s*\{([^{}]*)\}")
 _WORDS = re.compile(r"[A-Za-z]+(?:[\s-]+[A-Za-z]+)*\.?")
 _POINTS = re.compile(
     r"\\(angle|triangle|overline|overrightarrow|overleftrightarrow|widehat)\s*\{?\s*([A-Z]{2,5})\s*\}?"
@@ -109,6 +110,7 @@ _OPPOSITES = (
 _FILLERS = {"a", "an", "and", "at", "by", "in", "is", "it", "of", "percent", "the", "to", "was"}
 _UNDECIDED = {"cannot", "neither", "never", "no", "non", "none", "nor", "not", "than", "without"}
 """Words that deny the others, or compare."""
+_FALL = re.compile(r"(?:\ban?\s+)?\b(?:decreased?|drop|loss|reduction)\b(?:\s+(?:of|by)\b)?", re.IGNORECASE)
 _LATIN = re.compile(r"\\[A-Za-z]+|([A-Za-z]+)")
 """A command of LaTeX, or a word."""
 _ORDER = re.compile(r"(<|>|\\(?:leqslant|leq|le|lt|geqslant|geq|ge|gt)(?![a-z]))")
@@ -151,8 +153,11 @@ def _compare_forms(gold: str, answer: str, is_same: Callable[[str, str], bool]) 
     by_form = compare_moments(gold, answer)
     if by_form is None:
         by_form = compare_residues(gold, answer, is_same)
-    if by_form is None and _are_opposite(plain_words(gold), plain_words(answer)):
+    plain = plain_words(gold), plain_words(answer)
+    if by_form is None and (_are_opposite(*plain) or have_other_ways(gold, answer)):
         return False
+    if _is_fall(*plain, is_same) or _is_fall(*plain[::-1], is_same):
+        return True
     (rest, ways), (other, other_ways) = split_directions(gold), split_directions(answer)
     if (
         by_form is None
@@ -183,6 +188,13 @@ def _are_opposite(gold: str, answer: str) -> bool:
     rests = [{word for word in words if word.lower() not in pair and not is_unit(word)} for words in texts]
     is_open = any(word.lower() in _UNDECIDED or re.fullmatch("[A-Z][a-z]+", word) for word in rests[0] | rests[1])
     return not is_open and (rests[0] <= rests[1] or rests[1] <= rests[0])
+
+
+def _is_fall(text: str, other: str, is_same: Callable[[str, str], bool]) -> bool:
+    """Return whether a text such as `5% decrease` names the negative number that is the other one."""
+    amount, count = _FALL.subn(" ", text)
+    is_number = count == 1 and not re.search("[A-Za-z-]", amount)
+    return is_number and other.startswith("-") and is_same(f"-{amount.strip()}", other)
 
 
 def _without_directions(gold: str, answer: str) -> tuple[str, str]:
@@ -277,7 +289,7 @@ def _compare_texts(gold: str, answer: str) -> bool | None:
     if _OPERANDS.fullmatch(gold) and _OPERANDS.fullmatch(answer):
         signs = {sign for text in (gold, answer) for sign in re.findall(r"\\cup|\\cap", text)}
         return len(signs) == 1 and set(re.findall("[A-Z]", gold)) == set(re.findall("[A-Z]", answer))
-    words = [" ".join(_TEXT.sub(r"\1", text).split()) for text in (gold, answer)]
+    words = [" ".join(re.sub(TEXT_COMMAND, r"\1", text).split()) for text in (gold, answer)]
     if words[0] == words[1] or (all(_WORDS.fullmatch(text) for text in words) and min(map(len, words)) > 1):
         return _are_same_words(*words)
     return None

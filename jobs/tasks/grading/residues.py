@@ -10,6 +10,8 @@ from fractions import Fraction
 from itertools import product
 from math import gcd, lcm
 
+from exgrpo.jobs.tasks.grading.units import SPACING, TEXT_COMMAND
+
 _MAX_EXPANDED = 10_000
 """Most residues that are listed to compare those of two moduli."""
 _BASES = {
@@ -32,8 +34,6 @@ _MODULUS = re.compile(
     r"\(?\s*(?:\\(?:pmod|bmod|mod|pod)(?![a-z])|\bmod\b)\s*"
     r"(?:\{(?P<braced>[^{}]*)\}|(?P<bare>\w+))\s*\)?"
 )
-_SPACES = re.compile(r"\\[,;:! ]|~|\\q?quad(?![a-z])|\\(?:left|right)(?![a-z])|[$]")
-_WORDS = re.compile(r"\\(?:text|textrm|mathrm|mbox|operatorname)\s*\{([^{}]*)\}")
 _JOINT = re.compile(r"([,;]|\b(?:and|or)\b|\\(?:lor|land)(?![a-z]))")
 _NOT = re.compile(r"\\not\s*|\\n(?=equiv)|(?=≢)")
 _SUBJECT = re.compile(r"^(?P<subject>[^=≡≢]*?)\s*(?:=|≡|≢|\\equiv(?![a-z]))\s*")
@@ -133,13 +133,17 @@ def _read_integer(text: str, modulus: int) -> int:
 
 def compare_residues(gold: str, answer: str, is_same: Callable[[str, str], bool]) -> bool | None:
     """Return whether two answers name the same residues; None if neither has a modulus that can be read."""
-    gold, answer = (_SPACES.sub(" ", _WORDS.sub(r" \1 ", text)).strip().removesuffix(".") for text in (gold, answer))
+    gold, answer = (_without_layout(text).strip().removesuffix(".") for text in (gold, answer))
     left, right = _read(gold), _read(answer)
     if left is not None and right is not None:
         return _are_equal(left, right, is_same)
     if left is not None:
         return _is_value(left, answer, is_same)
     return None if right is None else _is_value(right, gold, is_same)
+
+
+def _without_layout(text: str) -> str:
+    return re.sub(rf"{SPACING}|[$]", " ", re.sub(TEXT_COMMAND, r" \1 ", text))
 
 
 def _are_equal(left: _Residues, right: _Residues, is_same: Callable[[str, str], bool]) -> bool:

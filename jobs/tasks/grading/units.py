@@ -43,11 +43,13 @@ _MAGNITUDES = tuple(
         "quadrillion": 10**15,
     }.items()
 )
+SPACING = r"\\[,;:! ]|~|\\q?quad(?![A-Za-z])|\\(?:left|right)(?![A-Za-z])"
+TEXT_COMMAND = r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit|mbox|operatorname|rm)\s*\{([^{}]*)\}"
 _PLAIN = (
     (r"(?<!\\)\$([^$]*)(?<!\\)\$", r"\1"),
-    (r"\\[,;:! ]|~|\\q?quad(?![A-Za-z])|\\(?:left|right)(?![A-Za-z])", " "),
+    (SPACING, " "),
     (r"\^\s*\{\s*(-?\d)\s*\}", r"^\1"),
-    (r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit|mbox|operatorname|rm)\s*\{([^{}]*)\}", r" \1"),
+    (TEXT_COMMAND, r" \1"),
     (r"\\([$])", r"\1"),
     (r"\{([:.])\}", r"\1"),
     (r"\^\s*\{?\s*\\circ\s*\}?|[°º]|\\degree(?![a-z])", " deg "),
@@ -88,10 +90,11 @@ _DECIMAL = re.compile(r"\d+\.\d+(?![eE\d])")
 _MIXED = re.compile(r"(?<![\d.,/^])(\d+)(?:\s|\\[ ,]|~)+(\d+)/(\d+)(?![\d/])")
 _DIRECTION = re.compile(
     r"(?<![\\\w-])(?:(?:to|towards?)\s+the\s+|due\s+)?(?P<name>(?i:(?:(?:north|south)[\s-]?)?(?:east|west)|north|south|up|down|"
-    r"left|right|above|below|(?:for|back|in|out)(?=ward)|(?:counter-?|anti-?)?clock(?=wise))(?:wards?|wise|er?ly|ern)?"
+    r"left|right|above|below|back|(?:for|in|out)(?=ward)|(?:counter-?|anti-?)?clock(?=wise))(?:wards?|wise|er?ly|ern)?"
     r"|[NSEW]?[NS][EW])(?![\w-])"
 )
 _LATITUDE = re.compile(r"((?:\\circ\s*\}?|°|\bdeg(?:rees?)?)\s*(?:\\(?:text|mathrm|rm)\s*\{)?\s*)([NSEW])(?![\w.])")
+_LONE_WAY = re.compile(r"[-+]?[\d.,]+\s*(?:[a-z]+\s+)?([NSEW])")
 _WAYS = {"N": " north", "S": " south", "E": " east", "W": " west", "above": "up", "below": "down"}
 _PERCENT = re.compile(r"%|\bper\s?cent\b")
 _DEFINITION = re.compile(r"(?P<factor>[\d.e/-]+(?=\s))?\s*(?P<unit>[^+]*?)(?:\s*\+\s*(?P<zero>[\d.]+))?")
@@ -169,6 +172,12 @@ def split_directions(text: str) -> tuple[str, list[str]]:
     ]
     words = " ".join(_WAYS.get(name, name.replace("anti", "counter")) for name in found)
     return _DIRECTION.sub(" ", text), re.findall("north|south|[a-z]+", words)
+
+
+def have_other_ways(gold: str, answer: str) -> bool:
+    """Return whether two numbers have different ones of N, S, E and W, be they directions or units."""
+    ways = [_LONE_WAY.fullmatch(plain_words(text)) for text in (gold, answer)]
+    return ways[0] is not None and ways[1] is not None and ways[0][1] != ways[1][1]
 
 
 def quantity_lists(gold: str, answer: str) -> tuple[list[str], list[str]] | None:

@@ -284,6 +284,8 @@ def test_a_row_that_cannot_be_asked_or_graded_is_refused_by_row(tmp_path, change
         ({"choiceText1": "red", "choiceText2": "blue"}, "row 1, choiceText1: looks like one option of several"),
         ({"correct_choice": "red", "wrong_choice": "blue"}, "row 1, correct_choice: looks like one option of several"),
         ({"alternative i": "x", "alternative ii": "y"}, "row 1, alternative i: looks like one option of several"),
+        ({"my choice x": "x", "my choice y": "y"}, "row 1, my choice x: looks like one option of several"),
+        ({"选项一": "red", "选项二": "blue"}, "row 1, 选项一: looks like one option of several"),
         ({"A)": "red", "(A)": "blue", "B)": "green"}, r"row 1, \(A\): is the same option as A\)"),
         ({"Option A": "red", "option_a": "blue"}, "row 1, option_a: is the same option as Option A"),
         ({"options": {"A": {"text": "red"}, "B": {"text": "blue"}}}, "row 1, options: expected a text for each option"),
@@ -300,6 +302,23 @@ def test_options_that_cannot_be_told_are_refused_by_column(tmp_path, row, senten
 def test_columns_about_a_choice_are_no_options(tmp_path):
     row = {"question": "2 + 2?", "choice_type": "single", "option_note": "none", "optional": "x", "optional_2": "y"}
     assert [question.text for question in load(tmp_path, [row | {"answer": "4"}]).questions] == ["2 + 2?"]
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        ("adoption rate", "adoption cost"),
+        ("adoption_1", "adoption_2"),
+        ("happy ending", "sad ending"),
+        ("spending 1", "spending 2"),
+        ("candidate name", "candidate party"),
+        ("option price", "option date"),
+        ("choice", "choice_note"),
+    ],
+)
+def test_columns_whose_words_only_resemble_options_are_no_options(tmp_path, columns):
+    row = {"question": "2 + 1?", "answer": "3", **dict.fromkeys(columns, "x")}
+    assert [question.answer for question in load(tmp_path, [row]).questions] == ["3"]
 
 
 @pytest.mark.parametrize("gold", ["II", "(II)", "BC", "K", "A and B", "first"])
