@@ -26,8 +26,8 @@ import numpy as np
 from bench.report import report
 from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.experience_management.replay_buffer import ReplayBuffer
+from exgrpo_core.methods.columns import QuestionColumns
 from exgrpo_core.methods.loading import QUESTIONS, build_part
-from exgrpo_core.methods.protocols import QuestionColumns
 from exgrpo_core.types import Trajectory
 
 K = 8

@@ -10,7 +10,8 @@ from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.engine import AheadEngine, PolicyEngine, RolloutRequest
 from exgrpo_core.errors import EngineError
 from exgrpo_core.experience_management.replay_buffer import ReplayBuffer
-from exgrpo_core.methods.protocols import Draw, QuestionColumns, QuestionDraw, StoredTrajectories
+from exgrpo_core.methods.columns import QuestionColumns, QuestionDraw, StoredTrajectories
+from exgrpo_core.methods.protocols import Draw
 from exgrpo_core.state import ExGRPOState
 from exgrpo_core.step_report import BucketCount, BufferEvent, BufferEventKind, StepReport
 from exgrpo_core.types import GroupPlan, Prefix, RolloutGroup, Trajectory

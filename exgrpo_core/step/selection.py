@@ -7,7 +7,7 @@ import numpy as np
 
 from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.engine import PolicyEngine
-from exgrpo_core.methods.protocols import CandidateColumns
+from exgrpo_core.methods.columns import CandidateColumns
 from exgrpo_core.state import ExGRPOState
 from exgrpo_core.step_report import BufferEvent, BufferEventKind, Selection, StepReport
 from exgrpo_core.sums import row_lengths, token_sums

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from exgrpo_core.methods.about import About
-from exgrpo_core.methods.protocols import OffPolicyCorrection, QuestionColumns, QuestionDraw, QuestionSampler
+from exgrpo_core.methods.columns import QuestionColumns, QuestionDraw
+from exgrpo_core.methods.protocols import OffPolicyCorrection, QuestionSampler
 from exgrpo_core.types import Float32Array, Float64Array, TokenRatios
 
 if TYPE_CHECKING:

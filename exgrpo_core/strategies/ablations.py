@@ -9,13 +9,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from exgrpo_core.methods.protocols import (
-    CandidateColumns,
-    QuestionColumns,
-    QuestionDraw,
-    QuestionSampler,
-    TrajectorySelector,
-)
+from exgrpo_core.methods.columns import CandidateColumns, QuestionColumns, QuestionDraw
+from exgrpo_core.methods.protocols import QuestionSampler, TrajectorySelector
 from exgrpo_core.types import Float32Array, Int64Array
 
 

@@ -16,7 +16,8 @@ from typing import ClassVar
 import numpy as np
 
 from exgrpo_core.methods.about import REPLAYS_ONLY, About
-from exgrpo_core.methods.protocols import OpenStep, QuestionColumns, QuestionDraw
+from exgrpo_core.methods.columns import QuestionColumns, QuestionDraw
+from exgrpo_core.methods.protocols import OpenStep
 from exgrpo_core.strategies.stored_groups import StoredGroups
 from exgrpo_core.types import GroupPlan, RolloutGroup
 

@@ -16,7 +16,8 @@ import numpy as np
 
 from exgrpo_core.errors import Mistake
 from exgrpo_core.methods.about import REPLAYS_ONLY, About
-from exgrpo_core.methods.protocols import OffPolicyCorrection, OpenStep, QuestionColumns, QuestionDraw, ReplayMethod
+from exgrpo_core.methods.columns import QuestionColumns, QuestionDraw
+from exgrpo_core.methods.protocols import OffPolicyCorrection, OpenStep, ReplayMethod
 from exgrpo_core.strategies.stored_groups import StoredGroups
 from exgrpo_core.types import Baseline, GroupPlan, TokenRatios
 

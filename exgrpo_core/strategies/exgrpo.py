@@ -21,14 +21,8 @@ import numpy as np
 
 from exgrpo_core.experience_management.bucket_sampler import draw_bucket_counts, partition, sample_members
 from exgrpo_core.methods.about import About
-from exgrpo_core.methods.protocols import (
-    CandidateColumns,
-    OffPolicyCorrection,
-    QuestionColumns,
-    QuestionDraw,
-    QuestionSampler,
-    TrajectorySelector,
-)
+from exgrpo_core.methods.columns import CandidateColumns, QuestionColumns, QuestionDraw
+from exgrpo_core.methods.protocols import OffPolicyCorrection, QuestionSampler, TrajectorySelector
 from exgrpo_core.policy_optimization.importance import shape_ratio
 from exgrpo_core.types import Float32Array, TokenRatios
 

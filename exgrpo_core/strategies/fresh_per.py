@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from exgrpo_core.methods.about import About
-from exgrpo_core.methods.protocols import QuestionColumns
+from exgrpo_core.methods.columns import QuestionColumns
 from exgrpo_core.strategies.prioritized import Proportional
 from exgrpo_core.types import Float64Array
 

@@ -16,7 +16,8 @@ import numpy as np
 
 from exgrpo_core.errors import Mistake
 from exgrpo_core.methods.about import REPLAYS_ONLY, About
-from exgrpo_core.methods.protocols import CandidateColumns, OpenStep, TrajectorySelector
+from exgrpo_core.methods.columns import CandidateColumns
+from exgrpo_core.methods.protocols import OpenStep, TrajectorySelector
 from exgrpo_core.strategies.rlep import Rlep
 from exgrpo_core.types import Float32Array, GroupPlan, RolloutGroup, Trajectory
 

@@ -14,7 +14,8 @@ from typing import ClassVar
 import numpy as np
 
 from exgrpo_core.methods.about import About
-from exgrpo_core.methods.protocols import QuestionColumns, QuestionDraw, QuestionSampler
+from exgrpo_core.methods.columns import QuestionColumns, QuestionDraw
+from exgrpo_core.methods.protocols import QuestionSampler
 from exgrpo_core.types import Float64Array
 
 

@@ -20,14 +20,8 @@ from typing import ClassVar
 import numpy as np
 
 from exgrpo_core.methods.about import REPLAYS_ONLY, About
-from exgrpo_core.methods.protocols import (
-    CandidateColumns,
-    OpenStep,
-    QuestionColumns,
-    QuestionDraw,
-    ReplayMethod,
-    TrajectorySelector,
-)
+from exgrpo_core.methods.columns import CandidateColumns, QuestionColumns, QuestionDraw
+from exgrpo_core.methods.protocols import OpenStep, ReplayMethod, TrajectorySelector
 from exgrpo_core.types import Baseline, Float32Array, GroupPlan, Int64Array, RolloutGroup, Trajectory
 
 

@@ -24,7 +24,8 @@ import numpy as np
 
 from exgrpo_core.errors import Mistake
 from exgrpo_core.methods.about import REPLAYS_ONLY, About
-from exgrpo_core.methods.protocols import OpenStep, QuestionColumns, QuestionDraw, ReplayMethod
+from exgrpo_core.methods.columns import QuestionColumns, QuestionDraw
+from exgrpo_core.methods.protocols import OpenStep, ReplayMethod
 from exgrpo_core.policy_optimization.mixed_batch import STD_EPSILON
 from exgrpo_core.types import GroupPlan, RolloutGroup, Trajectory
 

@@ -12,8 +12,9 @@ from exgrpo.db.rows.replays import StoredRow
 from exgrpo.db.rows.runs import BucketRow, CandidateRow
 from exgrpo_core.errors import InputError, NotRecordedError
 from exgrpo_core.experience_management.bucket_sampler import bucket_probabilities, sample_buckets, sample_members
+from exgrpo_core.methods.columns import CandidateColumns
 from exgrpo_core.methods.loading import TRAJECTORIES, build_part
-from exgrpo_core.methods.protocols import CandidateColumns, TrajectorySelector
+from exgrpo_core.methods.protocols import TrajectorySelector
 from exgrpo_core.types import Float64Array
 
 

@@ -13,8 +13,9 @@ from exgrpo.jobs.actions.replay.other_settings import Candidate
 from exgrpo.jobs.actions.replay.recorded_step import BucketsThen, RecordedStep, Tokens, part_of
 from exgrpo_core.config import ExGRPOConfig, LogProbRefresh, RetiredRule, RewardKind, SamplerCorrection
 from exgrpo_core.errors import NotRecordedError
+from exgrpo_core.methods.columns import QuestionColumns
 from exgrpo_core.methods.loading import QUESTIONS, TRAJECTORIES, find_part, names_of
-from exgrpo_core.methods.protocols import QuestionColumns, QuestionSampler, ReplayMethod, TrajectorySelector
+from exgrpo_core.methods.protocols import QuestionSampler, ReplayMethod, TrajectorySelector
 from exgrpo_core.policy_optimization.importance import stored_log_probs
 from exgrpo_core.step.collection import group_buckets, is_solved, next_bucket, successes
 from exgrpo_core.types import Trajectory

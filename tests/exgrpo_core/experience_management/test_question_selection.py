@@ -6,8 +6,8 @@ import pytest
 
 from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.experience_management.bucket_sampler import partition
+from exgrpo_core.methods.columns import QuestionColumns
 from exgrpo_core.methods.loading import QUESTIONS, build_part
-from exgrpo_core.methods.protocols import QuestionColumns
 from exgrpo_core.step.rollouts import bucket_counts
 from tests.exgrpo_core.experience_management.buffers import K, empty_buffer, success
 

@@ -13,6 +13,7 @@ import exgrpo_core.strategies
 from exgrpo_core.config import ExGRPOConfig, LogProbRefresh, RetiredRule
 from exgrpo_core.errors import InputError
 from exgrpo_core.methods import loading
+from exgrpo_core.methods.columns import CandidateColumns
 from exgrpo_core.methods.loading import (
     ALLOWED_CODE_VARIABLE,
     KINDS,
@@ -23,7 +24,6 @@ from exgrpo_core.methods.loading import (
     find_part,
     names_of,
 )
-from exgrpo_core.methods.protocols import CandidateColumns
 
 MODULE = "tests.exgrpo_core.methods.outside_rules"
 SHORTEST = f"{MODULE}:Shortest"

@@ -10,8 +10,8 @@ import pytest
 
 from exgrpo_core.errors import NotRecordedError
 from exgrpo_core.experience_management.replay_buffer import ReplayBuffer
+from exgrpo_core.methods.columns import QuestionColumns
 from exgrpo_core.methods.loading import QUESTIONS, build_part
-from exgrpo_core.methods.protocols import QuestionColumns
 from tests.exgrpo_core.builders import group
 from tests.exgrpo_core.experience_management.buffers import NUM_QUESTIONS, empty_buffer, success
 from tests.exgrpo_core.experience_management.buffers import K as BUFFER_K

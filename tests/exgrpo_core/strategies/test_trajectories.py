@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from exgrpo_core.errors import NotRecordedError
+from exgrpo_core.methods.columns import CandidateColumns
 from exgrpo_core.methods.loading import TRAJECTORIES, build_part
-from exgrpo_core.methods.protocols import CandidateColumns
 from exgrpo_core.step.selection import mean_scores, within_budget
 from exgrpo_core.types import Experience, TrajectoryScores
 
