@@ -111,7 +111,7 @@ def _bound(field: FieldInfo, name: str) -> int | None:
 
 
 def _print(answer: object, shape: Shape) -> None:
-    """Print rows as one line each; nested values are only in JSON. Print anything else as JSON."""
+    """Print rows as one line each, without columns of nested values. Print anything else as JSON."""
     from pydantic_core import to_json, to_jsonable_python
 
     if shape is Shape.JSON:
@@ -123,17 +123,12 @@ def _print(answer: object, shape: Shape) -> None:
     elif shape is Shape.LINES:
         for row in answer:
             print_result(to_json(row, inf_nan_mode="null", fallback=str).decode())
-    elif shape in {Shape.CSV, Shape.PARQUET}:
-        plain = to_jsonable_python(answer, inf_nan_mode="null", fallback=str)
-        rows = [_flat(row) for row in spread_extra(plain, extra_names(plain))]
-        (_write_csv if shape is Shape.CSV else _write_parquet)(rows)
-    elif not answer:
+    elif not answer and shape is Shape.TEXT:
         print_status("No rows.")
     else:
-        rows = [_cells(row) for row in to_jsonable_python(answer, inf_nan_mode="null", fallback=str)]
-        print_result("\t".join(rows[0]))
-        for cells in rows:
-            print_result("\t".join(cells.values()))
+        plain = to_jsonable_python(answer, inf_nan_mode="null", fallback=str)
+        rows = spread_extra(plain, extra_names(plain))
+        {Shape.CSV: _write_csv, Shape.PARQUET: _write_parquet, Shape.TEXT: _write_text}[shape](rows)
 
 
 def _flat(row: dict[str, Any]) -> dict[str, Any]:
@@ -144,7 +139,7 @@ def _write_csv(rows: list[dict[str, Any]]) -> None:
     if rows:
         writer = csv.DictWriter(sys.stdout, list(rows[0]))
         writer.writeheader()
-        writer.writerows(rows)
+        writer.writerows(map(_flat, rows))
 
 
 def _write_parquet(rows: list[dict[str, Any]]) -> None:
@@ -153,14 +148,20 @@ def _write_parquet(rows: list[dict[str, Any]]) -> None:
 
     if sys.stdout.isatty():
         raise CommandError("--parquet: writes bytes; send them to a file: `> rows.parquet`.")
-    write_table(pa.Table.from_pylist(rows), pa.PythonFile(sys.stdout.buffer, "w"))
+    write_table(pa.Table.from_pylist([_flat(row) for row in rows]), pa.PythonFile(sys.stdout.buffer, "w"))
 
 
-def _cells(row: dict[str, Any]) -> dict[str, str]:
-    """Return the plain values of a row as text without line ends."""
-    plain = {name: value for name, value in row.items() if not isinstance(value, dict | list)}
-    texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in plain.items()}
-    return {name: text.replace("\n", "\\n").replace("\t", "\\t") for name, text in texts.items()}
+def _write_text(rows: list[dict[str, Any]]) -> None:
+    names = [name for name in rows[0] if not any(isinstance(row[name], dict | list) for row in rows)]
+    print_result("\t".join(names))
+    for row in rows:
+        print_result("\t".join(_cell(row[name]) for name in names))
+
+
+def _cell(value: object) -> str:
+    """Return a plain value as text without line ends."""
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text.replace("\n", "\\n").replace("\t", "\\t")
 
 
 for _name, _function in QUERIES.items():

@@ -12,6 +12,7 @@ from exgrpo.jobs.evaluation.benchmark_questions import load_benchmark
 from exgrpo.jobs.evaluation.protocols import protocol_of
 from exgrpo.jobs.queries.table import QUERIES
 from exgrpo.jobs.specs.evaluation import BenchmarkChoice
+from exgrpo_core import recording
 from tests.jobs.cli.invoked import WIDE, exgrpo, printed_json
 from tests.jobs.queries import seeded
 from tests.jobs.queries.seeded import RUN
@@ -59,6 +60,29 @@ def test_rows_are_written_as_csv_and_parquet_with_nested_values_as_json(runs_roo
     assert frame.to_dict("records") == query(runs_root, "trajectories", RUN, "--limit", "7")
     for words in (["trajectory", RUN, "0", "--csv"], ["trajectories", RUN, "--csv", "--json"]):
         assert "--csv" in exgrpo(runs_root, "query", *words, code=2)
+
+
+@pytest.mark.parametrize("others", [{"style": "long"}, {}])
+def test_a_text_table_has_the_same_columns_in_every_row(tmp_path, others):
+    run = recording.start("loop", folder=tmp_path)
+    rows = [{"prompt": "1 + 1?", "response": "2", "length": "7\n\t8"}, {"prompt": "2 + 2?", "response": "4", **others}]
+    run.log(1, trajectories=rows)
+    run.finish()
+    names, *cells = (line.split("\t") for line in exgrpo(tmp_path, "query", "trajectories", "loop").splitlines())
+    of_csv = csv.DictReader(io.StringIO(exgrpo(tmp_path, "query", "trajectories", "loop", "--csv")))
+    assert {len(row) for row in cells} == {len(names)}
+    found = [dict(zip(names, row, strict=True)) for row in cells]
+    assert {row["extra.length"] for row in found} == {"7\\n\\t8", "null"}
+    assert {row["prompt"] for row in found} == {"1 + 1?", "2 + 2?"}
+    assert [row["trajectory_id"] for row in found] == [row["trajectory_id"] for row in of_csv]
+
+
+@pytest.mark.parametrize("name", ["--question", "--step"])
+def test_a_number_that_may_be_left_out_has_its_kind_and_bounds_in_the_help(runs_root, name):
+    text = exgrpo(runs_root, "query", "trajectories", "--help")
+    [line] = [line for line in text.splitlines() if f" {name} " in line]
+    assert "<int range>" in line
+    assert "Invalid value" in exgrpo(runs_root, "query", "trajectories", RUN, name, "-1", code=2)
 
 
 def test_retired_questions_become_a_benchmark(runs_root, tmp_path):
