@@ -9,11 +9,15 @@ import difflib
 import inspect
 import os
 import pkgutil
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 from importlib.metadata import entry_points
+from types import ModuleType
 from typing import Any, Protocol
 
 from exgrpo_core.config import GAUSSIAN, ExGRPOConfig, LossAggregation
@@ -26,6 +30,8 @@ ENTRY_POINTS = "exgrpo.strategies"
 """Group of the entry points of other packages; an entry point's name is the part's."""
 ALLOWED_CODE_VARIABLE = "EXGRPO_ALLOWED_CODE"
 """Modules, separated by commas, whose code specifications may name; the owner of the machine sets it."""
+CODE_FOLDER_VARIABLE = "EXGRPO_CODE_FOLDER"
+"""The folder where a command was started, for the processes that it starts in other folders."""
 
 QUESTIONS, TRAJECTORIES = "question_selection", "trajectory_selection"
 CORRECTION, FRESH = "off_policy_correction", "fresh_objective"
@@ -142,8 +148,7 @@ def allowed_location(name: str, built_in: Mapping[str, object], group: str) -> s
         nearest = difflib.get_close_matches(name, built_in, n=1)
         hint = f"did you mean {nearest[0]}?" if nearest else f"expected one of {', '.join(built_in)}, or module:Class."
         raise InputError(f"there is no {name!r}; {hint}")
-    allowed = [word.strip() for word in os.environ.get(ALLOWED_CODE_VARIABLE, "").split(",") if word.strip()]
-    if not any(module == one or module.startswith(f"{one}.") for one in allowed):
+    if not any(module == one or module.startswith(f"{one}.") for one in _allowed_modules()):
         raise InputError(
             f"{name} is code from outside the workbench, which this machine does not run; its owner allows it with "
             f"{ALLOWED_CODE_VARIABLE}={module.partition('.')[0]}."
@@ -162,8 +167,29 @@ def load_code(location: str) -> Any:  # noqa: ANN401 # whatever the module holds
         return getattr(import_module(module), name)
     except (ImportError, AttributeError) as error:
         raise InputError(
-            f"{location} cannot be imported ({error}); correct the name, or install it where the workbench runs."
+            f"{location} cannot be imported ({error}); correct the name, start the workbench in the folder of the "
+            "module, or install it where the workbench runs."
         ) from error
+
+
+class _CodeFolder(MetaPathFinder):
+    """Finds modules that are not installed in the folder where the workbench was started: allowed ones, no others."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None, /
+    ) -> ModuleSpec | None:
+        """Return the file of an allowed module; None for any other."""
+        if path is not None or name not in {module.partition(".")[0] for module in _allowed_modules()}:
+            return None
+        return PathFinder.find_spec(name, [os.environ.get(CODE_FOLDER_VARIABLE, "")], target)
+
+
+# Other processes load parts too, by unpickling objects of this file.
+sys.meta_path.append(_CodeFolder())
+
+
+def _allowed_modules() -> list[str]:
+    return [word.strip() for word in os.environ.get(ALLOWED_CODE_VARIABLE, "").split(",") if word.strip()]
 
 
 def _fields(part: type[Any]) -> tuple[dataclasses.Field[Any], ...]:

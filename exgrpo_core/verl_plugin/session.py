@@ -20,7 +20,7 @@ from verl.utils.device import auto_set_device
 from verl.utils.tracking import Tracking
 
 from exgrpo_core.errors import EngineError
-from exgrpo_core.methods.loading import ALLOWED_CODE_VARIABLE
+from exgrpo_core.methods.loading import ALLOWED_CODE_VARIABLE, CODE_FOLDER_VARIABLE
 from exgrpo_core.process_memory import collect_rarely
 from exgrpo_core.verl_plugin.rollout_queue import open_queue
 from exgrpo_core.verl_plugin.settings import (
@@ -50,6 +50,7 @@ QUIET_VARIABLES = {"PYTHONWARNINGS": "ignore::UserWarning:verl.workers.engine", 
 FORWARDED_VARIABLES = (
     PLATFORM_VARIABLE, "VERL_ENGINE_DEVICE", "VERL_ENGINE_VENDOR", EXTERNAL_MODULES_VARIABLE, "OMP_NUM_THREADS",
     "TQ_NUM_THREADS", "HF_HUB_OFFLINE", "HF_HOME", ALLOWED_CODE_VARIABLE,
+    CODE_FOLDER_VARIABLE,
 )  # fmt: skip
 """Environment variables of this process that Ray's processes need."""
 

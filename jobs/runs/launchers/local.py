@@ -1,5 +1,6 @@
 """Starts a worker on this machine: in a new session, with its output in a file, never a pipe."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from exgrpo.jobs.runs.processes import ATTEMPT_VARIABLE, ProcessIdentity, has_pi
 from exgrpo.jobs.specs.any_job import loop_name
 from exgrpo.jobs.specs.train import SpecError
 from exgrpo_core.errors import FieldsNamedError, UserError
+from exgrpo_core.methods.loading import CODE_FOLDER_VARIABLE
 
 WORKER_MODULE = "exgrpo.jobs.execution.worker"
 _CHILDREN: dict[int, subprocess.Popen[bytes]] = {}
@@ -119,7 +121,13 @@ def start_detached(
 
 
 def project_environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return this process's environment with `variables`, for a program that imports this project after your own."""
+    """Return this process's environment with `variables`, for a program that imports this project after your own.
+
+    Your own modules are found from any folder, as they are from the current one.
+    """
     environment = dict(os.environ) | dict(variables)
-    paths = [*filter(None, environment.get("PYTHONPATH", "").split(os.pathsep)), str(PROJECT_ROOT)]
+    with contextlib.suppress(FileNotFoundError):  # the current folder may be gone
+        environment.setdefault(CODE_FOLDER_VARIABLE, str(Path.cwd()))
+    own = map(os.path.abspath, filter(None, environment.get("PYTHONPATH", "").split(os.pathsep)))
+    paths = [*own, str(PROJECT_ROOT)]
     return environment | {"PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)), "PYTHONUNBUFFERED": "1"}

@@ -3,6 +3,7 @@
 import dataclasses
 import importlib.metadata
 import inspect
+import sys
 from importlib import import_module
 from pathlib import Path
 
@@ -16,12 +17,14 @@ from exgrpo_core.methods import loading
 from exgrpo_core.methods.columns import CandidateColumns
 from exgrpo_core.methods.loading import (
     ALLOWED_CODE_VARIABLE,
+    CODE_FOLDER_VARIABLE,
     KINDS,
     TRAJECTORIES,
     build_part,
     describe,
     find_mistakes,
     find_part,
+    load_code,
     names_of,
 )
 
@@ -150,6 +153,40 @@ def test_allowed_code_that_is_no_part_is_refused(monkeypatch, name, message):
     monkeypatch.setenv(ALLOWED_CODE_VARIABLE, "tests")
     with pytest.raises(InputError, match=message):
         find_part("trajectory_selection", name)
+
+
+@pytest.fixture
+def modules_as_before():
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+
+
+@pytest.mark.usefixtures("modules_as_before")
+def test_the_folder_of_the_start_has_allowed_modules_that_are_not_installed_and_no_others(tmp_path, monkeypatch):
+    for module in ("own_rules", "own_others", "colorsys"):
+        (tmp_path / f"{module}.py").write_text("WHOSE = 'the folder'\n")
+    (tmp_path / "own_package").mkdir()
+    (tmp_path / "own_package" / "rules.py").write_text("import own_others\n")
+    monkeypatch.setenv(CODE_FOLDER_VARIABLE, str(tmp_path))
+    with pytest.raises(ModuleNotFoundError):
+        import_module("own_rules")
+    monkeypatch.setenv(ALLOWED_CODE_VARIABLE, "own_rules, own_package.rules, colorsys")
+    assert load_code("own_rules:WHOSE") == "the folder"
+    with pytest.raises(InputError, match="No module named 'own_others'"):
+        load_code("own_package.rules:WHOSE")
+    with pytest.raises(InputError, match="no attribute 'WHOSE'"):
+        load_code("colorsys:WHOSE")
+
+
+@pytest.mark.usefixtures("modules_as_before")
+def test_the_current_folder_is_that_of_the_start_where_nothing_started_the_process(tmp_path, monkeypatch):
+    (tmp_path / "own_current.py").write_text("NUMBER = 3\n")
+    monkeypatch.delenv(CODE_FOLDER_VARIABLE, raising=False)
+    monkeypatch.setenv(ALLOWED_CODE_VARIABLE, "own_current")
+    monkeypatch.chdir(tmp_path)
+    assert load_code("own_current:NUMBER") == 3
 
 
 def test_a_setting_without_a_default_is_asked_for(monkeypatch):
