@@ -70,6 +70,6 @@ _SENTENCES = {
 def describe_fault(fault: Fault) -> str:
     """Return one sentence that begins with the file."""
     form = _SENTENCES[fault.kind]
-    lines = "line is" if fault.position[:1] == (1,) else "lines are"
+    lines = "line was" if fault.position[:1] == (1,) else "lines were"
     what = form.format(*fault.position, details=fault.details.rstrip("."), lines=lines)
     return f"{fault.file}: {what}." if fault.file else f"{what}."

@@ -17,6 +17,7 @@ _NAMES = {
     "entropy": "entropies",
     "advantages": "advantage",
     "score": "reward",
+    "rewards": "reward",
 }
 """Other names of facts."""
 _FACTS = frozenset(field.name for field in fields(RecordedTrajectory)) - {"messages", "extra"}
@@ -26,8 +27,9 @@ _OF_TOKENS = frozenset({"token_ids", "log_probs", "entropies"})
 def as_trajectory(given: object) -> RecordedTrajectory:
     """Return a trajectory of a `RecordedTrajectory`, a text, which is a response, or a mapping.
 
-    A mapping has `messages` in OpenAI's shape, or `prompt` and `response` (or `completion`), each text or messages; of
-    the facts of `RecordedTrajectory` any; `rewards`, the parts of the reward by name. Everything else is a column.
+    A mapping has `messages` in OpenAI's shape, or `prompt` (or `question`) and `response` (or `completion`), each text
+    or messages; of the facts of `RecordedTrajectory` any; `rewards`, the parts of the reward by name. Everything else
+    is a column.
 
     Raises:
         ValueError: There are neither messages nor a response, or a fact is of another type.
@@ -43,22 +45,25 @@ def as_trajectory(given: object) -> RecordedTrajectory:
     parts = row.pop("rewards", None)
     if isinstance(parts, Mapping):
         row |= {f"{PART_PREFIX}{name}": part for name, part in parts.items()}
-    elif parts is not None:
-        row.setdefault("reward", parts)
+    elif parts is not None and "reward" not in row:
+        row["rewards"] = parts
     facts = {name: row.pop(name) for name in [*row] if _NAMES.get(name, name) in _FACTS}
     extra = as_plain(row.pop("extra", None) or {}) | {str(name): _column(value) for name, value in row.items()}
-    known = {_NAMES.get(name, name): value for name, value in facts.items() if value is not None}
-    return RecordedTrajectory(messages, **{name: fact(name, value) for name, value in known.items()}, extra=extra)
+    known = {_NAMES.get(name, name): (value, name) for name, value in facts.items() if value is not None}
+    return RecordedTrajectory(messages, **{name: fact(name, *given) for name, given in known.items()}, extra=extra)
 
 
 def _take_messages(row: dict[str, Any]) -> tuple[Message, ...]:
     if row.get("messages") is not None:
         return _as_messages(row, "messages")
+    names = ", ".join(map(str, row))
+    if row.get("prompt") is None and isinstance(row.get("question"), str | list | tuple):
+        row["prompt"] = row.pop("question")
     prompt = () if row.get("prompt") is None else _as_messages(row, "prompt", is_generated=False)
     row.pop("prompt", None)
     name = next((name for name in _RESPONSES if row.get(name) is not None), None)
     if name is None:
-        raise ValueError("expected messages, or a response")
+        raise ValueError(f"expected messages, or a response; the fields are {names[:80] or 'none'}")
     return (*prompt, *_as_messages(row, name, role="assistant"))
 
 
@@ -74,15 +79,20 @@ def _as_messages(
     return messages
 
 
-def fact(name: str, value: Any) -> Any:  # noqa: ANN401 - as the field is typed
+def fact(name: str, value: Any, given_as: str = "") -> Any:  # noqa: ANN401 - as the field is typed
     """Return a fact as it is recorded; one that no field of a trajectory holds is a column.
+
+    Args:
+        name: The field.
+        value: The value.
+        given_as: The name that the loop has for it, for messages; by default the field's.
 
     Raises:
         ValueError: It is of another type.
     """
     if name in _OF_TOKENS:
         return value
-    return checked(name, value) if name in _FACTS or name == "is_valid" else _column(value)
+    return checked(name, value, given_as) if name in _FACTS or name == "is_valid" else _column(value)
 
 
 def _column(value: Any) -> str | float | bool | None:  # noqa: ANN401 - any value of a loop

@@ -213,7 +213,7 @@ def _known(fields: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     return {name: checked(name, fields[name]) for name in names if fields.get(name) is not None}
 
 
-def checked(name: str, value: object) -> Any:  # noqa: ANN401 - as the field is typed
+def checked(name: str, value: object, given_as: str = "") -> Any:  # noqa: ANN401 - as the field is typed
     """Return a fact of a trajectory or a message as its field has it; numbers are of Python, numpy or torch.
 
     Raises:
@@ -227,8 +227,8 @@ def checked(name: str, value: object) -> Any:  # noqa: ANN401 - as the field is 
             return float(value)
     number = None if kind is str else as_number(value)
     if number is None or (kind is int and not (number.is_integer() and 0 <= number <= MAX_COUNT)):
-        wanted = {str: "text", int: f"a whole number up to {MAX_COUNT:,}"}.get(kind, "a number")
-        raise ValueError(f"{name}: expected {wanted}, got {str(value)[:40]!r}")
+        wanted = {str: "text", int: f"a whole number up to {MAX_COUNT:,}"}.get(kind, "one number")
+        raise ValueError(f"{given_as or name}: expected {wanted}, got {str(value)[:40]!r}")
     return kind(number)
 
 

@@ -250,7 +250,9 @@ class Run:
 
     def _lose(self, num_lines: int, num_trajectories: int, error: Exception) -> None:
         """Count lines that are not recorded, and say why the first time."""
-        why = explain(error) if isinstance(error, OSError) else f"{type(error).__name__}: {first_line(error)}"
+        why = explain(error) if isinstance(error, OSError) else first_line(error).rstrip(".")
+        if not isinstance(error, OSError | TypeError | ValueError):  # an error of the loop's: its type says what it is
+            why = f"{type(error).__name__}: {why}"
         if not self._why:
             logger.warning("%s: not all is recorded: %s. What is left out is counted in the file.", self.path, why)
         self._why = why

@@ -13,3 +13,9 @@ def test_fault_of_each_kind_is_one_sentence_with_all_that_it_knows_and_comes_bac
     assert sentence.endswith(".")
     assert "{" not in sentence
     assert fault_of(json.loads(json.dumps(fault.as_record()))) == fault
+
+
+@pytest.mark.parametrize(("count", "words"), [(1, "1 line was"), (2, "2 lines were")])
+def test_what_was_left_out_is_told_in_the_past(count, words):
+    fault = Fault(FaultKind.NOT_RECORDED, "record", (count, 100), "a reason.")
+    assert describe_fault(fault) == f"record: {words} left out when this was recorded (a reason)."

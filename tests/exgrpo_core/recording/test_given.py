@@ -81,6 +81,36 @@ def test_lines_and_loops_refuse_the_same_facts(facts):
             read(given | facts)
 
 
+@pytest.mark.parametrize(
+    ("fields", "prompt", "columns"),
+    [
+        ({"question": "1 + 1?"}, ["1 + 1?"], {}),
+        ({"question": "1 + 1?", "prompt": None}, ["1 + 1?"], {}),
+        ({"question": [{"role": "system", "content": "Be short."}, CHAT[1]]}, ["Be short.", "What is this?"], {}),
+        ({"question": "1 + 1?", "prompt": "Compute 1 + 1."}, ["Compute 1 + 1."], {"question": "1 + 1?"}),
+        ({"question": 7}, [], {"question": 7}),
+    ],
+)
+def test_a_question_is_the_prompt_where_there_is_no_prompt(fields, prompt, columns):
+    trajectory = as_trajectory({**fields, "response": "2"})
+    texts = [message.text for message in trajectory.messages if message.kind == "text"]
+    assert texts == [*prompt, "2"]
+    assert [message.text for message in trajectory.messages if message.is_generated] == ["2"]
+    assert trajectory.extra == columns
+
+
+@pytest.mark.parametrize("name", ["advantage", "advantages", "reward", "rewards", "score"])
+@pytest.mark.parametrize("values", [[0.5, 0.5], np.array([0.5, 0.25]), (1.0, 0.0)])
+def test_a_list_in_place_of_one_number_is_refused_by_the_name_that_was_given(name, values):
+    with pytest.raises(ValueError, match=f"^{name}: expected one number, got "):
+        as_trajectory({"response": "a b", "token_ids": [1, 2], name: values})
+
+
+def test_fields_without_a_response_are_named():
+    with pytest.raises(ValueError, match=r"^expected messages, or a response; the fields are step, question, text$"):
+        as_trajectory({"step": 3, "question": "1 + 1?", "text": "2"})
+
+
 def test_a_name_may_be_a_number_in_a_line_and_from_a_loop():
     for read, given in ((parse_trajectory, {"messages": []}), (as_trajectory, {"response": "a"})):
         found = read(given | {"question_id": 7, "num_tokens": 2.0, "is_truncated": 1})

@@ -71,12 +71,19 @@ def test_what_is_no_list_of_trajectories_is_counted_and_not_taken_apart(run, one
     assert "trajectories: expected a list" in read(run, "lost")[0]["reason"]
 
 
+def test_why_a_trajectory_is_left_out_is_said_without_the_type_of_the_error_and_with_one_full_stop(run, caplog):
+    run.log(1, trajectories=[{"prompt": 5, "response": "a"}])
+    why = "prompt: expected a text or a list of messages, got '5'"
+    assert caplog.messages == [f"{run.path}: not all is recorded: {why}. What is left out is counted in the file."]
+    assert run.why_lost == why
+
+
 @pytest.mark.parametrize("odd", [[TRAJECTORY], "loss", [("loss", 0.5)], 0.5, {"loss"}, b"loss"])
 def test_metrics_without_names_are_counted_and_the_trajectories_of_the_step_are_recorded(run, odd, caplog):
     assert len(run.log(1, odd, trajectories=[TRAJECTORY])) == 1
     run.finish()
     assert (len(read(run)), read(run, "metrics"), len(caplog.records)) == (1, [], 1)
-    assert read(run, "lost")[0]["reason"].startswith("TypeError: metrics: expected numbers by name, got a ")
+    assert read(run, "lost")[0]["reason"].startswith("metrics: expected numbers by name, got a ")
 
 
 @pytest.mark.parametrize("step", [3, 3.0, "3", "3.0", np.int64(3), np.float32(3), np.array(3)])
@@ -188,7 +195,7 @@ def test_no_step_and_no_metrics_end_the_loop(run, step):
     run.annotate("?", Hostile(), reward=Hostile())
     run.finish()
     assert read(run, "metrics")[-1]["metrics"] == {"b": "NaN"}
-    assert step is None or read(run, "lost")[0]["reason"].startswith("ValueError: step: ")
+    assert step is None or read(run, "lost")[0]["reason"].startswith("step: ")
     assert read(run, "lost")
 
 

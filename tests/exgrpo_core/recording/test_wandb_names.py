@@ -88,7 +88,13 @@ def test_tables_are_made_of_rows_or_of_a_frame(run, table):
 def test_a_table_without_responses_is_counted_as_lost(run):
     wandb.log({"losses": wandb.Table(columns=["a", "b"], data=[[1, 2]])})
     assert read(run) == []
-    assert "a response" in run.why_lost
+    assert "a response; the fields are a, b" in run.why_lost
+
+
+def test_questions_of_a_table_are_its_prompts(run):
+    table = wandb.Table(columns=["Question", "Output"], data=[["1 + 1?", "2"], ["2 + 2?", "4"]])
+    wandb.log({"samples": table})
+    assert [said(line) for line in read(run)] == [["1 + 1?", "2"], ["2 + 2?", "4"]]
 
 
 def test_arguments_without_effect_are_named_and_an_exit_code_is_a_failure(tmp_path, caplog, monkeypatch):

@@ -61,7 +61,7 @@ def test_rows_that_a_format_cannot_read_are_counted_and_those_it_leaves_out_are_
     [step] = own_format.read(source)
     assert (len(step.trajectories), source.bad.num) == (1, 2)
     assert source.bad.sentences[0].startswith("3.jsonl, line 2: ")
-    assert source.bad.sentences[1] == "3.jsonl, line 3: reward: expected a number, got 'many'"
+    assert source.bad.sentences[1] == "3.jsonl, line 3: reward: expected one number, got 'many'"
 
 
 @pytest.mark.parametrize("name", ["prompt", "reward"])
