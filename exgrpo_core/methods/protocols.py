@@ -53,7 +53,8 @@ class OpenStep(Protocol):
         """Return questions to replay with their weights: of `among` if given, else of buckets 1..K.
 
         `with_unsolved` adds those of bucket 0 to the latter: solved 0 of K last time, with something stored.
-        There are none in a run that replays nothing, or before the delayed start.
+        There are none in a run that replays nothing, or before the delayed start. Questions of `groups` are drawn too:
+        a later round that plans rollouts leaves them out.
         """
 
     def stored(self, question_index: int) -> StoredTrajectories:
