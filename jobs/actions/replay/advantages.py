@@ -78,11 +78,16 @@ def formula_facts(recorded: RecordedStep) -> list[Fact]:
         question=groups[first][0].question_index,
     )  # fmt: skip
     row = groups[first][fact.token or 0]
-    note = f"No formula gives all groups; nearest is {nearest}, which gives {sum(fits[nearest])} of {len(groups)}."
+    num_given = sum(fits[nearest])
+    note = (
+        f"No formula gives all groups; nearest is {nearest}, which gives {num_given} of {len(groups)}."
+        if num_given
+        else f"No formula gives any of the groups; the values computed here are {nearest}."
+    )
     return [
         Fact(
             _A, fact.compared, Outcome.DIFFERS, row.question_index, row.trajectory_id, None, fact.recorded,
-            fact.computed, fact.difference, len(groups), note,
+            fact.computed, fact.difference, len(groups), note, num_different=len(groups) - num_given,
         )
     ]  # fmt: skip
 

@@ -55,6 +55,8 @@ class Fact:
     note: str = ""
     mini_batch: int | None = None
     """Counted from 1."""
+    num_different: int = 1
+    """Of those compared, where something differs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +172,7 @@ def _compare_arrays(
     first = int(np.argmax(is_bad))
     return Fact(
         stage, compared, Outcome.DIFFERS, question, trajectory, first, recorded[first].item(), computed[first].item(),
-        largest, recorded.size,
+        largest, recorded.size, num_different=int(is_bad.sum()),
     )  # fmt: skip
 
 
@@ -216,7 +218,7 @@ def _row(step: int, facts: Sequence[Fact]) -> ReplayRow:
         compared=facts[0].compared,
         outcome=outcome,
         num_compared=sum(fact.num_compared for fact in made),
-        num_different=len(different),
+        num_different=sum(fact.num_different for fact in different),
         largest_difference=max(gaps, default=float("nan")),
         question_index=None if first is None else first.question_index,
         trajectory_id=None if first is None else first.trajectory_id,

@@ -290,4 +290,5 @@ def _ranges(entropies: np.ndarray, log_probs: np.ndarray, behavior: np.ndarray, 
     return Fact(
         _S, "possible values", Outcome.DIFFERS, where["question"], where["trajectory"], token,
         float(-values[first] if first < entropies.size else values[first]), "in range", float("nan"), values.size,
+        num_different=int((~is_good).sum()),
     )  # fmt: skip

@@ -1,24 +1,64 @@
 """The groups of a step as a method asks for them, call after call."""
 
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from exgrpo_core.config import ExGRPOConfig
+from exgrpo_core.errors import InputError
+from exgrpo_core.methods.protocols import QuestionSampler, ReplayMethod
 from exgrpo_core.state import ExGRPOState
 from exgrpo_core.step.rollouts import StepRollouts
 from exgrpo_core.step_report import BufferEventKind
+from exgrpo_core.types import GroupPlan
 from tests.exgrpo_core.builders import small_config, trajectory
 from tests.exgrpo_core.toy_runs import new_state
 
 
 def empty_step(state: ExGRPOState, config: ExGRPOConfig) -> StepRollouts:
     """Return a step whose method plans nothing by itself."""
-    state.strategies = replace(state.strategies, method=SimpleNamespace(plan=lambda _step: ()))
+    state.strategies = replace(state.strategies, method=SimpleNamespace(plan=lambda _step: iter(())))
     return StepRollouts(state, config, 1)
+
+
+@dataclass(frozen=True)
+class ReturnsGroups(ReplayMethod):
+    """A method that returns its groups."""
+
+    name = "returns_groups"
+    rounds: object = ()
+
+    def plan(self, _step):
+        return self.rounds
+
+
+@dataclass(frozen=True)
+class DrawsIndices(QuestionSampler):
+    """A method that draws an array."""
+
+    name = "draws_indices"
+
+    def draw(self, questions, num_questions, _rng):
+        return questions.indices[:num_questions]
+
+
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        (ReturnsGroups([GroupPlan(3, 2)]), "ReturnsGroups: plan must yield lists of groups; write yield instead of"),
+        (ReturnsGroups(None), "ReturnsGroups: plan must yield lists of groups; write yield instead of return."),
+        (DrawsIndices(), "DrawsIndices: a draw must return what questions.take returns, got ndarray."),
+    ],
+)
+def test_a_method_that_gives_something_else_is_refused_by_the_name_of_its_class(tmp_path, method, message):
+    config = small_config(start_pass_rate=None)
+    state = new_state(tmp_path, config)
+    state.strategies = replace(state.strategies, method=method)
+    with pytest.raises(InputError, match=message):
+        StepRollouts(state, config, 1)
 
 
 def test_two_calls_of_one_round_return_different_questions_as_many_as_the_data_has(tmp_path):

@@ -36,6 +36,20 @@ def test_unknown_key_is_answered_with_the_nearest_name(key, nearest):
         apply_settings(TrainSpec(), [f"{key}=1"])
 
 
+def test_a_setting_that_only_a_method_knows_is_refused_with_what_works():
+    method = "algorithm.off_policy_correction=m2po"
+    with pytest.raises(SpecError) as refused:
+        apply_settings(TrainSpec(), [method, "algorithm.strategy_settings.moment_limit=0.25"])
+    whole = "algorithm.strategy_settings={moment_limit: 0.25}"
+    assert str(refused.value).endswith(f"algorithm.strategy_settings is set as a whole; write '{whole}'.")
+    spec = apply_settings(TrainSpec(), [method, whole])
+    assert spec.algorithm.strategy_settings == {"moment_limit": 0.25}
+    spec = apply_settings(spec, ["algorithm.strategy_settings.moment_limit=0.5"])
+    assert spec.algorithm.strategy_settings == {"moment_limit": 0.5}
+    with pytest.raises(SpecError, match=r"write 'algorithm.strategy_settings=\{moment_limit: 0.5, more: 2\}'"):
+        apply_settings(spec, ["algorithm.strategy_settings.more=2"])
+
+
 @pytest.mark.parametrize(
     ("name", "path"),
     [
