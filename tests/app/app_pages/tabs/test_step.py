@@ -191,7 +191,7 @@ def test_advantages_of_another_program_are_compared_with_formulas(open_page, run
     assert groups["Mean |advantage|"].tolist() == [0.375]
     page = open_page("run", view="Step", run="loop", step="5")
     assert tiles(page)["Advantages"] == "differs"
-    assert has_text(page, "No formula gives all groups")
+    assert has_text(page, "No formula gives any of the groups")
     assert not has_text(page, "contradicts")
     assert [delta for _, delta in torch_tiles(page)] == 2 * ["cannot be executed"]
     assert not any("Execute loss" in button.label for button in page.button)

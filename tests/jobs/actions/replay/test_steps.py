@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from exgrpo.jobs.actions.replay.facts import Outcome, ReplayError
+from exgrpo.jobs.actions.replay.facts import Outcome, ReplayError, Stage, compare, summed_up
 from exgrpo.jobs.actions.replay.loss import replay_step
 from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
 from exgrpo_core import recording
@@ -270,6 +270,13 @@ def test_first_difference_is_named(tmp_path):
     assert row.num_different == 1
 
 
+def test_values_that_differ_are_counted_as_those_that_are_compared():
+    pairs = ([1.0, 2.0, np.nan, 4.0], [1.0, 9.0, np.nan, 5.0]), ([1.0, 2.0], [1.0, 2.0]), ([0.5, np.nan], [1.5, 0.0])
+    facts = [compare(Stage.UPDATE, "weights", *map(np.array, pair)) for pair in pairs]
+    [row] = summed_up(3, [*facts, compare(Stage.UPDATE, "weights", 1.0, 2.0)])
+    assert (row.num_compared, row.num_different) == (4 + 2 + 2 + 1, 2 + 0 + 2 + 1)
+
+
 def loop_run(root, advantages_of, groups=((1.0, 0.0, 0.0, 1.0), (0.0, 0.0, 1.0, 0.0), (0.25, 0.5, 1.0, 0.0))):
     """Record a step of a loop; `advantages_of` gives the advantages of all groups, None for those not recorded."""
     given = advantages_of([np.array(group) for group in groups])
@@ -323,6 +330,15 @@ def test_first_group_that_no_formula_gives_is_named(tmp_path):
     assert row.outcome is Outcome.DIFFERS
     assert (row.question_index, row.recorded, row.computed) == (2, -0.5625, -0.1875)
     assert "2 of 3" in row.note
+    assert (row.num_compared, row.num_different) == (3, 1)
+
+
+def test_no_formula_is_nearest_where_none_gives_a_group(tmp_path):
+    loop_run(tmp_path, lambda groups: [(rewards + 1) * 3 for rewards in groups])
+    [row] = rows_of(tmp_path, [1], "loop")
+    assert row.note.startswith("No formula gives any of the groups; ")
+    assert "nearest" not in row.note
+    assert (row.outcome, row.num_compared, row.num_different) == (Outcome.DIFFERS, 3, 3)
 
 
 def test_what_a_loop_did_not_record_is_said_with_the_argument_that_records_it(tmp_path):
