@@ -1,14 +1,14 @@
 """Lines 4 to 8, 17 and 23 of Algorithm 1: the groups of a step, as its method plans them."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
 
 import numpy as np
 
 from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.engine import AheadEngine, PolicyEngine, RolloutRequest
-from exgrpo_core.errors import EngineError
+from exgrpo_core.errors import EngineError, InputError
 from exgrpo_core.experience_management.replay_buffer import ReplayBuffer
 from exgrpo_core.methods.columns import QuestionColumns, QuestionDraw, StoredTrajectories
 from exgrpo_core.methods.protocols import Draw
@@ -37,7 +37,11 @@ class StepRollouts:
         """What was taken from the stream of fresh questions."""
         self._policy_version: int | None = None
         self._drawn: list[int] = []
-        self._rounds = iter(state.strategies.method.plan(self))
+        method = state.strategies.method
+        self._method_name = type(method).__name__
+        self._rounds = method.plan(self)
+        if not isinstance(self._rounds, Iterator):
+            raise InputError(f"{self._method_name}: plan must yield lists of groups; write yield instead of return.")
         self.first_round = next(self._rounds, ())
 
     def draw(
@@ -53,6 +57,9 @@ class StepRollouts:
         elif with_unsolved:
             within = np.concatenate((buffer.questions(), buffer.members(0)))
         drawn = draw(QuestionColumns(buffer, self.report.step, within, self._excluded), num_questions, self._state.rng)
+        if not isinstance(drawn, QuestionDraw):
+            kind = type(drawn).__name__
+            raise InputError(f"{self._method_name}: a draw must return what questions.take returns, got {kind}.")
         self.report.buckets = bucket_counts(buffer, drawn, self.report.buckets, with_unsolved)
         indices = drawn.question_indices.tolist()
         self._drawn += indices

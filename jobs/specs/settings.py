@@ -69,6 +69,10 @@ def _set_field(content: dict[str, Any], key: str, value: object, origin: str) ->
     section: Any = content
     for parent in parents:
         section = section.get(parent) if isinstance(section, dict) else None
+    if parents == ["algorithm", "strategy_settings"] and isinstance(section, dict) and name not in section:
+        entries = ", ".join(f"{field}: {entry}" for field, entry in {**section, name: value}.items())
+        whole = ".".join(parents)
+        raise SpecError(f"{origin} {key}: {whole} is set as a whole; write '{whole}={{{entries}}}'.")
     if not isinstance(section, dict) or name not in section:
         raise SpecError(f"{origin} {key}: there is no such field; {_nearest(content, key)}")
     section[name] = value
