@@ -8,7 +8,8 @@ import typer
 from exgrpo.jobs.actions.preflight.disk_estimate import estimate_resources
 from exgrpo.jobs.actions.preflight.dry_run import describe_plan, plan_record, plan_run
 from exgrpo.jobs.actions.preflight.launch_scripts import ScriptKind, write_script
-from exgrpo.jobs.actions.queueing import queue_job
+from exgrpo.jobs.actions.preflight.resolution import resolve
+from exgrpo.jobs.actions.queueing import queue_checked
 from exgrpo.jobs.actions.studies.running import estimate_step_seconds
 from exgrpo.jobs.cli.following import exit_as, follow_unless
 from exgrpo.jobs.cli.options import (
@@ -76,7 +77,10 @@ def train(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its 
         plan = plan_run(chosen, runs_root)
         print_json(plan_record(plan)) if as_json else print_result(describe_plan(plan))
         return
-    run_id = queue_job(runs_root, chosen)
+    checked = resolve(chosen, runs_root)
+    run_id = queue_checked(runs_root, checked)
+    for notice in checked.notices:
+        print_status(notice)
     state = follow_unless(detach, runs_root, database_url, run_id, as_json)
     with open_fresh_index(runs_root, database_url) as database:
         report = report_run(database, run_id)

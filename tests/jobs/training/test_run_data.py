@@ -4,7 +4,9 @@ import json
 
 import pytest
 import torch
+from typer.testing import CliRunner
 
+from exgrpo.jobs.cli.main import app
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.recording.event_reader import EventReader
 from exgrpo.jobs.specs.settings import apply_settings
@@ -125,3 +127,20 @@ def test_a_model_is_fine_tuned_on_demonstrations_with_the_threads_asked_for(tmp_
     assert batch.faults == []
     assert [event["step"] for event in batch.events if event["kind"] == "step"] == [1, 2]
     assert threads == [2]
+
+
+def test_the_command_that_trains_says_how_many_questions_are_used(chat_model, tmp_path, monkeypatch):
+    monkeypatch.setattr("exgrpo.jobs.cli.following.leave_to_supervisor", lambda *_: None)
+    data = tmp_path / "rows.jsonl"
+    data.write_text("".join(f'{{"question": "{n} + 1?", "answer": "{n + 1}"}}\n' for n in range(40)))
+    algorithm = {"batch_size": 4, "mini_batch_size": 4, "max_prompt_tokens": 400, "max_response_tokens": 8}
+    spec = {
+        "model": {"source": str(chat_model)},
+        "data": {"source": str(data), "num_questions": 16, "num_held_out": 2},
+        "algorithm": algorithm,
+    }
+    (tmp_path / "spec.json").write_text(json.dumps(spec))
+    words = ["train", "--detach", "--spec", str(tmp_path / "spec.json"), "--runs-root", str(tmp_path / "runs")]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    assert "rows.jsonl: 18 of 40 questions are used" in result.stderr
