@@ -2,6 +2,7 @@
 
 import copy
 import logging
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -122,8 +123,9 @@ def load_policy(source: str, device: torch.device, revision: str | None = None) 
     except EngineError:
         raise
     except Exception as error:  # the readers of models raise errors of any kind
+        known = "" if os.path.exists(source) else "is no folder here and "
         raise EngineError(
-            f"{source} cannot be loaded as a causal language model ({first_line(error)}); choose another.",
+            f"{source} {known}cannot be loaded as a causal language model ({first_line(error)}); choose another.",
             "model.source",
         ) from error
 

@@ -125,3 +125,10 @@ def test_sliding_attention_and_changing_rope_go_through_the_model_s_own_forward(
     assert wrap_model(model, tiny_tokenizer(), CPU).is_packed
     setattr(model.config, name, value)
     assert not wrap_model(model, tiny_tokenizer(), CPU).is_packed
+
+
+def test_a_path_that_is_not_there_is_named_as_no_folder():
+    with pytest.raises(
+        EngineError, match="gone/with/model is no folder here and cannot be loaded as a causal language"
+    ):
+        load_policy("gone/with/model", torch.device("cpu"))
