@@ -206,10 +206,11 @@ def attempts(run: Recorded) -> dict[str, pd.DataFrame]:
         return f"{datetime.fromisoformat(at):%Y-%m-%d %H:%M:%S} UTC"
 
     statuses = run.of_kind("status")
+    outcome = json.loads((run.path / "attempts" / "0001" / "outcome.json").read_text())
     kept = {event["step"]: event for event in run.of_kind("checkpoint") if (run.path / event["path"]).is_dir()}
     return {
         "Attempts of the run": pd.DataFrame(
-            {"Attempt": [1], "Started": [exact(statuses[0]["at"])], "Ended": [exact(statuses[-1]["at"])]}
+            {"Attempt": [1], "Started": [exact(statuses[0]["at"])], "Ended": [exact(outcome["at"])]}
         ),
         "Checkpoints of the run": pd.DataFrame({
             "Step": list(kept),

@@ -89,6 +89,7 @@ LARGE = 134_515_008
 def test_a_large_model_is_computed_in_bfloat16_where_the_processor_has_units_for_it(
     flags, expected, tmp_path, monkeypatch
 ):
+    monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
     monkeypatch.setattr(hardware, "CPU_INFO", tmp_path / "cpuinfo")
     assert not hardware.uses_bfloat16(LARGE)
     hardware.CPU_INFO.write_text(f"processor\t: 0\nflags\t\t: fpu avx2 {flags}\n\nprocessor\t: 1\n")
