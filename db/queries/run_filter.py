@@ -139,7 +139,7 @@ def _fulfils(connection: Connection, name: str, sign: str, wanted: str) -> Colum
 
 
 def _check_numbers(connection: Connection, name: str, text: ColumnElement[Any]) -> None:
-    """Refuse to compare values of which none is a number, such as dates and lists: no run would be found.
+    """Refuse to compare values if none is a number, such as dates and lists: no run would be found.
 
     Raises:
         SearchError: No run has a number.

@@ -17,7 +17,7 @@ REPLAYS_ONLY: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """A method in lists: each part is said in at most three words, and "none" where it replays no trajectory."""
+    """A method in lists: each part has at most three words, and "none" where it replays no trajectory."""
 
     title: str
     paper: str

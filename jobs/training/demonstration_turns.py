@@ -208,7 +208,7 @@ def _texts_in(value: object) -> list[str]:
 
 
 def _check_all_written(turns: Sequence[Turn], before: str, response: str, label: str) -> None:
-    """Refuse turns of which a text is left out: the last in the response, all but the assistant's before it."""
+    """Refuse turns if one of their texts is left out: the last in the response, all but the assistant's before it."""
     for number, turn in enumerate(turns, start=1):
         if number == len(turns) or turn["role"] != "assistant":
             _check_written(turn, (response or before) if number == len(turns) else before, f"{label}, turn {number}")

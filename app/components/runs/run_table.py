@@ -72,7 +72,7 @@ def columns_of_address(kinds: Sequence[str]) -> list[str]:
 
 
 def choose_columns(chosen: Sequence[str], usual: Sequence[str]) -> None:
-    """Show the choice of columns, of which some are usual; it is written into the address."""
+    """Show the choice of columns, with the usual ones chosen; it is written into the address."""
     st.session_state[_KEY] = list(chosen)
     names = [*DEFAULT_COLUMNS, *FURTHER_COLUMNS, *METRICS, *load_protocols(), *spec_fields()]
     st.multiselect(

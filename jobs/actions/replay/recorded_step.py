@@ -172,7 +172,7 @@ class RecordedStep:
 
     @cached_property
     def _lines(self) -> dict[str, list[bytes]]:
-        """The lines of its files, of which it has one, or several if it was recorded in parts."""
+        """The lines of its files: one file, or several if it was recorded in parts."""
         return {file: self._read(file) for file in dict.fromkeys(row.file for row in self.trajectories)}
 
     def rollout_groups(self, has_tokens: bool = False) -> list[RolloutGroup]:

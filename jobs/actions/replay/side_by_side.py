@@ -36,7 +36,7 @@ class Effect(Enum):
     LOSS = auto()
     """The loss alone, after the stages that are computed here."""
     RECORD = auto()
-    """The rollouts, replays or mini-batches of a step, of which the record has only those that were."""
+    """The rollouts, replays or mini-batches of a step: the record has only those that were."""
     NOTHING = auto()
     """Nothing of a recorded step."""
 

@@ -111,7 +111,7 @@ def find_format(path: Path) -> RolloutFormat:
 
 
 def _check_encoding(sample: Sample) -> None:
-    """Refuse text in UTF-16, some lines of which can be read by chance.
+    """Refuse text in UTF-16, because some of its lines can be read by chance.
 
     Raises:
         UnknownRolloutsError: It is in UTF-16 or UTF-32.

@@ -79,7 +79,7 @@ def skip(opened: BinaryIO, num_bytes: int) -> bool:
 def list_files(path: Path) -> list[Path]:
     """Return the files at or below a path, `2.jsonl` before `10.jsonl`; hidden ones are left out.
 
-    Links to folders are followed, but each folder is read once. A packed file is left out while its unpacked twin is
+    Links to folders are followed, but each folder is read once. A packed file is left out while the unpacked file is
     next to it.
 
     Raises:
@@ -107,8 +107,8 @@ def _walk(path: Path) -> Iterator[Path]:
         seen.add((about.st_dev, about.st_ino))
         shown = (Path(folder, name) for name in sorted(folders) if not name.startswith("."))
         folders[:] = [inner.name for inner in shown if not (inner.is_symlink() and _is_of(root, inner.resolve()))]
-        twins = {f"{name}{ending}" for name in names for ending in _ENDINGS}
-        found = (Path(folder, name) for name in names if not name.startswith(".") and name not in twins)
+        packed = {f"{name}{ending}" for name in names for ending in _ENDINGS}
+        found = (Path(folder, name) for name in names if not name.startswith(".") and name not in packed)
         yield from (file for file in found if file not in left_out)
 
 

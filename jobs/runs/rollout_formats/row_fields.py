@@ -67,7 +67,7 @@ def extra_of(row: Row, known: Iterable[str]) -> dict[str, str | float | bool | N
 
 
 def doubled(names: Iterable[str]) -> str:
-    """Return a sentence about a name that two columns of a table have, of which a row would keep one; else nothing."""
+    """Return a sentence about a name of two columns of a table, because a row keeps one of them; else nothing."""
     name = next((name for name, count in Counter(names).items() if count > 1 and name), None)
     return "" if name is None else f"{name}: two columns have this name; rename one of them."
 

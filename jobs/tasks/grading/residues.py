@@ -83,7 +83,7 @@ class _Residues:
         return [(value, modulus) for system in self.systems for modulus, values in system.items() for value in values]
 
     def numbers(self) -> list[tuple[int, int]] | None:
-        """Return residues and moduli, of which each is an alternative, if all are integers."""
+        """Return residues and moduli, each an alternative, if all are integers."""
         try:
             return [pair for system in self.systems for pair in _solve(system)]
         except ValueError:
