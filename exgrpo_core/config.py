@@ -143,7 +143,7 @@ class ExGRPOConfig:
     off_policy_correction: str = POLICY_SHAPING
     """How much a replayed token counts: an off-policy correction's name, or `module:Class`."""
     strategy_settings: dict[str, float] = field(default_factory=dict)
-    """Numbers that only the chosen strategies know; each strategy's file says what they mean."""
+    """Numbers that only the chosen strategies know, each in its range."""
     replays_per_group: int = 1
     """Stored trajectories that an experiential group replays, at most; 1 in the paper. At least 1."""
     candidate_budget: int | None = None

@@ -44,6 +44,10 @@ class About:
         return f"https://aclanthology.org/{self.paper}/" if _ANTHOLOGY.fullmatch(self.paper) else None
 
 
+Needs = dict[str, tuple[object, str]]
+"""By setting, the only value that goes with a part, and what the part does so that it is the only one."""
+
+
 class Part:
     """A part of a replay method: a class that a setting of a run names."""
 
@@ -51,8 +55,9 @@ class Part:
     """What the setting says: `question_selection`, `trajectory_selection` or `off_policy_correction`."""
     about: ClassVar[About | None] = None
     """What lists say of the method that this part makes; None for a part of other methods."""
+    needs: ClassVar[Needs] = {}
 
     def find_mistakes(self, settings: object) -> Iterator[Mistake]:
-        """Yield a sentence for each setting of a run that does not go with this part."""
+        """Yield a sentence for each setting of a run that does not go with this part; `needs` are others."""
         del settings
         return iter(())

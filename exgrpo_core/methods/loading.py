@@ -18,12 +18,13 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.metadata import entry_points
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args, get_type_hints
 
 from exgrpo_core.config import GAUSSIAN, ExGRPOConfig, LossAggregation
-from exgrpo_core.errors import InputError, Mistake
+from exgrpo_core.errors import FieldError, InputError, Mistake, shown
 from exgrpo_core.methods.about import About, Part
 from exgrpo_core.methods.protocols import OffPolicyCorrection, ReplayMethod, TrajectorySelector
+from exgrpo_core.methods.ranges import Range
 
 STRATEGIES = "exgrpo_core.strategies"
 ENTRY_POINTS = "exgrpo.strategies"
@@ -70,28 +71,52 @@ def methods() -> dict[str, About]:
 
 
 def describe(setting: str, name: str) -> str:
-    """Return what a built-in part does, as the first lines of its class say; "" for a part from elsewhere."""
-    part = _built_in(setting).get(name)
-    return " ".join(inspect.cleandoc(part.__doc__ or "").partition("\n\n")[0].split()) if part else ""
+    """Return what a part does, as the first lines of its class say; "" where there is none."""
+    try:
+        part = find_part(setting, name)
+    except InputError:
+        return ""
+    return " ".join(inspect.cleandoc(part.__doc__ or "").partition("\n\n")[0].split())
 
 
 def build_part(setting: str, settings: Settings) -> Any:  # noqa: ANN401 # of the protocol that KINDS has for the setting
     """Return the part that a setting names, with its fields filled from the hyperparameters and `strategy_settings`.
 
     Raises:
-        InputError: There is none, it is of another kind, it is code that this machine does not allow, or one of its
-            fields has neither a setting nor a default.
+        InputError: There is none, it is of another kind, or it is code that this machine does not allow.
+        FieldError: A number is out of its range, or has neither a setting nor a default.
     """
     part = find_part(setting, getattr(settings, setting))
     values: dict[str, Any] = {}
-    for field in _fields(part):
-        if hasattr(settings, field.name):
-            values[field.name] = getattr(settings, field.name)
-        elif field.name in settings.strategy_settings:
-            values[field.name] = settings.strategy_settings[field.name]
-        elif field.default is dataclasses.MISSING:
-            raise InputError(f"{part.name} needs the number strategy_settings.{field.name}.")
+    mistakes = []
+    for name, (expected, default) in part_numbers(part).items():
+        is_shared = hasattr(settings, name)
+        given = getattr(settings, name) if is_shared else settings.strategy_settings.get(name, default)
+        path = name if is_shared else f"strategy_settings.{name}"
+        if given is dataclasses.MISSING:
+            mistakes.append(Mistake(f"expected {expected or Range()}, which {part.name} needs.", path))
+        elif given is not default and (expected or not is_shared) and given not in (expected or Range()):
+            mistakes.append(Mistake(f"expected {expected or Range()}, got {shown(given)}.", path))
+        values[name] = given
+    for name, least in values.items() if not mistakes else ():
+        most = name.replace("least_", "most_")
+        if most != name and values.get(most, least) < least:
+            text = f"expected at least {name}, which is {least:g}, got {values[most]:g}."
+            mistakes.append(Mistake(text, f"strategy_settings.{most}"))
+    if mistakes:
+        raise FieldError("\n".join(mistakes), mistakes=mistakes)
     return part(**values)
+
+
+@cache
+def part_numbers(part: type[Any]) -> dict[str, tuple[Range | None, Any]]:
+    """Return the settings of a part by name: the range that its annotation gives, if any, and the default."""
+    try:
+        hints = get_type_hints(part, include_extras=True)
+    except NameError as error:
+        raise InputError(f"{part.__name__}: an annotation cannot be read ({error}); import what it names.") from error
+    ranges = {name: [one for one in get_args(hint) if isinstance(one, Range)] for name, hint in hints.items()}
+    return {field.name: (next(iter(ranges[field.name]), None), field.default) for field in _fields(part)}
 
 
 def find_part(setting: str, name: str) -> type[Any]:
@@ -115,21 +140,27 @@ def fields_of(setting: str, settings: Settings) -> set[str]:
     Raises:
         InputError: There is none, it is of another kind, or it is code that this machine does not allow.
     """
-    return {field.name for field in _fields(find_part(setting, getattr(settings, setting)))}
+    return set(part_numbers(find_part(setting, getattr(settings, setting))))
 
 
 def find_mistakes(settings: Settings) -> Iterator[Mistake]:
     """Yield a sentence for each part that cannot be built, and for each setting that no chosen part has."""
-    known, parts = set[str](), list[Part]()
+    known, parts, unbuilt = set[str](), list[Part](), list[Mistake]()
     for setting in KINDS:
         try:
+            known |= {name for name in fields_of(setting, settings) if not hasattr(settings, name)}
             parts.append(build_part(setting, settings))
-            fields = fields_of(setting, settings)
+        except FieldError as error:
+            unbuilt += error.mistakes
         except (InputError, ValueError) as error:
             yield Mistake(str(error), setting)
             return
-        known |= {name for name in fields if not hasattr(settings, name)}
+    yield from dict.fromkeys(unbuilt)
     for part in parts:
+        for name, (value, reason) in part.needs.items():
+            if getattr(settings, name, value) != value:
+                shown_value = "null" if value is None else value
+                yield Mistake(f"expected {shown_value}, since {part.name} {reason}.", name)
         yield from part.find_mistakes(settings)
     for name in settings.strategy_settings.keys() - known:
         choice = f"expected one of {', '.join(sorted(known))}" if known else "remove it"

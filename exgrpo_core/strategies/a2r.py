@@ -18,6 +18,7 @@ import numpy as np
 from exgrpo_core.methods.about import About
 from exgrpo_core.methods.columns import QuestionColumns, QuestionDraw
 from exgrpo_core.methods.protocols import OffPolicyCorrection, QuestionSampler
+from exgrpo_core.methods.ranges import NotNegative
 from exgrpo_core.types import Float32Array, Float64Array, TokenRatios
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class Ambiguous(QuestionSampler):
     )  # fmt: skip
     num_past_groups: ClassVar[int] = 8
     rollouts_per_question: int
-    priority_epsilon: float = 1e-2
+    priority_epsilon: NotNegative = 1e-2
 
     def draw(self, questions: QuestionColumns, num_questions: int, rng: np.random.Generator) -> QuestionDraw:
         """Return questions by their ambiguity."""

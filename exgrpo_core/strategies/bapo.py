@@ -18,6 +18,7 @@ import numpy as np
 from exgrpo_core.methods.about import REPLAYS_ONLY, About
 from exgrpo_core.methods.columns import QuestionColumns, QuestionDraw
 from exgrpo_core.methods.protocols import OpenStep
+from exgrpo_core.methods.ranges import Count, Share
 from exgrpo_core.strategies.stored_groups import StoredGroups
 from exgrpo_core.types import GroupPlan, RolloutGroup
 
@@ -32,11 +33,11 @@ class Bapo(StoredGroups):
     )  # fmt: skip
     replaces_fresh: ClassVar[bool] = False
     rollouts_per_question: int
-    retry_interval: float = 2
-    """Steps from one round of hard questions to the next. At least 1."""
-    hard_rate: float = 1 / 8
-    least_rate: float = 1 / 8
-    most_rate: float = 2 / 8
+    retry_interval: Count = 2
+    """Steps from one round of hard questions to the next."""
+    hard_rate: Share = 1 / 8
+    least_rate: Share = 1 / 8
+    most_rate: Share = 2 / 8
 
     def plan(self, step: OpenStep) -> Iterator[Sequence[GroupPlan]]:
         """Yield B fresh questions, then hard ones again, then stored groups."""

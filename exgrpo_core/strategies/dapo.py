@@ -9,10 +9,11 @@ Clip-higher is `clip_epsilon_high: 0.28`; DAPO's token-level loss and its penalt
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from exgrpo_core.methods.about import REPLAYS_ONLY, About
 from exgrpo_core.methods.protocols import OpenStep, ReplayMethod
+from exgrpo_core.methods.ranges import Range
 from exgrpo_core.types import GroupPlan
 
 
@@ -25,9 +26,12 @@ class Dapo(ReplayMethod):
         "DAPO", "2503.14476", "of unequal rewards", "none", "none",
         REPLAYS_ONLY | {"experience_ratio": 0.0, "clip_epsilon_high": 0.28},
     )  # fmt: skip
-    max_refills: float = 9
+    max_refills: Annotated[float, Range(least=0, is_whole=True)] = 9
 
     def plan(self, step: OpenStep) -> Iterator[Sequence[GroupPlan]]:
         """Yield B fresh questions, then as many further ones as groups of different rewards are missing."""
         for _ in range(1 + int(self.max_refills)):
-            yield step.fresh(step.batch_size - sum(not group.has_equal_rewards for group in step.groups))
+            fresh = step.fresh(step.batch_size - sum(not group.has_equal_rewards for group in step.groups))
+            if not fresh:
+                return
+            yield fresh

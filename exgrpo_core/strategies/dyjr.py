@@ -8,16 +8,16 @@ pi_past: 0 with derivative 0 at w = 1. Differs: replayed trajectories take place
 their share. Not known: the buffer's size, so those of the newest 4 steps are drawn, and the coefficient, so it is .1.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from exgrpo_core.errors import Mistake
-from exgrpo_core.methods.about import REPLAYS_ONLY, About
+from exgrpo_core.methods.about import REPLAYS_ONLY, About, Needs
 from exgrpo_core.methods.columns import QuestionColumns, QuestionDraw
 from exgrpo_core.methods.protocols import OffPolicyCorrection, OpenStep, ReplayMethod
+from exgrpo_core.methods.ranges import Count, Positive
 from exgrpo_core.strategies.stored_groups import StoredGroups
 from exgrpo_core.types import Baseline, GroupPlan, TokenRatios
 
@@ -45,9 +45,12 @@ class DyJr(StoredGroups):
         "DyJR", "2603.16157", "recent successes", "newest", "Jensen-Shannon term",
         REPLAYS_ONLY | {"off_policy_correction": "jensen_shannon"},
     )  # fmt: skip
-    max_age: float = 4
-    """Steps from a trajectory's rollout to its last replay. At least 1."""
-    divergence_weight: float = 0.1
+    needs: ClassVar[Needs] = StoredGroups.needs | {
+        "off_policy_correction": ("jensen_shannon", "reinforces no replayed token"),
+    }
+    max_age: Count = 4
+    """Steps from a trajectory's rollout to its last replay."""
+    divergence_weight: Positive = 0.1
 
     keep = ReplayMethod.keep
 
@@ -65,9 +68,3 @@ class DyJr(StoredGroups):
         """Return questions whose newest success is recent."""
         is_recent = questions.step - questions.newest_rollout_steps <= self.max_age
         return questions.draw_evenly(questions.indices[is_recent], num_questions, rng)
-
-    def find_mistakes(self, settings: object) -> Iterator[Mistake]:
-        """Yield a sentence where replayed tokens would be reinforced."""
-        yield from StoredGroups.find_mistakes(self, settings)
-        if getattr(settings, "off_policy_correction", JensenShannon.name) != JensenShannon.name:
-            yield Mistake(f"expected {JensenShannon.name}, the only one that {self.name} has.", "off_policy_correction")

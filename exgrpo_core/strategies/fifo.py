@@ -14,6 +14,7 @@ import numpy as np
 
 from exgrpo_core.methods.about import REPLAYS_ONLY, About
 from exgrpo_core.methods.columns import QuestionColumns, QuestionDraw
+from exgrpo_core.methods.ranges import Count
 from exgrpo_core.strategies.stored_groups import StoredGroups
 
 
@@ -25,8 +26,8 @@ class Fifo(StoredGroups):
     about: ClassVar[About | None] = About(
         "FIFO replay", "2604.08706", "uniform, recent queue", "whole stored group", "clipped ratio", REPLAYS_ONLY,
     )  # fmt: skip
-    capacity: float = 256
-    """Questions whose newest group is in the queue. At least 1."""
+    capacity: Count = 256
+    """Questions whose newest group is in the queue."""
 
     def draw(self, questions: QuestionColumns, num_questions: int, rng: np.random.Generator) -> QuestionDraw:
         """Return questions of the queue; of groups of one step those of the higher index entered last."""

@@ -14,6 +14,7 @@ import numpy as np
 
 from exgrpo_core.methods.about import About
 from exgrpo_core.methods.columns import QuestionColumns
+from exgrpo_core.methods.ranges import Positive, Share
 from exgrpo_core.strategies.prioritized import Proportional
 from exgrpo_core.types import Float64Array
 
@@ -27,9 +28,9 @@ class FreshPer(Proportional):
         "FreshPER", "2604.16918", "large advantage, young", "random", "policy shaping",
         {"trajectory_selection": "random"},
     )  # fmt: skip
-    priority_beta: float = 0.0
-    age_scale: float = 10.0
-    """tau, in steps. Above 0."""
+    priority_beta: Share = 0.0
+    age_scale: Positive = 10.0
+    """tau, in steps."""
 
     def priorities(self, questions: QuestionColumns) -> Float64Array:
         """Return p of each question."""

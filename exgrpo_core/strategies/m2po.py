@@ -9,15 +9,15 @@ over a micro-batch, all of it stale; fresh tokens have w = 1 and are not counted
 only tokens whose advantage would move w further from 1, so all count, as in AReaL.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from exgrpo_core.errors import Mistake
 from exgrpo_core.methods.about import About
 from exgrpo_core.methods.protocols import OffPolicyCorrection
+from exgrpo_core.methods.ranges import Positive
 from exgrpo_core.types import Float32Array, Float64Array, TokenRatios
 
 if TYPE_CHECKING:
@@ -32,14 +32,8 @@ class M2po(OffPolicyCorrection):
     about: ClassVar[About | None] = About(
         "M2PO", "2510.01161", "as in ExGRPO", "as in ExGRPO", "second moment bounded",
     )  # fmt: skip
-    moment_limit: float = 0.04
-    """The mean of (log w)^2 over the tokens that count is below it. Above 0."""
-
-    def find_mistakes(self, settings: object) -> Iterator[Mistake]:
-        """Yield a sentence where no token could count."""
-        del settings
-        if not self.moment_limit > 0.0:
-            yield Mistake(f"expected moment_limit above 0, got {self.moment_limit}.", "strategy_settings")
+    moment_limit: Positive = 0.04
+    """The mean of (log w)^2 over the tokens that count is below it."""
 
     def weights(self, tokens: TokenRatios) -> "torch.Tensor":
         """Return w."""

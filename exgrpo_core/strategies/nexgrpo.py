@@ -8,16 +8,16 @@ nearest stored success (Jaccard); failures join K rollouts, with one baseline, a
 and .9 are guesses, and how much is kept, so the newest 16 of a question are. Failures outside of them come last.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
-from exgrpo_core.errors import Mistake
-from exgrpo_core.methods.about import REPLAYS_ONLY, About
+from exgrpo_core.methods.about import REPLAYS_ONLY, About, Needs
 from exgrpo_core.methods.columns import CandidateColumns
 from exgrpo_core.methods.protocols import OpenStep, TrajectorySelector
+from exgrpo_core.methods.ranges import Count, Share
 from exgrpo_core.strategies.rlep import Rlep
 from exgrpo_core.types import Float32Array, GroupPlan, RolloutGroup, Trajectory
 
@@ -31,7 +31,8 @@ class NexGrpo(Rlep):
         "NexGRPO", "2026.acl-long.1682", "of the batch", "failures near successes", "clipped ratio",
         REPLAYS_ONLY | {"trajectory_selection": "boundary_failure", "replays_per_group": 2},
     )  # fmt: skip
-    max_stored: float = 16
+    needs: ClassVar[Needs] = {"trajectory_selection": ("boundary_failure", "replays failures only")}
+    max_stored: Count = 16
     """Newest trajectories of a question that are candidates."""
 
     def with_replays(self, step: OpenStep, group: GroupPlan) -> GroupPlan:
@@ -50,20 +51,14 @@ class NexGrpo(Rlep):
         del successes
         return group.trajectories
 
-    def find_mistakes(self, settings: object) -> Iterator[Mistake]:
-        """Yield a sentence where successes could be replayed: they are candidates, so that failures are near them."""
-        if getattr(settings, "trajectory_selection", BoundaryFailure.name) != BoundaryFailure.name:
-            reason = f"{self.name} replays failures only"
-            yield Mistake(f"expected {BoundaryFailure.name}, since {reason}.", "trajectory_selection")
-
 
 @dataclass(frozen=True, slots=True)
 class BoundaryFailure(TrajectorySelector):
     """Failures of middling confidence that have the most token ids in common with a success."""
 
     name: ClassVar[str] = "boundary_failure"
-    least_confidence: float = 0.3
-    most_confidence: float = 0.9
+    least_confidence: Share = 0.3
+    most_confidence: Share = 0.9
 
     def score(self, candidates: CandidateColumns) -> Float32Array:
         """Return 1 - similarity, 2 more outside of the bounds, infinity for successes."""

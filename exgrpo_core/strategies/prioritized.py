@@ -16,6 +16,7 @@ import numpy as np
 from exgrpo_core.methods.about import About
 from exgrpo_core.methods.columns import QuestionColumns, QuestionDraw
 from exgrpo_core.methods.protocols import QuestionSampler
+from exgrpo_core.methods.ranges import Positive, Share
 from exgrpo_core.types import Float64Array
 
 
@@ -27,9 +28,9 @@ class Proportional(QuestionSampler):
     about: ClassVar[About | None] = About(
         "PER", "1511.05952", "large mean advantage", "random", "weights of draws", {"trajectory_selection": "random"},
     )  # fmt: skip
-    priority_alpha: float = 0.6
-    priority_beta: float = 0.4
-    priority_epsilon: float = 1e-2
+    priority_alpha: Share = 0.6
+    priority_beta: Share = 0.4
+    priority_epsilon: Positive = 1e-2
 
     def priorities(self, questions: QuestionColumns) -> Float64Array:
         """Return p of each question."""
@@ -40,7 +41,8 @@ class Proportional(QuestionSampler):
         powers = self.priorities(questions) ** self.priority_alpha
         probabilities = powers / max(powers.sum(), 1e-12)
         draw = questions.draw(probabilities, num_questions, rng)
-        weights = (powers.size * probabilities) ** -self.priority_beta
+        # A question that is never drawn has no weight.
+        weights = np.where(probabilities > 0.0, powers.size * probabilities, np.inf) ** -self.priority_beta
         weights /= weights.max(initial=1e-12)
         positions = np.searchsorted(questions.indices, draw.question_indices)
         return replace(draw, weights=weights[positions])
@@ -55,8 +57,8 @@ class ByRank(Proportional):
         "PER by rank", "1511.05952", "rank by advantage", "random", "weights of draws",
         {"trajectory_selection": "random"},
     )  # fmt: skip
-    priority_alpha: float = 0.7
-    priority_beta: float = 0.5
+    priority_alpha: Share = 0.7
+    priority_beta: Share = 0.5
 
     def priorities(self, questions: QuestionColumns) -> Float64Array:
         """Return 1 / rank of each question."""

@@ -16,6 +16,7 @@ import numpy as np
 from exgrpo_core.methods.about import REPLAYS_ONLY, About
 from exgrpo_core.methods.columns import QuestionColumns, QuestionDraw
 from exgrpo_core.methods.protocols import OpenStep, ReplayMethod
+from exgrpo_core.methods.ranges import Count
 from exgrpo_core.types import GroupPlan
 
 
@@ -28,9 +29,9 @@ class PromptReplay(ReplayMethod):
         "Prompt Replay", "2603.21177", "nearest to half", "none", "none", REPLAYS_ONLY,
     )  # fmt: skip
     rollouts_per_question: int
-    cooldown_steps: float = 5
-    """Steps from a question's last rollouts to the next replay. At least 1."""
-    max_uses: float = 4
+    cooldown_steps: Count = 5
+    """Steps from a question's last rollouts to the next replay."""
+    max_uses: Count = 4
     """Most replays of a question."""
 
     def plan(self, step: OpenStep) -> Iterator[Sequence[GroupPlan]]:

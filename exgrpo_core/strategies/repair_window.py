@@ -14,10 +14,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from exgrpo_core.errors import Mistake
-from exgrpo_core.methods.about import REPLAYS_ONLY, About
+from exgrpo_core.methods.about import REPLAYS_ONLY, About, Needs
 from exgrpo_core.methods.columns import QuestionColumns, QuestionDraw
 from exgrpo_core.methods.protocols import OpenStep, ReplayMethod
+from exgrpo_core.methods.ranges import Count
 from exgrpo_core.types import GroupPlan, RolloutGroup, Trajectory
 
 
@@ -29,10 +29,15 @@ class RepairWindow(ReplayMethod):
     about: ClassVar[About | None] = About(
         "Repair of forgotten questions", "2606.03087", "solved before", "none", "none", REPLAYS_ONLY,
     )  # fmt: skip
+    needs: ClassVar[Needs] = {
+        "retired": ("never", "reviews questions that are solved"),
+        "buffer_capacity": (None, "reviews questions however long they wait"),
+        "buffer_age": (None, "reviews questions however long they wait"),
+    }
     num_past_groups: ClassVar[int] = 1
     rollouts_per_question: int
-    review_delay: float = 5
-    """Steps from a question's last success or review to its next review. At least 1."""
+    review_delay: Count = 5
+    """Steps from a question's last success or review to its next review."""
 
     def plan(self, step: OpenStep) -> Iterator[Sequence[GroupPlan]]:
         """Yield K rollouts of each question, reviewed or fresh."""
@@ -54,11 +59,3 @@ class RepairWindow(ReplayMethod):
         """Return one success: it keeps the question in the buffer."""
         del group
         return successes[:1]
-
-    def find_mistakes(self, settings: object) -> Iterator[Mistake]:
-        """Yield a sentence where mastered questions leave the buffer."""
-        if getattr(settings, "retired", "never") != "never":
-            yield Mistake(f"expected never, since {self.name} reviews questions that are solved.", "retired")
-        for name in ("buffer_capacity", "buffer_age"):
-            if getattr(settings, name, None) is not None:
-                yield Mistake(f"expected null, since {self.name} reviews questions however long they wait.", name)

@@ -22,6 +22,7 @@ import numpy as np
 from exgrpo_core.methods.about import REPLAYS_ONLY, About
 from exgrpo_core.methods.columns import CandidateColumns, QuestionColumns, QuestionDraw
 from exgrpo_core.methods.protocols import OpenStep, ReplayMethod, TrajectorySelector
+from exgrpo_core.methods.ranges import Count
 from exgrpo_core.types import Baseline, Float32Array, GroupPlan, Int64Array, RolloutGroup, Trajectory
 
 
@@ -35,8 +36,8 @@ class Repo(ReplayMethod):
         REPLAYS_ONLY | {"trajectory_selection": "highest_reward", "replays_per_group": 8, "experience_ratio": 1.0},
     )  # fmt: skip
     keeps_duplicates: ClassVar[bool] = True
-    min_stored: float = 16
-    max_stored: float = 16
+    min_stored: Count = 16
+    max_stored: Count = 16
     """Newest trajectories of a question that are kept."""
 
     def plan(self, step: OpenStep) -> Iterator[Sequence[GroupPlan]]:

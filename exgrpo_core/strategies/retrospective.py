@@ -11,14 +11,14 @@ their rollouts are. Its baseline is the mean of a group whose rollouts share the
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 
-from exgrpo_core.errors import Mistake
 from exgrpo_core.methods.about import REPLAYS_ONLY, About
 from exgrpo_core.methods.columns import QuestionColumns, QuestionDraw
 from exgrpo_core.methods.protocols import OpenStep, ReplayMethod
+from exgrpo_core.methods.ranges import Range, Share
 from exgrpo_core.types import GroupPlan, Prefix
 
 
@@ -31,10 +31,10 @@ class Retrospective(ReplayMethod):
         "Retrospective replay", "2504.14363", "hard questions", "half a success", "prefix not trained", REPLAYS_ONLY,
     )  # fmt: skip
     rollouts_per_question: int
-    hard_rate: float = 0.25
+    hard_rate: Share = 0.25
     """Highest correctness rate of a question that is drawn."""
-    prefix_share: float = 0.5
-    """Share of the old trajectory that rollouts begin with. Above 0, below 1."""
+    prefix_share: Annotated[float, Range(above=0, below=1)] = 0.5
+    """Share of the old trajectory that rollouts begin with."""
 
     def plan(self, step: OpenStep) -> Iterator[Sequence[GroupPlan]]:
         """Yield K rollouts of each fresh question, and of each drawn one from its prefix on."""
@@ -46,12 +46,6 @@ class Retrospective(ReplayMethod):
         """Return hard questions, each with the same probability."""
         is_hard = questions.num_correct <= self.hard_rate * self.rollouts_per_question
         return questions.draw_evenly(questions.indices[is_hard], num_questions, rng)
-
-    def find_mistakes(self, settings: object) -> Iterator[Mistake]:
-        """Yield a sentence where rollouts would begin with nothing, or with all of a trajectory."""
-        del settings
-        if not 0.0 < self.prefix_share < 1.0:
-            yield Mistake(f"expected prefix_share above 0 and below 1, got {self.prefix_share}.", "strategy_settings")
 
     def _prefix(self, step: OpenStep, question_index: int) -> Prefix | None:
         stored = step.stored(question_index)

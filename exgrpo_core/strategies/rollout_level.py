@@ -18,6 +18,7 @@ import numpy as np
 from exgrpo_core.methods.about import REPLAYS_ONLY, About
 from exgrpo_core.methods.columns import QuestionColumns, QuestionDraw
 from exgrpo_core.methods.protocols import OpenStep
+from exgrpo_core.methods.ranges import Count
 from exgrpo_core.policy_optimization.mixed_batch import group_advantages
 from exgrpo_core.strategies.stored_groups import StoredGroups
 from exgrpo_core.types import Baseline, GroupPlan, RolloutGroup, Trajectory
@@ -33,8 +34,8 @@ class RolloutLevel(StoredGroups):
         REPLAYS_ONLY | {"replays_per_group": 4},
     )  # fmt: skip
     normalize_by_std: bool
-    max_age: float = 8
-    """tau_max: steps from a group's rollouts to its last replay. At least 1."""
+    max_age: Count = 8
+    """tau_max: steps from a group's rollouts to its last replay."""
 
     def plan_replays(self, step: OpenStep, drawn: Mapping[int, float]) -> list[GroupPlan]:
         """Plan the rollouts of the newest stored group of each drawn question."""

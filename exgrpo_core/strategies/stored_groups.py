@@ -23,9 +23,10 @@ from typing import ClassVar
 import numpy as np
 
 from exgrpo_core.errors import Mistake
-from exgrpo_core.methods.about import REPLAYS_ONLY, About
+from exgrpo_core.methods.about import REPLAYS_ONLY, About, Needs
 from exgrpo_core.methods.columns import QuestionColumns, QuestionDraw
 from exgrpo_core.methods.protocols import OpenStep, ReplayMethod
+from exgrpo_core.methods.ranges import Count, NotNegative
 from exgrpo_core.policy_optimization.mixed_batch import STD_EPSILON
 from exgrpo_core.types import GroupPlan, RolloutGroup, Trajectory
 
@@ -35,6 +36,7 @@ class StoredGroups(ReplayMethod):
     """A drawn question's newest stored group takes the place of a fresh question, without rollouts."""
 
     keeps_duplicates: ClassVar[bool] = True
+    needs: ClassVar[Needs] = {"refresh": ("never", "replays groups of one step")}
     replaces_fresh: ClassVar[bool] = True
 
     @abstractmethod
@@ -61,9 +63,7 @@ class StoredGroups(ReplayMethod):
         return plans
 
     def find_mistakes(self, settings: object) -> Iterator[Mistake]:
-        """Yield a sentence where trajectories of a group get several steps, or where no step would have rollouts."""
-        if getattr(settings, "refresh", "never") != "never":
-            yield Mistake(f"expected never, since {self.name} replays groups of one step.", "refresh")
+        """Yield a sentence where no step would have rollouts."""
         if self.replaces_fresh and getattr(settings, "experience_ratio", 0.0) == 1.0:
             reason = f"{self.name} replays groups without rollouts: no step would have any"
             yield Mistake(f"expected less than 1, since {reason}.", "experience_ratio")
@@ -77,8 +77,8 @@ class Trinity(StoredGroups):
     about: ClassVar[About | None] = About(
         "Trinity", "Trinity-RFT's code", "newest, least used", "whole stored group", "clipped ratio", REPLAYS_ONLY,
     )  # fmt: skip
-    decay: float = 2.0
-    cooldown_steps: float = 1
+    decay: NotNegative = 2.0
+    cooldown_steps: Count = 1
     """Steps from a use to the next possible one."""
 
     def draw(self, questions: QuestionColumns, num_questions: int, rng: np.random.Generator) -> QuestionDraw:
@@ -104,7 +104,7 @@ class TrlReplay(StoredGroups):
     replaces_fresh: ClassVar[bool] = False
     rollouts_per_question: int
     normalize_by_std: bool
-    capacity: float = 64
+    capacity: Count = 64
     """Groups of the highest scores that are kept."""
 
     def plan(self, step: OpenStep) -> Iterator[Sequence[GroupPlan]]:

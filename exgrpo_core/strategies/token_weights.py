@@ -11,9 +11,10 @@ known here.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from exgrpo_core.methods.protocols import OffPolicyCorrection
+from exgrpo_core.methods.ranges import Positive, Range
 from exgrpo_core.types import TokenRatios
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class Truncated(OffPolicyCorrection):
     """The gradient of log pi times min(w, limit)."""
 
     name: ClassVar[str] = "truncated"
-    ratio_limit: float = 2.0
+    ratio_limit: Positive = 2.0
 
     def weights(self, tokens: TokenRatios) -> "torch.Tensor":
         """Return min(w, limit), whose derivative by log pi is itself."""
@@ -48,7 +49,7 @@ class Masked(OffPolicyCorrection):
     """The ratio w where it is within the limits, else 0."""
 
     name: ClassVar[str] = "masked"
-    ratio_limit: float = 2.0
+    ratio_limit: Annotated[float, Range(above=1)] = 2.0
 
     def weights(self, tokens: TokenRatios) -> "torch.Tensor":
         """Return w or 0."""

@@ -11,13 +11,14 @@ so it is in proportion to p.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 
 from exgrpo_core.methods.about import REPLAYS_ONLY, About
 from exgrpo_core.methods.columns import QuestionColumns, QuestionDraw
 from exgrpo_core.methods.protocols import OpenStep, ReplayMethod
+from exgrpo_core.methods.ranges import Range
 from exgrpo_core.types import Float64Array, GroupPlan
 
 
@@ -30,8 +31,8 @@ class Vcrl(ReplayMethod):
         "VCRL", "2509.20317", "high reward variance", "none", "none", REPLAYS_ONLY,
     )  # fmt: skip
     rollouts_per_question: int
-    variance_threshold: float = 0.5
-    """Least p of a group that keeps its place, and of a question in memory. Above 0, at most 1."""
+    variance_threshold: Annotated[float, Range(above=0, most=1)] = 0.5
+    """Least p of a group that keeps its place, and of a question in memory."""
 
     def plan(self, step: OpenStep) -> Iterator[Sequence[GroupPlan]]:
         """Yield B fresh questions, then a question from memory for each group of low p."""

@@ -7,12 +7,11 @@ from collections.abc import Callable, Sequence
 
 import streamlit as st
 
-from exgrpo.app.components.new_run.field_shapes import STRATEGIES, FieldShape, InputKind, part_defaults
+from exgrpo.app.components.new_run.field_shapes import FieldShape, InputKind, part_defaults, part_texts
 from exgrpo.app.components.widgets.spec_text import option_text
 from exgrpo.app.formats import literal, with_code
 from exgrpo.jobs.specs.presets import load_plain_yaml
 from exgrpo.jobs.specs.train import SpecError
-from exgrpo_core.methods.loading import describe
 
 NOT_SET = "not set"
 RANGES: dict[str, dict[str, object] | None] = {
@@ -168,9 +167,8 @@ def _choice(shape: FieldShape, raw: object, key: str) -> None:
         shape.label, options, index=options.index(chosen), key=key, label_visibility="collapsed",
         format_func=str if is_strategy else lambda option: option.replace("_", " "), accept_new_options=is_strategy,
     )  # fmt: skip
-    meaning = describe(STRATEGIES[shape.path], chosen) if is_strategy else ""
-    if meaning:
-        st.caption(with_code(meaning))
+    for text in part_texts(shape.path, chosen) if is_strategy else ():
+        st.caption(with_code(text))
 
 
 def _choices(shape: FieldShape, raw: object, key: str) -> None:

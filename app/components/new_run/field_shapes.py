@@ -16,7 +16,9 @@ from threading import Lock
 from pydantic import BaseModel
 
 from exgrpo.jobs.specs.train import TrainSpec
-from exgrpo_core.methods.loading import KINDS, names_of
+from exgrpo_core.config import ExGRPOConfig
+from exgrpo_core.errors import InputError
+from exgrpo_core.methods.loading import KINDS, describe, find_part, names_of, part_numbers
 
 HIDDEN = frozenset({"kind", "preset"})
 """Fields that the form does not show and does not change."""
@@ -132,6 +134,29 @@ def attribute_docs(cls: type) -> dict[str, str]:
             docs[target] = " ".join(text.split())
         target = node.target.id if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) else None
     return docs
+
+
+def part_texts(path: str, name: str) -> list[str]:
+    """Return what the part does that a field names, and for each number that only it knows its range and meaning."""
+    setting = STRATEGIES[path]
+    try:
+        part = find_part(setting, name)
+    except InputError:
+        return []
+    docs = _inherited_docs(part)
+    texts = [describe(setting, name)]
+    for key, (expected, default) in part_numbers(part).items():
+        if key not in ExGRPOConfig.__dataclass_fields__:
+            is_needed = default is dataclasses.MISSING
+            end = "needed" if is_needed else f"{default:g} if not given"
+            texts.append(f"`{key}` is {expected or 'a number'}, {end}. {docs.get(key, '')}".rstrip())
+    return [text for text in texts if text]
+
+
+@cache
+def _inherited_docs(cls: type) -> dict[str, str]:
+    owners = filter(dataclasses.is_dataclass, reversed(cls.__mro__))
+    return {key: text for owner in owners for key, text in attribute_docs(owner).items()}
 
 
 def _part(path: str) -> tuple[FieldShape, ...]:

@@ -1,5 +1,6 @@
 """The form of a new run, built from the fields of the specification, a section at a time; the last tab is its YAML."""
 
+import re
 from collections.abc import Mapping, Sequence
 
 import streamlit as st
@@ -135,10 +136,12 @@ def _show_field(state: FormState, shape: FieldShape, mistakes: Sequence[Mistake]
 
 
 def _about(mistakes: Sequence[Mistake], path: str) -> list[str]:
-    """Return what the mistakes say of a field, without the fields' names in front."""
+    """Return what the mistakes say of a field, after the name of the entry where the field's value has entries."""
     shape = _shapes((path,))[0]
     about = (mistake for mistake in mistakes if any(is_about(name, shape) for name in mistake.fields))
-    return [_capitalized(mistake.text) for mistake in about]
+    entries = re.compile(rf"{re.escape(path)}\.(.+)")
+    inside = ((mistake, [match[1] for name in mistake.fields if (match := entries.match(name))]) for mistake in about)
+    return [f"{', '.join(names)}: {mistake.text}" if names else _capitalized(mistake.text) for mistake, names in inside]
 
 
 def _capitalized(sentence: str) -> str:

@@ -228,6 +228,21 @@ def test_every_mistake_is_told_at_once_beside_its_field_on_its_tab_and_in_the_su
     assert field(page, "optim.learning_rate").value == -1.0
 
 
+def test_numbers_that_only_a_method_knows_have_their_ranges_in_the_form_and_a_mistake_at_their_field(open_page):
+    page = open_page("new_run", section="Algorithm")
+    field(page, "algorithm.question_selection").set_value("fifo").run()
+    assert has_text(page, "`capacity` is a whole number of at least 1, 256 if not given.")
+    assert has_text(page, "Questions whose newest group is in the queue.")
+    field(page, "algorithm.strategy_settings").set_value("capacity=0").run()
+    expected = "strategy_settings.capacity: expected a whole number of at least 1, got 0.0."
+    assert mistakes(page) == [f"algorithm.{expected}"]
+    (beside,) = [text for text in texts(page) if "material/error" in text and "capacity" in text]
+    assert "expected a whole number of at least 1" in beside
+    assert page.button(key="launch").disabled
+    field(page, "algorithm.strategy_settings").set_value("capacity=1").run()
+    assert mistakes(page) == []
+
+
 def test_changes_are_in_the_address_and_come_back_with_it(open_page):
     page = open_page("new_run")
     field(page, "num_steps").set_value(77).run()

@@ -6,14 +6,16 @@ from typing import ClassVar
 import numpy as np
 
 from exgrpo_core.methods.protocols import TrajectorySelector
+from exgrpo_core.methods.ranges import NotNegative
 from exgrpo_core.strategies.ablations import Uniform
+from exgrpo_core.strategies.fifo import Fifo
 from exgrpo_core.strategies.retrospective import Retrospective
 
 
 @dataclass(frozen=True, slots=True)
 class Shortest(TrajectorySelector):
     name: ClassVar[str] = "shortest"
-    least_tokens: float
+    least_tokens: NotNegative
 
     def score(self, candidates):
         lengths = candidates.num_tokens.astype(np.float32)
@@ -34,6 +36,13 @@ class EvenShort(Uniform):
     def keep(self, group, successes):
         del group
         return [one for one in successes if one.token_ids.size <= 4 and one.text]
+
+
+@dataclass(frozen=True, slots=True)
+class FewQuestions(Fifo):
+    """A queue by another name."""
+
+    name: ClassVar[str] = "few_questions"
 
 
 @dataclass(frozen=True, slots=True)

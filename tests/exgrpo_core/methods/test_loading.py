@@ -71,18 +71,15 @@ def test_every_built_in_part_names_its_sources_and_is_tried_by_a_test():
             "candidate_budget: expected at least 3 or null, since a group replays 3 of its candidates "
             "(replays_per_group), got 2.",
         ),
-        *(
-            (
-                {"question_selection": "retrospective", "strategy_settings": {"prefix_share": share}},
-                f"strategy_settings: expected prefix_share above 0 and below 1, got {share}.",
-            )
-            for share in (-0.5, 0.0, 1.0, 1.5)
+        (
+            {"off_policy_correction": "masked", "fresh_objective": "masked", "strategy_settings": {"ratio_limit": 1}},
+            "strategy_settings.ratio_limit: expected a number above 1, got 1.",
         ),
         (
-            {"off_policy_correction": "m2po", "strategy_settings": {"moment_limit": -1.0}},
-            "strategy_settings: expected moment_limit above 0, got -1.0.",
+            {"question_selection": "bapo", "strategy_settings": {"least_rate": 0.5}},
+            "strategy_settings.most_rate: expected at least least_rate, which is 0.5, got 0.25.",
         ),
-        ({"question_selection": "dyjr"}, "off_policy_correction: expected jensen_shannon, the only one that dyjr has."),
+        ({"question_selection": "dyjr"}, "expected jensen_shannon, since dyjr reinforces no replayed token."),
         ({"question_selection": "repair_window"}, "retired: expected never, since repair_window reviews questions"),
         (
             {"question_selection": "repair_window", "retired": RetiredRule.NEVER, "buffer_capacity": 100},

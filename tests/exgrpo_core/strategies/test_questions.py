@@ -116,6 +116,15 @@ def test_fresh_priorities_decay_with_age_and_have_no_weights():
     assert draw.weights.tolist() == [1.0, 1.0, 1.0]
 
 
+def test_priorities_that_age_makes_0_leave_the_weights_of_the_others():
+    columns = {"reward_deviations": [0.5, 0.5, 0.5], "newest_rollout_steps": [10, 10, 1]}
+    settings = {"priority_alpha": 1.0, "priority_beta": 1.0, "age_scale": 0.01}
+    draw = sampler_of("fresh_per", **settings).draw(columns_of(step=10, **columns), 3, RNG)
+    # exp(-900) is 0: of three questions two have P = 1/2.
+    assert sorted(draw.question_indices.tolist()) == [20, 21]
+    assert draw.weights.tolist() == [1.0, 1.0]
+
+
 def test_prompts_nearest_to_one_half_come_again_after_a_cooldown_and_not_too_often():
     columns = {"newest_rollout_steps": [5, 5, 5], "last_draw_steps": [-1, -1, -1], "num_draws": [0, 0, 0]}
     method = sampler_of("prompt_replay", cooldown_steps=3.0, max_uses=2.0)

@@ -5,9 +5,17 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from exgrpo.app.components.new_run import field_shapes
-from exgrpo.app.components.new_run.field_shapes import HIDDEN, OPTIONAL_PARTS, part_defaults, section_of, sections
+from exgrpo.app.components.new_run.field_shapes import (
+    HIDDEN,
+    OPTIONAL_PARTS,
+    part_defaults,
+    part_texts,
+    section_of,
+    sections,
+)
 from exgrpo.db.rows.spec_differences import flatten
 from exgrpo.jobs.specs.train import TrainSpec
+from exgrpo_core.methods.loading import ALLOWED_CODE_VARIABLE
 
 pytestmark = pytest.mark.slow
 
@@ -25,6 +33,16 @@ def test_a_path_into_a_value_belongs_to_the_section_of_its_field():
     assert section_of("algorithm.mask_range.low") == "algorithm"
     assert section_of("reward_model.source") == "algorithm"
     assert section_of("nothing") is None
+
+
+def test_a_part_of_ones_own_is_described_with_its_numbers_where_it_is_allowed(monkeypatch):
+    name = "tests.exgrpo_core.methods.outside_rules:FewQuestions"
+    assert part_texts("algorithm.question_selection", name) == []
+    monkeypatch.setenv(ALLOWED_CODE_VARIABLE, "tests")
+    assert part_texts("algorithm.question_selection", name) == [
+        "A queue by another name.",
+        "`capacity` is a whole number of at least 1, 256 if not given. Questions whose newest group is in the queue.",
+    ]
 
 
 def test_pages_of_several_browsers_read_the_fields_at_once():
