@@ -146,8 +146,8 @@ test-faults: $(VENV)/.installed-dev tools  ## Break things on purpose (LONG=1: w
 fuzz: $(VENV)/.installed-dev  ## Feed changed files to all that reads files, MINUTES=1 of processor time each; crashes stay as tests
 	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),1) $(ARGS)
 
-rollout-samples: $(VENV)/.installed  ## Make the rollouts that tests read again, with the packages of other projects
-	@OMP_NUM_THREADS=1 $(BIN)/python tests/jobs/runs/rollout_formats/make_samples.py
+rollout-samples: $(VENV)/.installed  ## Write rollouts with the newest releases of other projects and print what changed (ONLY="art trl", KEEP=1)
+	@OMP_NUM_THREADS=1 ONLY='$(ONLY)' KEEP='$(KEEP)' $(BIN)/python tests/jobs/runs/rollout_formats/make_samples.py
 
 test-faults-verl: $(VERL_VENV)/.installed-dev
 	@$(FAULTS) $(VERL_BIN)/python $(FAULTS_PYTEST) -m verl tests/faults/test_ray_faults.py

@@ -52,20 +52,36 @@ class TrackioProject:
 
 def has_traces(file: Path) -> bool:
     """Whether a file is a SQLite file with Trackio's table of traces."""
+    return has_table(file, "traces", COLUMNS)
+
+
+def has_table(file: Path, table: str, columns: frozenset[str]) -> bool:
+    """Whether a file is a SQLite file with a table of these columns."""
     try:
         with file.open("rb") as opened:
             if opened.read(len(_HEAD)) != _HEAD:
                 return False
-        with open_project(file) as project:
-            names = {row["name"] for row in project.connection.execute("PRAGMA table_info(traces)")}
+        with open_sqlite(file) as connection:
+            names = {row["name"] for row in connection.execute(f"PRAGMA table_info({table})")}
     except (OSError, UnreadableFileError):
         return False
-    return names >= COLUMNS
+    return names >= columns
 
 
 @contextmanager
 def open_project(file: Path) -> Iterator[TrackioProject]:
     """Open a project's file, with what its writer has not moved into it yet.
+
+    Raises:
+        UnreadableFileError: As `open_sqlite`.
+    """
+    with open_sqlite(file) as connection:
+        yield TrackioProject(connection)
+
+
+@contextmanager
+def open_sqlite(file: Path) -> Iterator[sqlite3.Connection]:
+    """Open a SQLite file to read, with what its writer has not moved into it yet.
 
     Raises:
         UnreadableFileError: It cannot be read as SQLite, also in the middle of the work.
@@ -76,6 +92,6 @@ def open_project(file: Path) -> Iterator[TrackioProject]:
         with closing(sqlite3.connect(address, uri=True)) as connection:
             connection.execute("PRAGMA trusted_schema = OFF")
             connection.row_factory = sqlite3.Row
-            yield TrackioProject(connection)
+            yield connection
     except sqlite3.Error as error:
         raise UnreadableFileError(f"{file.name}: {error}") from None

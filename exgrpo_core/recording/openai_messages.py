@@ -27,7 +27,7 @@ _TEXTS = ("text", "input_text", "output_text")
 def messages_of(row: Row, name: str, role: str = "user", *, is_generated: bool = True) -> tuple[Message, ...]:
     """Return the messages of a field: a list of them, or a text, which is one message of `role`.
 
-    The assistant's messages count as generated, unless `is_generated` is false (a prompt).
+    The assistant's messages count as generated, unless `is_generated` is false (a prompt) or they are not `trainable`.
 
     Raises:
         ValueError: The field is something else.
@@ -43,7 +43,8 @@ def messages_of(row: Row, name: str, role: str = "user", *, is_generated: bool =
         given = message.get("role", message.get("from"))
         if not isinstance(given, str) or given not in _ROLES:
             raise ValueError(f"{name}: expected the role system, user, assistant or tool, got {str(given)[:40]!r}.")
-        turn = _Turn(_ROLES[given], is_generated and _ROLES[given] == "assistant", tools)
+        is_own = is_generated and _ROLES[given] == "assistant" and message.get("trainable") is not False
+        turn = _Turn(_ROLES[given], is_own, tools)
         found.extend(turn.messages(message))
     return tuple(found)
 

@@ -9,11 +9,14 @@ from pathlib import Path
 
 from exgrpo.jobs.runs.rollout_formats import (
     agent_sessions,
+    art_trajectories,
     inspect_logs,
     json_lines,
     lm_eval,
     metric_exports,
+    mlflow_traces,
     nemo_rl,
+    skyrl_dumps,
     torch_dumps,
     traces,
     trackio_traces,
@@ -59,10 +62,15 @@ FORMATS = (
         "rollout dumps of Miles or slime", torch_dumps.recognises, torch_dumps.read, parts=training_and_evaluation
     ),
     RolloutFormat("step files of NeMo-RL", nemo_rl.recognises, nemo_rl.read, parts=training_and_evaluation),
+    RolloutFormat(
+        "trajectories of ART", art_trajectories.recognises, art_trajectories.read, parts=art_trajectories.parts
+    ),
+    RolloutFormat("evaluations of SkyRL", skyrl_dumps.recognises, skyrl_dumps.read),
     RolloutFormat("samples of lm-eval", lm_eval.recognises, lm_eval.read, parts=lm_eval.parts),
     RolloutFormat("logs of Inspect", inspect_logs.recognises, inspect_logs.read, "inspect_ai", inspect_logs.parts),
     RolloutFormat("messages, or JSON lines of OpenRLHF, ms-swift or Miles", json_lines.recognises, json_lines.read),
     RolloutFormat("traces of Trackio", trackio_traces.recognises, trackio_traces.read, parts=trackio_traces.parts),
+    RolloutFormat("traces of MLflow", mlflow_traces.recognises, mlflow_traces.read, parts=mlflow_traces.parts),
     RolloutFormat("sessions of agents", agent_sessions.recognises, agent_sessions.read, parts=agent_sessions.parts),
     RolloutFormat("metrics of W&B, MLflow or JSON lines", metric_exports.recognises, metric_exports.read),
 )

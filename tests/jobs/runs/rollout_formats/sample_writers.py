@@ -96,3 +96,178 @@ def make_trackio(folder):
     for file in Path(work).glob("*.parquet"):
         shutil.copy(file, folder / "parquet")
     SQLiteStorage.export_for_static_space("sums", folder / "static")
+
+
+def make_art(folder):
+    """The files of a model that logs two steps of training and one of validation."""
+    import asyncio
+
+    import art
+    from openai.types.chat import ChatCompletionMessage
+    from openai.types.chat.chat_completion import Choice
+
+    def trajectory(question, text, reward, calls=None):
+        own = [{"content": None, "tool_calls": calls}, {"content": text}] if calls else [{"content": text}]
+        choices = [
+            Choice(finish_reason="stop", index=0, message=ChatCompletionMessage(role="assistant", **message))
+            for message in own
+        ]
+        result = [{"role": "tool", "tool_call_id": "c1", "content": "5"}] if calls else []
+        messages = [{"role": "system", "content": "Be short."}, {"role": "user", "content": question}]
+        metrics, metadata = {"is_short": 0.5, "num_turns": len(choices)}, {"answer": "5", "level": "easy"}
+        turns = [*messages, *choices[:-1], *result, choices[-1]]
+        return art.Trajectory(messages_and_choices=turns, reward=reward, metrics=metrics, metadata=metadata)
+
+    async def log():
+        model = art.Model(name="agent", project="sums", base_path=work, report_metrics=[])
+        call = [{"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"first": 2}'}}]
+        for split, step in (("train", 1), ("train", 2), ("val", 2)):
+            first = art.TrajectoryGroup(
+                [trajectory("What is 2 + 3?", "5", 1.0, call), trajectory("What is 2 + 3?", "6", 0.0)]
+            )
+            second = art.TrajectoryGroup([trajectory("What is 7 - 4?", "3", 0.75)])
+            await model.log([first, second] if split == "train" else [first], split=split, step=step)
+
+    with tempfile.TemporaryDirectory() as work:
+        asyncio.run(log())
+        shutil.copytree(Path(work) / "sums" / "models" / "agent" / "trajectories", folder, dirs_exist_ok=True)
+
+
+def make_skyrl(folder):
+    """The files of an evaluation with two data sources. Only the function that writes them is taken from the package.
+
+    The module around it needs Ray, torch and a GPU's packages.
+    """
+    import ast
+    import importlib.util
+    import json
+    import logging
+    from typing import Any
+
+    [package] = importlib.util.find_spec("skyrl").submodule_search_locations
+    tree = ast.parse((Path(package) / "train" / "utils" / "trainer_utils.py").read_text())
+    names = {"dump_per_dataset_eval_results", "sanitize_data_source"}
+    tree.body = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name in names]
+    known = {
+        "json": json, "Path": Path, "logger": logging.getLogger(), "Any": Any, "Dict": dict, "List": list,
+        "AutoTokenizer": Any, "GeneratorOutput": Any, "Optional": Any, "Union": Any,
+    }  # fmt: skip
+    exec(compile("from __future__ import annotations\n" + ast.unparse(tree), "skyrl", "exec"), known)
+
+    class Tokenizer:
+        def decode(self, ids):
+            return bytes(ids).decode()
+
+    texts = [("What is 2 + 3?", "It is 5."), ("What is 2 + 3?", "It is 6."), ("What is 7 - 4?", "It is 3, or")]
+    outputs = {
+        "prompt_token_ids": [[*prompt.encode()] for prompt, _ in texts],
+        "response_ids": [[*response.encode()] for _, response in texts],
+        "rewards": [1.0, 0.0, [0.0, 0.25, 0.5]], "stop_reasons": ["stop", "stop", "length"],
+    }  # fmt: skip
+    extras = [{"reward_spec": {"method": "rule", "ground_truth": answer}} for answer in ("5", "5", "3")]
+    target = folder / "dumped_evals" / "global_step_10_evals"
+    target.mkdir(parents=True)
+    known["dump_per_dataset_eval_results"](
+        target, Tokenizer(), outputs, ["sums/plain", "sums/plain", "minus"], ["sums"] * 3, extras, {"eval/all": 0.5}
+    )
+
+
+def make_mlflow_traces(folder):
+    """Two traces with a model's call, feedback and an expectation, in a SQLite file and as lines."""
+    import mlflow
+    from mlflow.entities import SpanType
+
+    @mlflow.trace(span_type=SpanType.CHAT_MODEL)
+    def model(messages):
+        text = "It is 5." if messages[-1]["role"] == "tool" else None
+        call = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"first": 2}'}}
+        calls = {} if text else {"tool_calls": [call]}
+        return {"choices": [{"message": {"role": "assistant", "content": text, **calls}}]}
+
+    @mlflow.trace
+    def rollout(question, step):
+        mlflow.update_current_trace(tags={"step": str(step), "level": "easy"})
+        messages = [{"role": "user", "content": question}]
+        messages += [model(messages)["choices"][0]["message"], {"role": "tool", "tool_call_id": "c1", "content": "5"}]
+        return model(messages)["choices"][0]["message"]["content"]
+
+    with tempfile.TemporaryDirectory() as work:
+        mlflow.set_tracking_uri(f"sqlite:///{work}/mlflow.db")
+        mlflow.set_experiment("sums")
+        for step, (question, answer) in enumerate((("What is 2 + 3?", "5"), ("What is 7 - 4?", "3"))):
+            rollout(question, step)
+            mlflow.flush_trace_async_logging()
+            trace = mlflow.get_last_active_trace_id()
+            mlflow.log_feedback(trace_id=trace, name="reward", value=float(answer == "5"))
+            mlflow.log_feedback(trace_id=trace, name="is_short", value=True)
+            mlflow.log_expectation(trace_id=trace, name="expected_response", value=answer)
+        found = mlflow.search_traces(return_type="list")
+        (folder / "local").mkdir()
+        (folder / "local" / "mlflow.db.gz").write_bytes(gzip.compress((Path(work) / "mlflow.db").read_bytes(), mtime=0))
+    (folder / "lines").mkdir()
+    (folder / "lines" / "traces.jsonl").write_text("".join(trace.to_json() + "\n" for trace in found))
+
+
+def make_verl(folder):  # noqa: C901 - what verl has for it, one after another
+    """Rollouts that verl traces by Trackio and by MLflow, its metrics and its samples of validation by Trackio."""
+    import asyncio
+    import os
+
+    work = tempfile.mkdtemp()
+    os.environ["TRACKIO_DIR"] = work  # Trackio reads it when it is imported
+    os.environ["MLFLOW_TRACKING_URI"] = f"sqlite:///{work}/mlflow.db"
+    import mlflow
+    import trackio
+    from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput
+    from verl.utils.rollout_trace import RolloutTraceConfig, rollout_trace_attr, rollout_trace_op
+    from verl.utils.tracking import Tracking, ValidationGenerationsLogger
+
+    class Tokenizer:
+        def decode(self, ids):
+            return bytes(ids).decode()
+
+    class Client:
+        tokenizer = Tokenizer()
+
+        @rollout_trace_op
+        async def generate(self, request_id, *, prompt_ids, sampling_params):  # noqa: ARG002 - it is recorded
+            return {"token_ids": [*b"It is 5."]}
+
+    class SingleTurnAgentLoop(AgentLoopBase):
+        def __init__(self):
+            self.tokenizer, self.client = Tokenizer(), Client()
+
+        @rollout_trace_op
+        async def run(self, sampling_params, priority=0, **kwargs):  # noqa: ARG002 - it is recorded
+            prompt = [*kwargs["raw_prompt"][-1]["content"].encode()]
+            ids = (await self.client.generate("r", prompt_ids=prompt, sampling_params=sampling_params))["token_ids"]
+            mask, log_probs = [1] * len(ids), [-0.5] * len(ids)
+            return AgentLoopOutput(
+                prompt_ids=prompt, response_ids=ids, response_mask=mask, response_logprobs=log_probs, num_turns=2,
+                metrics={},
+            )  # fmt: skip
+
+    async def roll_out(backend):
+        track = Tracking("sums", "verl", ["trackio"], {}) if backend == "trackio" else None
+        RolloutTraceConfig.init("sums", "verl", backend, token2text=True)
+        for step, validate in ((1, False), (2, False), (2, True)):
+            for index, (question, answer) in enumerate((("What is 2 + 3?", "5"), ("What is 7 - 4?", "3"))):
+                facts = {"reward_model": {"ground_truth": answer, "style": "rule"}, "uid": f"u{index}"}
+                prompt = [{"role": "user", "content": question}]
+                for number in range(1 if validate else 2):
+                    with rollout_trace_attr(index, step, number, "agent_loop", validate):
+                        await SingleTurnAgentLoop().run({"temperature": 1.0}, raw_prompt=prompt, **facts)
+            if track is not None and not validate:
+                track.log({"critic/score/mean": 0.25 * step}, step)
+        RolloutTraceConfig.reset()
+        if track is not None:
+            validated = [["2 + 2?", "4", 1.0], ["2 + 1?", "4", 0.0]]
+            ValidationGenerationsLogger("sums", "verl").log(["trackio"], validated, 2)
+            trackio.finish()
+
+    asyncio.run(roll_out("trackio"))
+    asyncio.run(roll_out("mlflow"))
+    mlflow.flush_trace_async_logging()
+    for name in ("sums", "mlflow"):
+        packed = gzip.compress((Path(work) / f"{name}.db").read_bytes(), mtime=0)
+        (folder / f"{name}.db.gz").write_bytes(packed)

@@ -23,6 +23,7 @@ PATHS = {
     "lm_eval": "lm_eval", "inspect": "inspect_logs", "mlflow": "metric_exports",
     "trackio/static": "trackio_traces",
     "trackio/sessions": "agent_sessions",
+    "art": "art_trajectories", "skyrl": "skyrl_dumps", "mlflow_traces/lines": "mlflow_traces",
 }  # fmt: skip
 
 

@@ -39,7 +39,8 @@ def read(path):
         steps = list(entry.read(source))
         assert (source.bad.num, list(entry.read(source))) == (0, [])
         metrics = [(step.step, dict(step.metrics)) for step in steps if step.metrics]
-        found[part.name] = metrics, [(step.step, one) for step in steps for one in step.trajectories]
+        if steps:
+            found[part.name] = metrics, [(step.step, one) for step in steps for one in step.trajectories]
     return found
 
 
