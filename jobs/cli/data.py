@@ -14,6 +14,7 @@ from exgrpo.jobs.actions.archive import export_run, import_run
 from exgrpo.jobs.actions.backup import back_up, restore
 from exgrpo.jobs.actions.import_process import import_in_process
 from exgrpo.jobs.actions.model_export import export_model
+from exgrpo.jobs.actions.remote_rollouts import copy_rollouts, is_address
 from exgrpo.jobs.actions.verification import Damage, verify_root, verify_run
 from exgrpo.jobs.cli.options import (
     DEFAULT_RUNS_ROOT,
@@ -36,7 +37,9 @@ database_app = command_group("Rebuild or inspect the database. It is an index of
 
 
 def import_(
-    source: Annotated[Path, typer.Argument(metavar="SOURCE", help="Folder or .tar.gz file of a run.")],
+    source: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="Folder or .tar.gz file of a run. Rollouts also by hf:// or s3://.")
+    ],
     are_rollouts: Annotated[
         bool,
         typer.Option(
@@ -56,9 +59,10 @@ def import_(
     Damage of the run is printed on stderr.
     """
     if are_rollouts:
-        _import_rollouts(source.resolve(), own_format, runs_root, name)
+        path = copy_rollouts(source) if is_address(source) else Path(source).resolve()
+        _import_rollouts(path, own_format, runs_root, name)
         return
-    run_id = import_run(source, runs_root, trusts_pickles=trusts_pickles)
+    run_id = import_run(Path(source), runs_root, trusts_pickles=trusts_pickles)
     _print_damage(RunDirectory.open(runs_root, run_id))
     print_result(run_id)
 

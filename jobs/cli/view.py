@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from exgrpo.jobs.actions.import_process import read_in_process, recognise
+from exgrpo.jobs.actions.remote_rollouts import copy_rollouts, is_address
 from exgrpo.jobs.actions.view_roots import link_runs, open_view_root, runs_at
 from exgrpo.jobs.cli.options import FormatFile, print_status
 from exgrpo.jobs.cli.workbench import Workbench
@@ -20,7 +21,10 @@ _LAST_COMPONENTS = 2
 
 def view(
     paths: Annotated[
-        list[str], typer.Argument(metavar="PATH...", help="Folders, files or globs. Each one is shown as a run.")
+        list[str],
+        typer.Argument(
+            metavar="PATH...", help="Folders, files, globs, or hf:// and s3:// addresses. Each one is shown as a run."
+        ),
     ],
     own_format: FormatFile = None,
     follows: Annotated[
@@ -47,13 +51,17 @@ def view(
 
 
 def expand(paths: Sequence[str]) -> list[Path]:
-    """Return the paths and what their globs match, each once.
+    """Return the paths and what their globs match, each once; an address is copied first.
 
     Raises:
         UnknownRolloutsError: A path does not exist, or a glob matches nothing.
     """
     found: dict[Path, None] = {}
     for text in paths:
+        if is_address(text):
+            print_status(f"{text}: is copied once; what is written there later is not shown.")
+            found[copy_rollouts(text)] = None
+            continue
         matches = [text] if os.path.exists(text) else sorted(glob.glob(text, recursive=True))
         if not matches:
             what = "matches nothing" if glob.has_magic(text) else "no such file or folder"

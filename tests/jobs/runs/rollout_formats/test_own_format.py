@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -108,3 +109,22 @@ def test_steps_are_those_of_numbered_files_where_the_format_names_none(tmp_path)
     assert [(step.step, step.trajectories[0].messages[0].text) for step in steps] == [
         (12, "12.jsonl"), (0, "rest.jsonl"),
     ]  # fmt: skip
+
+
+def test_the_mapping_for_weave_reads_a_call_as_its_package_gives_it(tmp_path):
+    text = (Path(__file__).parents[4] / "docs" / "data.md").read_text()
+    mapping = tmp_path / "weave.yaml"
+    mapping.write_text(text.partition("# weave.yaml")[2].partition("\n")[2].partition("```")[0])
+    call = {  # `Call.to_dict` of weave 0.54.0
+        "op_name": "openai.chat.completions.create", "trace_id": "t1", "parent_id": None, "id": "c1", "summary": {},
+        "inputs": {"model": "smollm2", "messages": [{"role": "user", "content": "2 + 3?"}]},
+        "output": {"choices": [{"index": 0, "message": {"role": "assistant", "content": "It is 5."}}]},
+        "attributes": {"step": 3}, "started_at": "2026-11-30 00:00:00+00:00",
+    }  # fmt: skip
+    (tmp_path / "calls.jsonl").write_text(json.dumps(call) + "\n")
+    [step] = load_own_format(mapping).read(RolloutSource(tmp_path / "calls.jsonl"))
+    [one] = step.trajectories
+    assert [(part.role, part.text, part.is_generated) for part in one.messages] == [
+        ("user", "2 + 3?", False),
+        ("assistant", "It is 5.", True),
+    ]

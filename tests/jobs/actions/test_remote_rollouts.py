@@ -1,0 +1,68 @@
+"""Rollouts at addresses, from a server on this machine that answers as the hub does."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from exgrpo.jobs.actions import remote_rollouts
+from exgrpo.jobs.actions.remote_rollouts import copy_rollouts, is_address
+from exgrpo.jobs.runs.rollout_formats.formats import MissingPackageError, UnknownRolloutsError
+from tests.http_server import Answer, answering
+
+ROWS = '{"input": "2?", "output": "2", "score": 1.0}\n{"input": "3?", "output": "2", "score": 0.0}\n'
+COMMIT = "a" * 40
+
+
+def hub(asked):
+    path, about = asked.path.partition("?")[0], (("Content-Type", "application/json"),)
+    if "/resolve/" in path:
+        facts = (("ETag", '"e"'), ("X-Repo-Commit", COMMIT), ("Content-Type", "text/plain"))
+        return Answer(ROWS, 200, facts)
+    if "/tree/" in path:
+        names = {"rollouts": "directory", "rollouts/3.jsonl": "file", "rollouts/12.jsonl": "file"}
+        inner = path.partition(f"/tree/{'main'}")[2].strip("/") or path.partition(COMMIT)[2].strip("/")
+        found = [{"type": kind, "path": name, "size": len(ROWS), "oid": name} for name, kind in names.items()
+                 if (name.startswith(f"{inner}/") if inner else "/" not in name)]  # fmt: skip
+        return Answer(json.dumps(found), 200 if found else 404, about)
+    if "paths-info" in path:
+        return Answer(json.dumps([{"type": "directory", "path": "rollouts", "oid": "x"}]), 200, about)
+    if path.startswith("/api/datasets/me/sums"):
+        return Answer(json.dumps({"id": "me/sums", "sha": COMMIT, "siblings": [], "private": False}), 200, about)
+    return Answer("{}", 404, (*about, ("X-Error-Code", "RepoNotFound")))
+
+
+def copied(address, origin, tmp_path):
+    code = (
+        f"from exgrpo.jobs.actions.remote_rollouts import copy_rollouts as copy\n"
+        f"try:\n    print(copy({address!r}))\nexcept Exception as error:\n    print(error)"
+    )
+    own = {"HF_ENDPOINT": origin, "HF_HOME": str(tmp_path / "hf"), "XDG_CACHE_HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | own, capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+def test_a_folder_of_the_hub_is_copied(tmp_path):
+    with answering(hub) as origin:
+        folder = copied("hf://datasets/me/sums/rollouts", origin, tmp_path)
+        assert sorted(os.listdir(folder)) == ["12.jsonl", "3.jsonl"]
+        with open(f"{folder}/3.jsonl") as opened:
+            assert opened.read() == ROWS
+        missing = copied("hf://datasets/me/other/rollouts", origin, tmp_path)
+    assert missing.startswith("hf://datasets/me/other/rollouts: cannot be read (")
+
+
+def test_addresses_that_are_not_read_are_refused_with_what_to_do(monkeypatch):
+    assert [is_address(text) for text in ("hf://datasets/a/b", "runs", "/a://b", "C:\\rollouts")] == [
+        True,
+        *[False] * 3,
+    ]
+    with pytest.raises(UnknownRolloutsError, match="hf:// or s3://"):
+        copy_rollouts("http://169.254.169.254/latest")
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    with pytest.raises(MissingPackageError, match="pip install fsspec s3fs"):
+        remote_rollouts.copy_rollouts("s3://bucket/rollouts")
