@@ -63,7 +63,6 @@ _MOVED = {
     "run": _Moved("run", "", {
         "Replay buffer": {"view": "Buffer", "part": "Over time"},
         "Attempts": {"view": "Configuration", "part": "Attempts"},
-        "Playground": {"view": "Configuration", "part": "Playground"},
         _GONE: _STEP,
     }),
     "replay_buffer": _Moved("run", "Buffer", {_GONE: _STEP}),

@@ -44,9 +44,11 @@ with form:
     if checked.spec is not None and not checked.mistakes:
         data_preview.show(checked.spec)
         data_preview.show_look(checked.spec)
-        data_preview.show_probe(checked.spec)
 form_state.keep_in_address(state)
 with summary, st.container(key="new-run-summary"):
     is_launched, refused = spec_summary.show(checked, state, start)
 if is_launched and checked.preflight is not None:
     _launch(checked.preflight, start, refused)
+if checked.spec is not None and not checked.mistakes:
+    with form:  # at the end, because it draws as long as the model answers
+        data_preview.show_probe(checked.spec)

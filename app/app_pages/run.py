@@ -11,7 +11,6 @@ from exgrpo.app.components.benchmarks import samples
 from exgrpo.app.components.benchmarks.score_table import line_name, scored_names
 from exgrpo.app.components.replay_buffer import step_verdicts
 from exgrpo.app.components.runs import comparison, job_results, run_controls, run_details, run_header
-from exgrpo.app.components.trajectories import playground
 from exgrpo.app.components.widgets import (
     address_choice,
     curves,
@@ -174,10 +173,6 @@ def _attempts(row: RunRow) -> None:
     run_details.show_attempts(row, attempts, checkpoints, settings.current().runs_root.resolve() / row.run_id)
 
 
-def _playground(row: RunRow) -> None:
-    playground.show(row, ask(runs.run_spec, row.run_id), ask(runs.list_checkpoints, row.run_id))
-
-
 def _checkpoint_actions(row: RunRow) -> None:
     with st.container(horizontal=True, wrap=False, gap="small", width="content"):
         run_controls.show_next(row, ask(runs.list_checkpoints, row.run_id))
@@ -192,8 +187,6 @@ def _configuration(row: RunRow) -> None:
         _settings(row)
         return
     views: Views = {"Settings": _settings, "Attempts": _attempts}
-    if row.kind == TRAIN and row.has_settings:
-        views["Playground"] = _playground
     name, tab = address_choice.tabs([*views], address_choice.PART)
     with tab:
         st.fragment(views[name], run_every=_often(row) if name == "Attempts" else None)(row)

@@ -14,7 +14,6 @@ from exgrpo.jobs.cli.options import (
     RunsRoot,
     Settings,
     counted,
-    error_message,
     print_json,
     print_result,
     print_status,
@@ -51,17 +50,12 @@ def probe(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its 
     as_json: AsJson = False,
 ) -> None:
     """Sample a few responses before a run. Prints Pass@1, format, truncation and entropy, and what to change."""
-    try:
-        chosen = apply_settings(_read_spec(preset, spec, model, data), settings or [])
-        preflight = resolve(chosen, runs_root)
-        preflight.raise_refusals()
-        from exgrpo.jobs.training.probe import probe as sample
+    chosen = apply_settings(_read_spec(preset, spec, model, data), settings or [])
+    preflight = resolve(chosen, runs_root)
+    preflight.raise_refusals()
+    from exgrpo.jobs.training.probe import probe as sample
 
-        report = sample(preflight.spec, num_questions, num_samples)
-    except Exception as error:
-        if as_json:
-            print_json({"why": error_message(error)[0]})
-        raise
+    report = sample(preflight.spec, num_questions, num_samples)
     print_json(report.to_json()) if as_json else print_result(describe(report, preflight.spec.data.source))
 
 
@@ -114,7 +108,7 @@ def chat(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its a
     as_json: AsJson = False,
 ) -> None:
     """Send a prompt to one or more models. Each gets the prompt template of its run."""
-    from exgrpo.jobs.actions.playground.answering import ChatRequest, answer, find_model
+    from exgrpo.jobs.actions.answering import ChatRequest, answer, find_model
 
     prompt = _read_prompt() if prompt is None else prompt
     models = [find_model(runs_root, target) for target in targets]
@@ -140,9 +134,8 @@ def _print(target: str, record: dict[str, Any]) -> None:
     if "prompt" in record:
         print_status(f"{target} gets {counted(record['num_prompt_tokens'], 'token', 'tokens')}:\n{record['prompt']}")
         return
-    entropies = record["entropies"]
     cut = ", cut at the length limit" if record["is_truncated"] else ""
-    mean = sum(entropies) / len(entropies)
-    num_tokens = counted(len(entropies), "token", "tokens")
+    num_tokens = counted(record["num_tokens"], "token", "tokens")
+    mean = record["mean_entropy"]
     print_result(f"{target}, answer {record['sample']}: {num_tokens}, mean entropy {mean:.3g} nats{cut}")
     print_result(record["text"])

@@ -2,19 +2,16 @@
 
 import json
 import re
-from functools import partial
-from html import escape
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from tests.numbers import record
 from tests.numbers.checking import Columns, Expected, quoted
-from tests.numbers.derived import Recorded, Root, Score, gain_ends
-from tests.numbers.of_runs import attempts, files, run_page
+from tests.numbers.derived import Recorded, Score, gain_ends
+from tests.numbers.of_runs import attempts, files
 from tests.numbers.of_thoughts import counts_of, votes_of
-from tests.numbers.words import long, nats, number, share
+from tests.numbers.words import long, number, share
 
 
 def scores_of(job: Recorded) -> dict[str, Score]:
@@ -105,31 +102,6 @@ def judge_page(job: Recorded) -> Expected:
     table = pd.DataFrame({"Why a vote gave no verdict": list(reasons.index), "Votes": reasons.tolist()})
     texts = [rf"{len(votes)} of {len(votes)} votes · took {long(job.seconds)}", *_identity(job), *files(job)]
     return Expected(tiles, {"Reasons of votes without a verdict": table}, {}, texts)
-
-
-def playground(root: Root, run: Recorded) -> tuple[dict[str, Any], Expected]:
-    """Return the answers that two models gave, as the page's session keeps them, and what it shows of them."""
-    records = json.loads(record.answers_path(root.path).read_text())
-    expected = run_page(run)
-    expected.texts.append(re.escape(record.ASKED))
-    for answer in records:
-        if "derived" in answer:
-            mean = nats(float(np.mean(answer["derived"])))
-            cut = " · cut at the length limit" if answer["is_truncated"] else ""
-            expected.texts.append(rf"{len(answer['derived'])} tokens · mean entropy {mean}{cut}")
-            expected.texts.append(partial(_colours, answer))
-    expected.texts.append(rf"\*\*Step {run.last_step}\*\*")
-    state = {f"playground-answers-{run.run_id}": (record.ASKED_STEPS, records)}
-    return state, expected
-
-
-def _colours(answer: dict[str, Any], html: str) -> bool:
-    """Whether a text in colours is that of an answer, each token with its entropy on hover."""
-    tokens = re.findall(r'<span[^>]*title="([^"]*)"[^>]*>(.*?)</span>', html, re.DOTALL)
-    values = [re.search(r"[Ee]ntropy ([-+.e\d]+)", title) for title, _ in tokens]
-    if "".join(text for _, text in tokens) != "".join(map(escape, answer["texts"])) or not all(values):
-        return False
-    return np.allclose([float(value[1]) for value in values if value], answer["derived"], rtol=6e-3, atol=6e-4)
 
 
 def comparison(first: Recorded, second: Recorded) -> Expected:

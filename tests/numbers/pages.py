@@ -15,8 +15,8 @@ from tests.numbers import of_buffer, of_jobs, of_paper, of_runs, of_scores, of_t
 from tests.numbers.checking import Expected, Tally, check
 from tests.numbers.derived import Recorded, Root
 
-View = tuple[str, dict[str, str], Expected] | tuple[str, dict[str, str], Expected, dict[str, Any]]
-"""Page, address and what it should show, if need be with a state of the session."""
+View = tuple[str, dict[str, str], Expected]
+"""Page, address and what it should show."""
 
 
 def _runs(root: Root) -> Iterator[View]:
@@ -33,8 +33,6 @@ def _run(root: Root) -> Iterator[View]:
     found = Expected(expected.tiles, texts=of_runs.files(run, "checkpoint"))
     found.tiles, found.texts = of_runs.run_page(run).tiles, [*of_runs.run_page(run).texts, *found.texts]
     yield "run", {"run": run.run_id, "view": "Log", "find": "Checkpoint"}, found
-    state, expected = of_jobs.playground(root, run)
-    yield "run", {"run": run.run_id, "view": "Configuration", "part": "Playground"}, expected, state
 
 
 def _compare(root: Root) -> Iterator[View]:
@@ -184,11 +182,11 @@ PAGES: dict[str, Callable[[Root], Iterator[View]]] = {
 def check_page(root: Root, views: Callable[[Root], Iterator[View]]) -> Tally:
     """Open all views of a page and return the tally of them together."""
     tally = Tally()
-    for page, query, expected, *state in views(root):
+    for page, query, expected in views(root):
         where = " ".join([page, *query.values()])
         if page == "run":
             expected = replace(expected, texts=[*expected.texts, *of_runs.HEAD])
-        tally += check(where, shown.open_page(root.path, page, *state, **query), expected)
+        tally += check(where, shown.open_page(root.path, page, **query), expected)
     return tally
 
 

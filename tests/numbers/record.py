@@ -23,9 +23,6 @@ STUDY = "main-table"
 SEEDS = {CHAINS: ("exgrpo", 0), ON_POLICY: ("on-policy", 0), STORIES: ("exgrpo", 1), LEARNED: ("on-policy", 1)}
 CASES = "kept"
 """Name of a set of saved cases."""
-ASKED = "Q2a+3b*4:"
-ASKED_STEPS = ("start", "21")
-"""What the playground asked which models of `CHAINS`."""
 _CHAINS: dict[str, Any] = {
     "name": "chains ExGRPO", "num_steps": 21,
     "data": {"num_questions": 40, "num_held_out": 16},
@@ -141,31 +138,6 @@ def _evaluate(runs_root: Path) -> None:
         _queue(runs_root, plan_evaluation(runs_root, target, {"benchmarks": [choice], "name": name}, "test"))
 
 
-def answers_path(runs_root: Path) -> Path:
-    """Return the file of what the playground's models answered, each with entropies by another library."""
-    return runs_root.parent / "answers.json"
-
-
-def _ask(runs_root: Path) -> None:
-    """Let a checkpoint and the model before training answer as the playground does; add entropies by transformers."""
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    from exgrpo.jobs.actions.playground.answering import ChatRequest, answer, find_model
-
-    records: list[dict[str, Any]] = []
-    for step in ASKED_STEPS:
-        chat = find_model(runs_root, f"{CHAINS}@{step}")
-        model = AutoModelForCausalLM.from_pretrained(chat.source)
-        prompt, *answers = (dict(record) | {"step": step} for record in answer(chat, ChatRequest(ASKED, 2, 1.0, 60)))
-        start = AutoTokenizer.from_pretrained(chat.source)(prompt["prompt"])["input_ids"]
-        for record in answers:
-            logits = model(torch.tensor([start + record["token_ids"]])).logits[0, len(start) - 1 : -1]
-            record["derived"] = torch.distributions.Categorical(logits=logits).entropy().tolist()
-        records += [prompt, *answers]
-    answers_path(runs_root).write_text(json.dumps(records))
-
-
 def _record(runs_root: Path) -> None:
     runs_root.mkdir(parents=True, exist_ok=True)
     _train(runs_root, CHAINS, _CHAINS)
@@ -173,7 +145,6 @@ def _record(runs_root: Path) -> None:
     _train(runs_root, ON_POLICY, _CHAINS | on_policy | {"algorithm": _CHAINS["algorithm"] | {"experience_ratio": 0.0}})
     _judge(runs_root, JUDGE, CHAINS)
     _evaluate(runs_root)
-    _ask(runs_root)
     _train_on_stories(runs_root)
     _judge(runs_root, STORIES_JUDGE, STORIES)
 

@@ -3,7 +3,6 @@
 import base64
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from html import unescape
@@ -40,14 +39,12 @@ class Shown:
     texts: list[str] = field(default_factory=list)
 
 
-def open_page(runs_root: Path, name: str, state: Mapping[str, Any] | None = None, /, **query: str) -> Shown:
-    """Open a page of the real entry script, with a `state` of its session, and return what it shows."""
+def open_page(runs_root: Path, name: str, /, **query: str) -> Shown:
+    """Open a page of the real entry script and return what it shows."""
     recorded.beat(runs_root, datetime.now(UTC))
     settings.configure(settings.AppSettings(runs_root))
     page = AppTest.from_file(str(MAIN_SCRIPT), default_timeout=60)
     page.query_params.update(query)
-    for key, value in (state or {}).items():
-        page.session_state[key] = value
     page.switch_page(f"app_pages/{name}.py").run()
     assert not page.exception, page.exception[0].value
     return read(page)

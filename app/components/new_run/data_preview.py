@@ -1,6 +1,7 @@
 """A look at data and model before a run: first prompts and their lengths, and a few answers on a button."""
 
 import math
+from contextlib import closing
 
 import numpy as np
 import plotly.graph_objects as go
@@ -11,7 +12,7 @@ from exgrpo.app.components.widgets import figures, notice
 from exgrpo.app.formats import escape_control_characters, literal, with_code
 from exgrpo.app.settings import runs_root
 from exgrpo.db.statistics import half_of_mean, wilson
-from exgrpo.jobs.actions.playground.process import ProbeProcess, start_probe
+from exgrpo.jobs.actions import page_commands
 from exgrpo.jobs.actions.preflight.data_preview import DataPreview, preview_data
 from exgrpo.jobs.actions.preflight.model_look import FirstLook, first_look
 from exgrpo.jobs.specs.train import TrainSpec
@@ -107,54 +108,34 @@ def _histogram(preview: DataPreview, max_prompt_tokens: int | None) -> go.Figure
 
 
 PROBE_STATE = "model-probe"
-"""The newest probe in the session: its settings and its process."""
-_POLL_SECONDS = 1.0
+"""The newest probe in the session: its settings and its report."""
 
 
 def show_probe(spec: TrainSpec) -> None:
-    """Show the button that starts a probe, and the newest probe of these settings."""
+    """Show the button that starts a probe, and the newest probe of these settings; any other click stops it."""
     key = spec.model_dump_json()
-    probed = st.session_state.get(PROBE_STATE)
-    process = probed[1] if probed is not None and probed[0] == key else None
     with st.container(border=True, key="model-probe"):
         with st.container(horizontal=True, vertical_alignment="center"):
             is_asked = st.button("Probe the model", icon=":material/labs:", key="probe")
             st.caption("Samples 4 answers to 4 questions, on this machine; a run needs no probe.")
         if is_asked:
-            _forget()
-            process = start_probe(runs_root(), spec)
-            st.session_state[PROBE_STATE] = (key, process)
-        if process is not None:
-            _follow(process)
+            st.session_state[PROBE_STATE] = key, _probe(spec)
+        probed, report = st.session_state.get(PROBE_STATE, (None, None))
+        if probed == key and report is not None:
+            _show_report(report)
 
 
-def _forget() -> None:
-    probed = st.session_state.pop(PROBE_STATE, None)
-    if probed is not None:
-        probed[1].stop()
-
-
-def _follow(process: ProbeProcess) -> None:
-    result = process.result()
-    if result is None:
-        _wait()
-    elif isinstance(result, str):
-        notice.show("error", "No probe", result)
-    else:
-        _show_report(result)
-
-
-@st.fragment(run_every=_POLL_SECONDS)
-def _wait() -> None:
-    """Look again each second; the whole page is drawn once there is a result."""
-    probed = st.session_state.get(PROBE_STATE)
-    if probed is None or probed[1].result() is not None:
-        st.rerun()
-    with st.container(horizontal=True, vertical_alignment="center"):
-        st.caption(":material/hourglass_top: The model answers; large models take minutes on a CPU.")
-        if st.button("Stop", key="stop-probe", type="tertiary"):
-            _forget()
-            st.rerun()
+def _probe(spec: TrainSpec) -> ProbeReport | None:
+    report, place = None, st.empty()
+    with notice.refusals("No probe"), closing(page_commands.probe(runs_root(), spec)) as stream:
+        with place.container(horizontal=True, vertical_alignment="center"):
+            line = st.empty()
+            st.button("Stop", key="stop-probe", type="tertiary")
+        for report in stream:  # noqa: B007 - the last one is the result
+            # Writing to the page is where Streamlit ends a script whose page was left.
+            line.caption(":material/hourglass_top: The model answers; large models take minutes on a CPU.")
+    place.empty()
+    return report
 
 
 def _show_report(report: ProbeReport) -> None:

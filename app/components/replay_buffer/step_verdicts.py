@@ -15,7 +15,7 @@ from exgrpo.app.settings import runs_root
 from exgrpo.db.queries.selections import MAX_WRONG
 from exgrpo.db.rows.replays import WrongChoiceRow
 from exgrpo.db.rows.runs import RunRow
-from exgrpo.jobs.actions.playground import process
+from exgrpo.jobs.actions import page_commands
 from exgrpo.jobs.actions.replay.facts import Fact, Outcome, ReplayRow, Stage, summed_over, summed_up
 from exgrpo.jobs.actions.replay.steps import obstacles, step_facts
 
@@ -115,13 +115,15 @@ def _offer(row: RunRow, key: str, options: Sequence[str], words: tuple[str, str]
     line = st.empty()
     with (
         notice.refusals("Not executed"),
-        closing(process.execute_steps(runs_root(), settings.current().database_url, row.run_id, options)) as stream,
+        closing(
+            page_commands.execute_steps(runs_root(), settings.current().database_url, row.run_id, options)
+        ) as stream,
     ):
         for rows in stream:
-            if rows:
+            if rows is not None:
                 st.session_state[key] = rows
             # Writing to the page is where Streamlit ends a script whose page was left.
-            line.caption(process.WAITS if rows is None else "Recorded steps are executed again.")
+            line.caption("Recorded steps are executed again.")
     line.empty()
     if key in st.session_state:
         st.rerun()

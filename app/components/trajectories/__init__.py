@@ -1,1 +1,1 @@
-"""Trajectories, their tokens and lineage, and the playground."""
+"""Trajectories, their tokens and their lineage."""

@@ -94,13 +94,10 @@ def show(values: TokenValues, key: str) -> None:
         data_table.show(listed, "tokens", "Tokens and their values", most=8, key=f"tokens-{key}")
 
 
-def parts(values: TokenValues, name: str, numbers: np.ndarray, span: slice, top: float | None = None) -> list[Part]:
-    """Return the tokens of a sheet as coloured parts; colour grows with the value, ratios have two sides.
-
-    The value of the strongest colour is `top`, by default the largest.
-    """
+def parts(values: TokenValues, name: str, numbers: np.ndarray, span: slice) -> list[Part]:
+    """Return the tokens of a sheet as coloured parts; colour grows with the value, ratios have two sides."""
     colours = theme.palette()
-    top = top or float(np.nanmax(np.abs(numbers), initial=0.0)) or 1.0
+    top = float(np.nanmax(np.abs(numbers), initial=0.0)) or 1.0
     pieces = []
     for position in range(*span.indices(len(values.token_ids))):
         value = float(numbers[position])

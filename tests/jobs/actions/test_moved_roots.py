@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from exgrpo.jobs.actions import run_actions
+from exgrpo.jobs.actions.answering import find_model
 from exgrpo.jobs.actions.archive import export_run, import_run
 from exgrpo.jobs.actions.branching import branch
 from exgrpo.jobs.actions.evaluations import plan_evaluation
 from exgrpo.jobs.actions.model_export import export_model
-from exgrpo.jobs.actions.playground.answering import find_model
 from exgrpo.jobs.actions.queueing import queue_job
 from exgrpo.jobs.execution.supervisor.loop import find_hold
 from exgrpo.jobs.execution.worker.__main__ import main

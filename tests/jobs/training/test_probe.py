@@ -2,14 +2,11 @@
 
 import dataclasses
 import re
-import time
 
 import pytest
 from typer.testing import CliRunner
 
-from exgrpo.jobs.actions.playground.process import ProbeProcess
 from exgrpo.jobs.cli.main import app
-from exgrpo.jobs.specs.settings import apply_settings
 from exgrpo.jobs.specs.train import parse_spec
 from exgrpo.jobs.training.probe import probe
 from exgrpo.jobs.training.probe_report import ProbedAnswer, ProbeReport
@@ -82,17 +79,3 @@ def test_a_file_of_any_size_is_enough_without_settings_of_a_run(chat_model, tmp_
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
     assert f"({asked} responses" in result.output
-
-
-def test_process_of_a_form_gives_the_same_report_or_one_sentence_and_ends_when_stopped(chat_model, tmp_path):
-    spec = spec_of(chat_model)
-    gone = apply_settings(spec, ["model.source=/gone/model"])
-    stopped = ProbeProcess(spec, tmp_path)
-    stopped.stop()
-    assert stopped.result() == "The probe ended with code -9."
-    processes = [ProbeProcess(each, tmp_path) for each in (spec, gone)]
-    while any(process.result() is None for process in processes):
-        time.sleep(0.02)
-    report, reason = (process.result() for process in processes)
-    assert report == dataclasses.replace(probe(spec), seconds=report.seconds)
-    assert reason.startswith("model.source: ")

@@ -7,7 +7,7 @@ import streamlit as st
 from exgrpo.app.queries import runs as selection_queries
 from exgrpo.app.queries.runs import wrong_choices
 from exgrpo.db.queries import selections
-from exgrpo.jobs.actions.playground import process
+from exgrpo.jobs.actions import page_commands
 from exgrpo.jobs.actions.replay.facts import Fact, Outcome, Stage, summed_up
 from exgrpo.jobs.execution.supervisor.open_index import rebuild_index
 from exgrpo.jobs.runs.directory import RunDirectory
@@ -133,9 +133,9 @@ def test_a_run_that_cannot_execute_loss_and_update_says_so_before(open_page):
     assert not any("Execute loss" in button.label for button in page.button)
 
 
-def test_an_update_says_whether_it_waits_and_then_fills_its_tiles(open_page, runs_root, monkeypatch):
-    def ticks(tick):
-        yield tick
+def test_an_update_says_that_it_runs_and_then_fills_its_tiles(open_page, runs_root, monkeypatch):
+    def ticks():
+        yield None
         st.stop()  # the page stays as it is at this moment
 
     rows = (rows for rows in [summed_up(14, [Fact(stage, "x", Outcome.SAME) for stage in (Stage.LOSS, Stage.UPDATE)])])
@@ -147,8 +147,8 @@ def test_an_update_says_whether_it_waits_and_then_fills_its_tiles(open_page, run
     assert [button.label for button in page.button if "Execute l" in button.label] == ["Execute loss"]
     page = open_page("run", view="Step", run="play-finished", step="1")
     assert [delta for _, delta in torch_tiles(page)] == 2 * ["by the button below"]
-    for stream, words in ((ticks(None), process.WAITS), (ticks([]), "are executed again"), (rows, "")):
-        monkeypatch.setattr(process, "execute_steps", lambda *_, stream=stream: stream)
+    for stream, words in ((ticks(), "are executed again"), (rows, "")):
+        monkeypatch.setattr(page_commands, "execute_steps", lambda *_, stream=stream: stream)
         next(button for button in page.button if button.label == "Execute loss and update").click().run()
         assert has_text(page, words)
     assert [value for value, _ in torch_tiles(page)] == 2 * ["same"]

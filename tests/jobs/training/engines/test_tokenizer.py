@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from exgrpo.jobs.actions.playground import answering
+from exgrpo.jobs.actions import answering
 from exgrpo.jobs.evaluation import local_generators
 from exgrpo.jobs.evaluation.generation import PromptedQuestion
 from exgrpo.jobs.specs.train import parse_spec

@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from exgrpo.jobs.actions.playground.answering import ChatModel, ChatRequest, answer, find_model
+from exgrpo.jobs.actions.answering import ChatModel, ChatRequest, answer, find_model
 from exgrpo.jobs.actions.queueing import queue_job
 from exgrpo.jobs.runs.checkpoints import save_checkpoint
 from exgrpo.jobs.runs.directory import CommandError, RunDirectory
 from exgrpo.jobs.specs.train import parse_spec
-from exgrpo.jobs.training.engines.embedded.model import load_policy, score_sequences
+from exgrpo.jobs.training.engines.embedded.model import generate, load_policy, score_sequences
 from exgrpo.jobs.training.engines.embedded.packing import TokenSequence
+from exgrpo.jobs.training.engines.embedded.sampling import Sampler
 from exgrpo_core.bounded_json import seal
 from exgrpo_core.errors import InputError
 from tests.jobs.training.chat_model import make_chat_model
@@ -27,17 +28,15 @@ def test_answers_follow_the_chat_template_and_have_the_scores_of_the_model(model
     asked, *answers = answer(ChatModel(str(model)), ChatRequest("How many?", 2, 0.8, 12))
     assert asked["prompt"] == "<|im_start|>user\nHow many?<|im_end|>\n<|im_start|>assistant\n"
     assert [record["sample"] for record in answers] == [1, 2]
-    assert answers[0]["token_ids"] != answers[1]["token_ids"]
     policy = load_policy(str(model), torch.device("cpu"))
     prompt_ids = np.array(policy.tokenizer.encode(asked["prompt"]), dtype=np.int32)
     assert asked["num_prompt_tokens"] == prompt_ids.size
-    for record in answers:
-        ids = np.array(record["token_ids"], dtype=np.int32)
-        scores = score_sequences(policy, [TokenSequence(prompt_ids, ids)], 0.8)
-        np.testing.assert_allclose(record["log_probs"], scores.log_probs[0], atol=1e-4)
-        np.testing.assert_allclose(record["entropies"], scores.entropies[0], atol=1e-4)
-        assert len(record["texts"]) == ids.size
-        assert "".join(record["texts"]).startswith(record["text"][:4])
+    responses = generate(policy, [prompt_ids] * 2, 12, Sampler(0.8, torch.Generator().manual_seed(0)))
+    scored = score_sequences(policy, [TokenSequence(prompt_ids, each.token_ids) for each in responses], 0.8)
+    assert [record["num_tokens"] for record in answers] == [each.token_ids.size for each in responses]
+    means = [entropies.mean() for entropies in scored.entropies]
+    np.testing.assert_allclose([record["mean_entropy"] for record in answers], means, atol=1e-4)
+    assert answers[0]["text"] != answers[1]["text"]
 
 
 @pytest.mark.parametrize(

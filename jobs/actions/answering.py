@@ -1,4 +1,4 @@
-"""Answers of a model to one prompt, with log-probs and entropies of each token."""
+"""Answers of a model to one prompt: `exgrpo chat`."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from exgrpo.jobs.runs.directory import CommandError, RunDirectory
 from exgrpo.jobs.runs.lookup import find_checkpoint, find_run_id
 from exgrpo.jobs.specs.train import CHAINS_WARM_MODEL, TrainSpec
 from exgrpo.jobs.training.engines.embedded.first_look import open_model
-from exgrpo.jobs.training.engines.embedded.model import GeneratedResponse, PolicyModel, decode_texts, generate
+from exgrpo.jobs.training.engines.embedded.model import decode_texts, generate
 from exgrpo.jobs.training.engines.embedded.sampling import Sampler
 from exgrpo.jobs.training.pretrained.conversion import prepare_model
 from exgrpo.jobs.training.run_data import open_data
@@ -125,24 +125,10 @@ def answer(model: ChatModel, request: ChatRequest) -> Iterator[dict[str, object]
     sampler = Sampler(temperature, torch.Generator(policy.device).manual_seed(request.seed))
     prompts = [np.asarray(ids, dtype=np.int32)] * request.num_samples
     for number, response in enumerate(generate(policy, prompts, limit, sampler), start=1):
-        yield {"sample": number, **_record(policy, response)}
-
-
-def _record(policy: PolicyModel, response: GeneratedResponse) -> dict[str, object]:
-    ids = response.token_ids.tolist()
-    return {
-        "text": decode_texts(policy, [response])[0],
-        "is_truncated": response.is_truncated,
-        "token_ids": ids,
-        "entropies": response.entropies.tolist(),
-        "log_probs": response.log_probs.tolist(),
-        "texts": _token_texts(policy, ids),
-    }
-
-
-def _token_texts(policy: PolicyModel, token_ids: list[int]) -> list[str]:
-    """Return the text that each token adds; the last token of a character has its text."""
-    from tokenizers.decoders import DecodeStream  # type: ignore[import-untyped]
-
-    stream = DecodeStream(skip_special_tokens=False)
-    return [stream.step(policy.tokenizer._tokenizer, token_id) or "" for token_id in token_ids]
+        yield {
+            "sample": number,
+            "text": decode_texts(policy, [response])[0],
+            "is_truncated": response.is_truncated,
+            "num_tokens": response.token_ids.size,
+            "mean_entropy": float(response.entropies.mean()),
+        }

@@ -1,1 +1,0 @@
-"""The playground: a checkpoint, or any model, answers a prompt."""
