@@ -253,7 +253,7 @@ slim: $(VENV)/.installed  ## Remove from .venv what none but its packages' devel
 
 lock: $(TOOLS_BIN)/.installed  ## Write requirements/locks/ again from pyproject.toml and the constraints files
 	@$(call write_lock,requirements/constraints.txt,--extra train --extra oidc,requirements/locks/main.txt)
-	@$(call write_lock,requirements/constraints.txt,--extra oidc --extra alerts --extra postgresql,requirements/locks/viewer.txt)
+	@$(call write_lock,requirements/constraints.txt,--extra oidc --extra postgresql,requirements/locks/viewer.txt)
 	@$(call write_lock,requirements/constraints-verl-cpu.txt,--extra verl,requirements/locks/verl-cpu.txt)
 
 audit: $(TOOLS_BIN)/.installed  ## Look the locked packages up in the advisory service; what is accepted is in requirements/locks/
@@ -276,8 +276,8 @@ docs: $(DOCS_VENV)/.installed  ## Build the site of the documents into build/sit
 
 licences: $(VENV)/.installed-dev $(VERL_VENV)/.installed  ## Write docs/licences.csv from what is installed
 	@{ echo extras,package,version,licence,direct; \
-		$(BIN)/python deploy/licences.py requirements/locks/main.txt oidc train alerts postgresql; \
-		$(VERL_BIN)/python deploy/licences.py requirements/locks/verl-cpu.txt verl train alerts postgresql; } >docs/licences.csv.tmp
+		$(BIN)/python deploy/licences.py requirements/locks/main.txt oidc train postgresql; \
+		$(VERL_BIN)/python deploy/licences.py requirements/locks/verl-cpu.txt verl train postgresql; } >docs/licences.csv.tmp
 	@mv docs/licences.csv.tmp docs/licences.csv
 
 # Only `twine upload dist/*` is left to a person.

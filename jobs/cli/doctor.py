@@ -26,7 +26,6 @@ from exgrpo.jobs.cli.options import (
     print_result,
 )
 from exgrpo.jobs.cli.workbench import read_workbench
-from exgrpo.jobs.execution.alerts.destinations import AlertError, read_destinations
 from exgrpo.jobs.execution.supervisor.open_index import describe_database
 from exgrpo.jobs.machine.engine_environments import (
     GPU_PINS,
@@ -61,9 +60,6 @@ def doctor(
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     database_url: DatabaseUrl = None,
     port: Annotated[int, typer.Option(help="Port of the workbench.", min=0, max=65535)] = DEFAULT_PORT,
-    tests_alerts: Annotated[
-        bool, typer.Option("--test-alerts", help="Only send a test message to each destination of alerts.")
-    ] = False,
     stuck_run: Annotated[
         str | None,
         typer.Option("--run", metavar="RUN", help="Only show what the processes of a run wait for, with their stacks."),
@@ -71,9 +67,6 @@ def doctor(
     as_json: AsJson = False,
 ) -> None:
     """Check what this machine can run. Looks at GPU, verl, vLLM, database, ports and disk."""
-    if tests_alerts:
-        _test_alerts()
-        return
     if stuck_run is not None:
         _show_processes(RunDirectory.open(runs_root, find_run_id(runs_root, stuck_run)), as_json=as_json)
         return
@@ -85,22 +78,6 @@ def doctor(
             advice = f" - {check.advice}" if check.advice else ""
             typer.echo(f"{_MARKS[check.result]} {check.name:<11} {check.detail}{advice}")
     if any(check.result is CheckResult.FAILURE for check in checks):
-        raise typer.Exit(EXIT_FAILURE)
-
-
-def _test_alerts() -> None:
-    """Send a message to every destination of EXGRPO_ALERT_URLS and EXGRPO_ALERTS_FILE, and print which accepted it."""
-    destinations = read_destinations(os.environ)
-    if not destinations:
-        raise AlertError(
-            "No destination is set: name Apprise URLs in EXGRPO_ALERT_URLS or a file in EXGRPO_ALERTS_FILE."
-        )
-    has_failed = False
-    for destination in destinations:
-        was_accepted = destination.send("ExGRPO Workbench: a test", "Alerts of this workbench arrive here.")
-        print_result(f"{destination.name}: {'sent' if was_accepted else 'not accepted; check the URL and the network'}")
-        has_failed |= not was_accepted
-    if has_failed:
         raise typer.Exit(EXIT_FAILURE)
 
 
@@ -144,7 +121,6 @@ def examine(runs_root: Path, database_url: str | None, port: int) -> list[Check]
         ("database", lambda: check_database(database_url, runs_root)),
         ("port", lambda: check_port(port, runs_root)),
         ("supervisor", lambda: check_supervisor(runs_root)),
-        ("alerts", check_alerts),
     ]
     return [_guarded(name, check) for name, check in checks]
 
@@ -325,14 +301,3 @@ def check_supervisor(runs_root: Path) -> Check:
     if supervisor is not None:
         return Check("supervisor", CheckResult.OK, f"runs (pid {supervisor.pid})")
     return Check("supervisor", CheckResult.OK, "none is running", "`exgrpo up` starts one; `exgrpo train` needs none.")
-
-
-def check_alerts() -> Check:
-    """The destinations of alerts can be read."""
-    try:
-        destinations = read_destinations(dict(os.environ))
-    except AlertError as error:
-        return Check("alerts", CheckResult.WARNING, "wrong destinations", str(error))
-    names = ", ".join(destination.name for destination in destinations)
-    advice = "" if names else "EXGRPO_ALERT_URLS or EXGRPO_ALERTS_FILE names destinations."
-    return Check("alerts", CheckResult.OK, names or "no destinations", advice)

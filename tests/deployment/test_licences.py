@@ -4,7 +4,7 @@ from importlib.metadata import metadata
 from deploy.licences import direct_dependencies, licence_of, normal
 from tests.deployment.image_files import REPOSITORY
 
-TRAIN = ("train", "alerts", "postgresql")
+TRAIN = ("train", "postgresql")
 
 
 def rows(extras: str) -> dict[str, dict[str, str]]:

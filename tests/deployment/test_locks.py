@@ -8,9 +8,9 @@ from deploy.licences import direct_dependencies, normal
 from tests.deployment.image_files import REPOSITORY
 
 LOCKS = {
-    "main.txt": ("requirements/constraints.txt", ("train", "alerts", "postgresql", "oidc")),
-    "viewer.txt": ("requirements/constraints.txt", ("oidc", "alerts", "postgresql")),
-    "verl-cpu.txt": ("requirements/constraints-verl-cpu.txt", ("train", "alerts", "postgresql", "verl")),
+    "main.txt": ("requirements/constraints.txt", ("train", "postgresql", "oidc")),
+    "viewer.txt": ("requirements/constraints.txt", ("oidc", "postgresql")),
+    "verl-cpu.txt": ("requirements/constraints-verl-cpu.txt", ("train", "postgresql", "verl")),
 }
 BLOCK = re.compile(r"(?P<name>[a-z0-9][a-z0-9._-]*)==(?P<version>[^\s;]+)(?P<marker> ; [^\\]+)? \\?(?P<hashes>.*)")
 HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")

@@ -170,7 +170,7 @@ def machine_page(root: Root) -> Expected:
         "runs root": str(root.path), "disk": re.compile(rf"({free:.0f}|{free - 0.5:.0f}|{free + 0.5:.0f}) GiB free"),
         "temporary": tempfile.gettempdir(),
         "database": f"SQLite, {len(root.newest_first)} runs",
-        "port": re.compile(r"8501 .*"), "supervisor": "none is running", "alerts": "no destinations",
+        "port": re.compile(r"8501 .*"), "supervisor": "none is running",
     }  # fmt: skip
     without_numbers, without_verl = re.compile(r"\D*"), re.compile(r"\D*" if verl.exists() else ".*run make verl-env.*")
     advice = [without_verl if name == "verl engine" else without_numbers for name in found]

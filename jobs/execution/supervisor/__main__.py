@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from exgrpo.db import DATABASE_URL_VARIABLE
-from exgrpo.jobs.execution.alerts.watch import watch_from_environment
 from exgrpo.jobs.execution.supervisor.indexing import Indexer
 from exgrpo.jobs.execution.supervisor.loop import LOOP_SECONDS, Supervisor, SupervisorSettings
 from exgrpo.jobs.execution.supervisor.watch import StopPolicy
@@ -60,8 +59,7 @@ def main(arguments: list[str] | None = None, launcher: LocalLauncher | None = No
     ends: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda received, _frame: ends.append(received))
-    database_url = os.environ.get(DATABASE_URL_VARIABLE)
-    index = Indexer(database_url, options.runs_root)
+    index = Indexer(os.environ.get(DATABASE_URL_VARIABLE), options.runs_root)
     # One that a command left behind may wait for the workbench's end, which is the shutdown.
     settings = SupervisorSettings(options.max_running, StopPolicy(options.stop_grace), not options.until_idle)
     supervisor = None
@@ -75,7 +73,6 @@ def main(arguments: list[str] | None = None, launcher: LocalLauncher | None = No
             time.sleep(WAIT_SECONDS)
     if supervisor is None:
         return 0
-    alerts = watch_from_environment(options.runs_root, database_url)
     try:
         ends_idle = options.until_idle
         supervise(supervisor, index, lambda: bool(ends) or (ends_idle and supervisor.is_idle and not index.is_behind))
@@ -83,8 +80,6 @@ def main(arguments: list[str] | None = None, launcher: LocalLauncher | None = No
             supervisor.interrupt()
             supervise(supervisor, index, lambda: supervisor.is_interrupted)
     finally:
-        if alerts is not None:
-            alerts.close()
         index.close()
         supervisor.close()
     return 0

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from exgrpo.jobs.execution.supervisor import on_end
 from exgrpo.jobs.execution.supervisor.ray_watch import RayWatch
 from exgrpo.jobs.execution.supervisor.watch import AttemptWatch, StopPolicy
 from exgrpo.jobs.machine.hardware import Gpu, list_gpus
@@ -63,6 +64,8 @@ class Job:
         """The newest state; that it ended is known once no process of the run is left."""
         self.lost_attempt = 0
         """The attempt that was declared lost, until it is found alive after all."""
+        self.had_ended = False
+        """Whether the newest attempt had ended before this supervisor saw it."""
         self.last_error = ""
 
     @cached_property
@@ -197,6 +200,7 @@ class Supervisor:
     def _adopt(self, job: Job) -> None:
         attempt = job.run.newest_attempt()
         path = job.run.attempt_path(attempt)
+        job.had_ended = read_outcome(path) is not None
         if path.is_dir() and not (attempt and is_recorded(path)):
             job.watch = self._watch_of(job.run, attempt)
 
@@ -235,6 +239,8 @@ class Supervisor:
             self._requested_attempts[run.run_id] = attempt
             self._waiting.pop(run.run_id, None)
             self._waiting = {run.run_id: attempt, **self._waiting}  # before those that waited for it
+        elif not job.had_ended:
+            on_end.start_command(run, end.status)
 
     def _start_waiting(self) -> None:
         """Start waiting runs in the order of requests, up to the limit."""
@@ -294,6 +300,7 @@ class Supervisor:
         run = job.run
         with contextlib.suppress(AttemptClaimedError):
             run.claim_attempt(attempt)
+            job.had_ended = False
             try:
                 if hold:
                     raise LaunchError(hold)
@@ -302,6 +309,8 @@ class Supervisor:
             except (LaunchError, OSError, ValueError) as error:
                 fields = getattr(error, "fields", ())
                 write_outcome_of_lost(run.attempt_path(attempt), RunStatus.FAILED, str(error), fields)
+                if job.watch is None:  # else the watch sees the end
+                    on_end.start_command(run, RunStatus.FAILED)
 
     def _guarded(self, job: Job, action: Callable[[Job], None]) -> Exception | None:
         """Do something with one run; return the error of one whose files are damaged, which is then skipped."""

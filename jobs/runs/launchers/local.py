@@ -23,9 +23,9 @@ _CHILDREN: dict[int, subprocess.Popen[bytes]] = {}
 
 TOKEN_VARIABLE = "EXGRPO_TOKEN"
 """Environment variable with the token of the pages' link."""
-WITHHELD_VARIABLES = frozenset(
-    {"EXGRPO_DATABASE_URL", "PGPASSWORD", "PGPASSFILE", TOKEN_VARIABLE, "EXGRPO_ALERT_URLS", "EXGRPO_ALERTS_FILE"}
-)
+ON_END_VARIABLE = "EXGRPO_ON_END"
+"""Environment variable with the command that is started when a run ends."""
+WITHHELD_VARIABLES = frozenset({"EXGRPO_DATABASE_URL", "PGPASSWORD", "PGPASSFILE", TOKEN_VARIABLE, ON_END_VARIABLE})
 """Secrets of the workbench in the environment: a worker knows no database, opens no page and sends no message."""
 
 

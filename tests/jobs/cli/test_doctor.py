@@ -13,9 +13,8 @@ from types import SimpleNamespace
 import pytest
 
 from exgrpo.jobs.cli import doctor
-from exgrpo.jobs.cli.doctor import CheckResult, check_alerts, check_temporary_folder, check_verl
+from exgrpo.jobs.cli.doctor import CheckResult, check_temporary_folder, check_verl
 from exgrpo.jobs.cli.workbench import WorkbenchInstance
-from exgrpo.jobs.execution.alerts.destinations import FILE_VARIABLE, URLS_VARIABLE
 from exgrpo.jobs.machine.engine_environments import VERL_PYTHON_VARIABLE, Pins
 from exgrpo.jobs.machine.hardware import Gpu
 from exgrpo.jobs.machine.memory_sharing import MemorySharing
@@ -133,20 +132,6 @@ def test_a_temporary_folder_that_cannot_be_written_is_a_failure(tmp_path, monkey
     assert "TMPDIR" in finding.advice
 
 
-def test_destinations_of_alerts_are_named_without_their_secrets(tmp_path, monkeypatch):
-    monkeypatch.delenv(FILE_VARIABLE, raising=False)
-    monkeypatch.setenv(URLS_VARIABLE, "json://localhost/secret-7f")
-    assert (check_alerts().result, check_alerts().detail) == (CheckResult.OK, "1 (json)")
-    path = tmp_path / "alerts"
-    path.write_text("json://localhost/secret-7f")
-    path.chmod(0o644)
-    monkeypatch.setenv(FILE_VARIABLE, str(path))
-    finding = check_alerts()
-    assert finding.result is CheckResult.WARNING
-    assert "chmod 600" in finding.advice
-    assert "secret-7f" not in finding.detail + finding.advice
-
-
 REPOSITORY = Path(__file__).resolve().parents[3]
 
 
@@ -161,7 +146,7 @@ def test_a_fresh_machine_is_fit_and_stays_as_it_was(tmp_path):
     )
     checks = {check["name"]: check for check in json.loads(done.stdout)}
     assert {check["result"] for check in checks.values()} <= {"ok", "warning"}
-    assert {"GPU", "verl engine", "port", "disk", "runs root", "temporary", "alerts"} <= checks.keys()
+    assert {"GPU", "verl engine", "port", "disk", "runs root", "temporary"} <= checks.keys()
     assert [path.name for path in tmp_path.rglob("*")] == ["home"]
 
 

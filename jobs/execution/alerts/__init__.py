@@ -1,1 +1,0 @@
-"""Messages to people when a run needs them, through Apprise."""

@@ -1,0 +1,42 @@
+"""The command that is started when a run ends."""
+
+from contextlib import closing
+
+import pytest
+
+from exgrpo.jobs.runs.launchers.local import ON_END_VARIABLE
+from exgrpo_core.recording.run_status import RunStatus
+from tests.jobs.execution.supervisor.test_choosing import waiting_spec
+from tests.jobs.execution.supervisor.toy_bench import Bench, toy_spec, wait_until
+
+pytestmark = pytest.mark.slow
+
+
+def test_each_end_starts_the_command_once_without_the_workbenchs_secrets(tmp_path, monkeypatch):
+    told = tmp_path / "told"
+    script = tmp_path / "on end.sh"
+    script.write_text(f'#!/bin/sh\necho "$1" "$2" "$EXGRPO_TOKEN$EXGRPO_ON_END." >> {told}\n')
+    script.chmod(0o700)
+    monkeypatch.setenv(ON_END_VARIABLE, f"'{script}'")
+    monkeypatch.setenv("EXGRPO_TOKEN", "secret")
+    bench = Bench(tmp_path / "runs")
+    expected = []
+    for _ in range(2):  # the second supervisor finds the runs of the first, which have ended
+        with closing(bench.start()):
+            finished, failed, lost = (bench.submit(toy_spec(1, *tags)) for tags in ((), ("fails",), ("aborts",)))
+            never_started = bench.submit(waiting_spec(failed))
+            bench.look_while(lambda: not bench.supervisor.is_idle, "all to end")
+        ends = {finished: "finished", failed: "failed", lost: "lost", never_started: "failed"}
+        expected += [f"{bench.run_of(run_id).path} {status} ." for run_id, status in ends.items()]
+    wait_until(lambda: told.exists() and sorted(told.read_text().splitlines()) == sorted(expected), "four messages", 8)
+
+
+@pytest.mark.parametrize("command", ["", "'half", "/no/such/command"])
+def test_a_command_that_cannot_start_harms_no_run(tmp_path, monkeypatch, caplog, command):
+    monkeypatch.setenv(ON_END_VARIABLE, command)
+    bench = Bench(tmp_path)
+    with closing(bench.start()):
+        run_id = bench.submit(toy_spec(1))
+        bench.look_until(run_id, RunStatus.FINISHED)
+        bench.look_while(lambda: not bench.supervisor.is_idle, "the run to be over")
+    assert (ON_END_VARIABLE in caplog.text) is bool(command)
