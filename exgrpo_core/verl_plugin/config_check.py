@@ -1,9 +1,9 @@
 """Composes verl's configuration with overrides, in the interpreter of verl's environment.
 
-`python -m exgrpo_core.verl_plugin.config_check [NAME]` reads a JSON list of KEY=VALUE overrides of verl's configuration
-of that name, and writes a JSON object: `problem`, a sentence on a setting that verl does not have or "", `config`,
-verl's whole configuration with the settings in it, and `notice`, a sentence on verl's version or "". verl itself is not
-imported: that takes seconds.
+`python -m exgrpo_core.verl_plugin.config_check` reads a JSON list of KEY=VALUE overrides of verl's configuration, and
+writes a JSON object: `problem`, a sentence on a setting that verl does not have or "", `config`, verl's whole
+configuration with the settings in it, and `notice`, a sentence on verl's version or "". verl itself is not imported:
+that takes seconds.
 """
 
 import importlib.metadata
@@ -36,13 +36,12 @@ def config_folder() -> Path:
     return Path(module.submodule_search_locations[0]) / "trainer" / "config"
 
 
-def check(overrides: list[str], name: str = CONFIG_NAME) -> dict[str, Any]:
+def check(overrides: list[str]) -> dict[str, Any]:
     """Return the configuration that the settings give, or what is wrong with one of them."""
     with initialize_config_dir(str(config_folder()), version_base=None):
         try:
-            config: Any = OmegaConf.to_container(compose(name, overrides=overrides), resolve=True)
-            mistake = server_mistake(config, importlib.metadata.version("verl")) if name == CONFIG_NAME else ""
-            return {"problem": mistake, "config": config}
+            config: Any = OmegaConf.to_container(compose(CONFIG_NAME, overrides=overrides), resolve=True)
+            return {"problem": server_mistake(config, importlib.metadata.version("verl")), "config": config}
         except (HydraException, OmegaConfBaseException) as error:
             first_line = next(iter(str(error).splitlines()), type(error).__name__).rstrip(".")
             return {"problem": f"verl's configuration: {first_line}.", "config": None}
@@ -50,5 +49,5 @@ def check(overrides: list[str], name: str = CONFIG_NAME) -> dict[str, Any]:
 
 if __name__ == "__main__":
     logging.disable(logging.WARNING)
-    found = check(json.load(sys.stdin), *sys.argv[1:2])
+    found = check(json.load(sys.stdin))
     sys.stdout.write(json.dumps(found | {"notice": version_notice(importlib.metadata.version("verl"))}))

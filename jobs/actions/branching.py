@@ -140,11 +140,11 @@ def _too_few_steps(spec: TrainSpec, step: int) -> Iterator[Mistake]:
 
 
 def _of_gpus(spec: TrainSpec, changes: list[Difference]) -> Iterator[Mistake]:
-    if spec.engine == "verl" and spec.sft is None:
+    if spec.engine == "verl":
         return
     for change in changes:
         if change.path in _OF_GPUS:
-            text = "only reinforcement learning on verl continues on another number of GPUs; leave it as it was."
+            text = "only a run on verl continues on another number of GPUs; leave it as it was."
             yield Mistake(text, change.path)
 
 

@@ -31,8 +31,7 @@ _COPY_ENDING = re.compile(r" copy( \d+)?$")
 def stop(runs_root: Path, run_id: str) -> None:
     """Ask a run to stop at its next step boundary, with a checkpoint; a queued one does not start.
 
-    verl's SFT trainer ends at once and writes none: a resume continues from its newest checkpoint. One that a shutdown
-    interrupted does not continue.
+    A run that a shutdown interrupted does not continue.
 
     Raises:
         CommandError: No such run, or it has ended.

@@ -27,8 +27,8 @@ VLLM_LOOP = "eval vllm"
 """The loop of an evaluation that vLLM generates for."""
 JUDGE_LOOP = "judge"
 """The loop that needs none of the packages of training."""
-VERL_LOOPS = frozenset({"verl", "verl sft"})
-"""Loops that only verl's environment can run, as `exgrpo.jobs.specs.any_job.loop_name` names them."""
+VERL_LOOP = "verl"
+"""The loop that only verl's environment can run, as `exgrpo.jobs.specs.any_job.loop_name` names it."""
 VERL_PACKAGES = ("torch", "verl", "ray", "vllm", "transformers", "kernels")
 """Packages whose versions decide whether the verl engine runs; vllm and kernels are for GPUs only."""
 GPU_PINS = "constraints-verl-gpu.txt"
@@ -60,7 +60,7 @@ def engine_python(loop: str) -> str:
     """
     if loop == VLLM_LOOP:
         return _vllm_python()
-    if loop not in VERL_LOOPS:
+    if loop != VERL_LOOP:
         if loop != JUDGE_LOOP and importlib.util.find_spec("torch") is None:
             raise EngineEnvironmentError(describe_missing_package("torch"))
         return sys.executable

@@ -101,7 +101,7 @@ def loop_name(spec: JobSpec) -> str:
         return "eval vllm"
     if not isinstance(spec, TrainSpec):
         return spec.kind
-    return spec.engine if spec.sft is None else f"{spec.engine} sft"
+    return spec.engine if spec.sft is None else "embedded sft"
 
 
 def local_gpus(spec: JobSpec) -> int:

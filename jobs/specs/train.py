@@ -295,17 +295,9 @@ class TrainSpec(Spec):
             yield Mistake(text, "algorithm.experience_ratio", "algorithm.uses_external_experience")
         if self.reward_model is not None:
             yield Mistake("expected none with sft, which rewards nothing.", "reward_model")
-        if self.engine == "verl" and self.validation.benchmarks:
-            yield Mistake("expected none with sft on verl, which samples no answers.", "validation.benchmarks")
-        if self.engine == "verl" and (self.verl.num_nodes > 1 or self.verl.ray.address is not None):
-            text = "expected 1 and none with sft, which verl starts on one machine without Ray."
-            yield Mistake(text, "verl.num_nodes", "verl.ray.address")
-        if self.engine == "verl" and self.algorithm.batch_size % self.verl.num_gpus:
-            yield Mistake(
-                f"expected a multiple of verl.gpus_per_node ({self.verl.num_gpus}) with sft: "
-                f"each GPU gets the same number of demonstrations, got {self.algorithm.batch_size}.",
-                "algorithm.batch_size",
-            )
+        if self.engine == "verl":
+            text = "expected embedded with sft; or fine-tune with `python -m verl.trainer.sft_trainer`, and give the "
+            yield Mistake(f"{text}folder of its model as model.source of a run without sft.", "engine")
 
     def _engine_mistakes(self) -> Iterator[Mistake]:
         is_continuous = self.algorithm.reward_kind is RewardKind.CONTINUOUS
@@ -333,8 +325,6 @@ class TrainSpec(Spec):
         if self.engine == "verl" and self.model.revision is not None:
             text = "expected none, since verl takes the newest revision; give another's folder as model.source."
             yield Mistake(text, "model.revision")
-        if self.engine == "verl" and self.sft is not None and self.model.lora is not None:
-            yield Mistake("expected none with sft on verl; leave it out or use engine: embedded.", "model.lora")
         yield from self._ahead_mistakes()
         if self.engine == "verl" and self.tokens_per_gpu < self.sequence_tokens:
             text = f"expected at least {self.sequence_tokens}, the longest prompt and response."
@@ -342,8 +332,8 @@ class TrainSpec(Spec):
 
     def _ahead_mistakes(self) -> Iterator[Mistake]:
         is_ahead, verl = self.algorithm.rollouts_ahead, self.verl
-        if is_ahead and (self.engine != "verl" or self.sft is not None):
-            text = "expected false, except for reinforcement on verl, which has GPUs that generate during the update."
+        if is_ahead and self.engine != "verl":
+            text = "expected false, except on verl, which has GPUs that generate during the update."
             yield Mistake(text, "algorithm.rollouts_ahead")
         if verl.generating_gpus_per_node is not None and not is_ahead:
             yield Mistake("expected none without algorithm.rollouts_ahead.", "verl.generating_gpus_per_node")

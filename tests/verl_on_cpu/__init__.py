@@ -47,11 +47,6 @@ OVERRIDES = (
     "+ray_kwargs.ray_init.include_dashboard=False",
 )
 """Settings of verl's trainer: float32, eager code, and few processes."""
-SFT_OVERRIDES = (
-    "engine.use_torch_compile=False",
-    "+engine.mixed_precision={param_dtype:fp32,reduce_dtype:fp32}",
-)
-"""Settings of verl's trainer of fine-tuning."""
 
 
 def generator() -> str:

@@ -105,5 +105,4 @@ def estimate_resources(spec: TrainSpec, shape: ModelShape | None) -> ResourceEst
     if spec.engine != "verl":
         return ResourceEstimate(num_gpus, estimate_peak(shape, spec), recordings, checkpoints)
     estimate = estimate_memory(shape, spec)
-    parts = None if spec.sft is not None else estimate
-    return ResourceEstimate(num_gpus, max(estimate.update, estimate.rollout), recordings, checkpoints, parts)
+    return ResourceEstimate(num_gpus, max(estimate.update, estimate.rollout), recordings, checkpoints, estimate)

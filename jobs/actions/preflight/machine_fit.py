@@ -20,19 +20,15 @@ from exgrpo.jobs.specs.any_job import local_gpus
 from exgrpo.jobs.specs.train import SpecError, TrainSpec
 from exgrpo.jobs.training.engines.verl_ray.overrides_from_spec import (
     ENGINE_OVERRIDES,
-    READ,
-    UNREAD,
     attention_name,
     check_overrides,
     verl_overrides,
 )
-from exgrpo.jobs.training.engines.verl_ray.sft_overrides import SFT_CONFIG, SFT_UNREAD, sft_run_overrides
 from exgrpo.jobs.training.pretrained.model_shapes import check_split
 from exgrpo_core.verl_plugin.settings import EXTERNAL_MODULES_VARIABLE
 
 _OFFLOAD = "offload=true"
 """An override that moves training state out of a GPU's memory."""
-RL_CONFIG = "ppo_trainer"
 """Name of verl's configuration for reinforcement learning."""
 CHECK_MODULE = "exgrpo_core.verl_plugin.config_check"
 UNNAMED_RUN = Path("RUN")
@@ -70,7 +66,7 @@ def check_engine(look: Look) -> list[str]:
         return _unchecked(spec, error)
     if not _starts_ray(spec) or spec.model.device == "cpu":
         return []
-    if spec.sft is None and not has_vllm(python):
+    if not has_vllm(python):
         raise SpecError(
             f"vLLM is not installed in the environment of {python}, so none can generate; make it "
             "again with `make verl-env GPU=1`.",
@@ -137,8 +133,7 @@ def check_run_overrides(spec: TrainSpec) -> None:
     """
     plain = spec.model_copy(update={"verl": spec.verl.model_copy(update={"overrides": ()})})
     decided = run_overrides(plain, UNNAMED_RUN)
-    read, unread = (READ, UNREAD) if spec.sft is None else (None, SFT_UNREAD)
-    check_overrides(spec.verl.overrides, decided, read, unread)
+    check_overrides(spec.verl.overrides, decided)
 
 
 def check_parallelism(look: Look) -> None:
@@ -166,20 +161,12 @@ def check_parallelism(look: Look) -> None:
             f"heads, got {sequence_parallel}.",
             "verl.overrides",
         )
-    if spec.sft is None:
-        check_split(spec.model.source, shape, spec.verl.tensor_parallel, "verl.tensor_parallel")
+    check_split(spec.model.source, shape, spec.verl.tensor_parallel, "verl.tensor_parallel")
 
 
 def run_overrides(spec: TrainSpec, run_path: Path) -> list[str]:
     """Return the overrides of verl's settings that a run is started with."""
-    if spec.sft is not None:
-        return sft_run_overrides(spec, run_path)
     return [*ENGINE_OVERRIDES, *verl_overrides(spec, run_path)]
-
-
-def config_name(spec: TrainSpec) -> str:
-    """Return the name of verl's configuration that a run's settings belong to."""
-    return RL_CONFIG if spec.sft is None else SFT_CONFIG
 
 
 def check_machine(look: Look) -> None:
@@ -223,7 +210,7 @@ def compose_config(spec: TrainSpec, settings: list[str]) -> tuple[dict[str, Any]
         EngineEnvironmentError: There is no environment for verl, or it is broken.
     """
     try:
-        answer = _ask_verl(engine_python("verl"), settings, config_name(spec))
+        answer = _ask_verl(engine_python("verl"), settings)
     except EngineEnvironmentError as error:
         return None, _unchecked(spec, error)
     if answer["problem"]:
@@ -231,11 +218,11 @@ def compose_config(spec: TrainSpec, settings: list[str]) -> tuple[dict[str, Any]
     return answer["config"], [answer["notice"]] if answer["notice"] else []
 
 
-def _ask_verl(python: str, settings: list[str], name: str) -> dict[str, Any]:
+def _ask_verl(python: str, settings: list[str]) -> dict[str, Any]:
     environment = dict(os.environ) | {"PYTHONPATH": str(PROJECT_ROOT)}
     try:
         program = subprocess.run(
-            [python, "-P", "-m", CHECK_MODULE, name],
+            [python, "-P", "-m", CHECK_MODULE],
             input=json.dumps(settings).encode(),
             capture_output=True,
             timeout=_CHECK_SECONDS,

@@ -221,9 +221,9 @@ def estimate_memory(shape: ModelShape, spec: TrainSpec) -> MemoryEstimate:
     num_generating = verl.num_nodes * spec.generating_gpus_per_node
     num_copies = (num_generating or num_shards) // verl.tensor_parallel
     num_sequences = -(-spec.algorithm.batch_size * spec.algorithm.rollouts_per_question // num_copies)
-    rollout_weights = 0 if spec.sft is not None else parameters * _COMPUTE_BYTES // verl.tensor_parallel
+    rollout_weights = parameters * _COMPUTE_BYTES // verl.tensor_parallel
     gpu = known_gpu_bytes(spec) or ASSUMED_GPU_BYTES
-    share = 0 if spec.sft is not None else round(verl.gpu_memory_utilization * gpu)
+    share = round(verl.gpu_memory_utilization * gpu)
     per_sequence = shape.cache_values_per_token * _COMPUTE_BYTES * spec.sequence_tokens // verl.tensor_parallel
     return MemoryEstimate(
         parameters=parameters,

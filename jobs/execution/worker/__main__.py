@@ -84,22 +84,9 @@ def load_verl_loop() -> JobLoop:
     from exgrpo.jobs.evaluation.benchmark_questions import read_validation_questions
     from exgrpo.jobs.training.verl_composition import run_training
 
-    return _on_its_gpus(partial(run_training, read_benchmarks=read_validation_questions))
-
-
-def load_verl_sft_loop() -> JobLoop:
-    """Return the loop of verl's SFT trainer, for an interpreter of verl's environment."""
-    from exgrpo.jobs.training.verl_sft import run_sft
-
-    return _on_its_gpus(run_sft)
-
-
-def _on_its_gpus(loop: JobLoop) -> JobLoop:
-    """Return the loop that refuses a machine without the run's GPUs before Ray starts."""
-
     def refuse_or_run(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, control: Control) -> RunStatus:
-        check_machine(look_at(spec))
-        return loop(spec, run, recorder, control)
+        check_machine(look_at(spec))  # before Ray starts
+        return run_training(spec, run, recorder, control, read_benchmarks=read_validation_questions)
 
     return refuse_or_run
 
@@ -115,7 +102,6 @@ LOOP_LOADERS: dict[str, Callable[[], JobLoop]] = {
     "embedded": load_embedded_loop,
     "embedded sft": partial(load_embedded_loop, is_sft=True),
     "verl": load_verl_loop,
-    "verl sft": load_verl_sft_loop,
     "eval": load_evaluation_loop,
     "eval vllm": load_evaluation_loop,
     "judge": load_judge_loop,

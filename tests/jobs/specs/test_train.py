@@ -121,6 +121,7 @@ COUNTED = ("validation.num_training_questions", "data.num_held_out", "validation
         (AHEAD, ("algorithm.rollouts_ahead",)),
         ("engine: verl\nmax_generated_tokens: 1000\n", ("max_generated_tokens",)),
         ("sft: {}\nalgorithm: {experience_ratio: 0}\nmax_generated_tokens: 1000\n", ("max_generated_tokens",)),
+        ("engine: verl\nsft: {}\nalgorithm: {experience_ratio: 0}\n", ("engine",)),
         ("max_generated_tokens: 0\n", ("max_generated_tokens",)),
         ("engine: verl\nverl: {generating_gpus_per_node: 2}\n", ("verl.generating_gpus_per_node",)),
         (

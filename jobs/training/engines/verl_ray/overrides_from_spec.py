@@ -263,7 +263,7 @@ def _local_ray_settings(spec: TrainSpec) -> dict[str, Value]:
     return {"ray_kwargs.ray_init.num_cpus": ray_cpus(spec.gpus_of_a_machine)}
 
 
-FSDP_UNREAD = (
+_FSDP_UNREAD = (
     "strategy", "forward_only", "turbo_config", "qat", "dtype", "use_orig_params", "wrap_policy.min_num_params",
 )  # fmt: skip
 """Settings of verl's training engine that a role decides, or that are of FSDP's first version or other engines."""
@@ -313,7 +313,7 @@ READ = frozenset(
 """Settings, and sections with all their settings, that an override may set: they take effect."""
 UNREAD = frozenset(
     {
-        *(f"actor_rollout_ref.{role}.fsdp_config.{name}" for role in ("actor", "ref") for name in FSDP_UNREAD),
+        *(f"actor_rollout_ref.{role}.fsdp_config.{name}" for role in ("actor", "ref") for name in _FSDP_UNREAD),
         *(
             f"{_ACTOR}.optim.{name}"
             for name in ("optimizer", "optimizer_impl", "lr_warmup_steps_ratio", "total_training_steps")
@@ -329,37 +329,33 @@ _FIELDS = {
 }
 
 
-def check_overrides(
-    overrides: Sequence[str], decided: Sequence[str], read: frozenset[str] | None, unread: frozenset[str]
-) -> None:
+def check_overrides(overrides: Sequence[str], decided: Sequence[str]) -> None:
     """Refuse overrides of settings that a field of the specification decides, or that the engine does not read.
 
     Args:
         overrides: Those of the user.
         decided: Those that the specification gives without them.
-        read: What the engine reads; None for all settings but `unread`.
-        unread: What it does not read, sections and settings of `read` among it.
 
     Raises:
         SpecError: One sentence, naming the first such setting.
     """
-    fixed = [path for path in map(_path, decided) if read is None or ".".join(path) not in read]
+    fixed = [path for path in map(_path, decided) if ".".join(path) not in READ]
     for path in map(_path, overrides):
         name = ".".join(path)
         if any(_overlap(path, item) for item in fixed):
             field = _FIELDS.get(name, "a field of the specification")
             raise SpecError(f"{name} cannot be set: {field} decides it; set that instead.", "verl.overrides")
-        if _is_unread(path, read, unread):
+        if _is_unread(path):
             raise SpecError(
                 f"{name} cannot be set: there is no such setting, or it has no effect here; check the name.",
                 "verl.overrides",
             )
 
 
-def _is_unread(path: Sequence[str], read: frozenset[str] | None, unread: frozenset[str]) -> bool:
-    if any(_overlap(path, name.split(".")) for name in unread):
+def _is_unread(path: Sequence[str]) -> bool:
+    if any(_overlap(path, name.split(".")) for name in UNREAD):
         return True
-    return read is not None and not any(path[: name.count(".") + 1] == name.split(".") for name in read)
+    return not any(path[: name.count(".") + 1] == name.split(".") for name in READ)
 
 
 def _path(override: str) -> list[str]:

@@ -6,7 +6,7 @@ from transformers import AutoTokenizer
 from exgrpo.jobs.actions.preflight import dry_run
 from exgrpo.jobs.actions.preflight.dry_run import describe_plan, plan_run
 from exgrpo.jobs.actions.preflight.looks import look_at
-from exgrpo.jobs.actions.preflight.machine_fit import check_machine, check_run_overrides, compose_config
+from exgrpo.jobs.actions.preflight.machine_fit import check_machine, compose_config
 from exgrpo.jobs.actions.preflight.model_look import FirstLook
 from exgrpo.jobs.actions.preflight.resolution import RunRefusedError, complete, resolve
 from exgrpo.jobs.actions.queueing import queue_job
@@ -53,25 +53,6 @@ def test_each_presets_dry_run_tells_settings_command_memory_and_disk(name, tmp_p
     for part in ("# verl's settings", "# Command", "Memory of ", "trajectories on disk", "--script ray"):
         assert part in text
     assert list(tmp_path.iterdir()) == []
-
-
-def test_dry_run_of_fine_tuning_tells_the_settings_of_verls_sft_trainer(tmp_path):
-    plan = plan_run(verl_spec("paper-sft"), tmp_path)
-    assert {f"model.path={plan.spec.model.source}", "optim.lr_scheduler_type=cosine"} <= set(plan.settings)
-    assert plan.needs.gpu_memory is None
-
-
-@pytest.mark.parametrize(
-    "word",
-    ["optim.lr=1.0", "trainer={total_training_steps:5}", "optim.betas.x=1", "+checkpoint={}", "optim@optim=megatron"],
-)
-def test_only_settings_beside_what_fine_tuning_decides_are_left_to_the_user(word):
-    spec = apply_settings(load_preset("paper-sft"), ["engine=verl", f'verl.overrides=["{word}"]'])
-    with pytest.raises(SpecError) as refused:
-        check_run_overrides(spec)
-    assert refused.value.fields == ("verl.overrides",)
-    beside = 'verl.overrides=["optim.lr_scheduler_args={}", "model.use_liger=True"]'
-    check_run_overrides(apply_settings(spec, [beside]))
 
 
 def test_dry_run_names_a_missing_file_and_goes_on(tmp_path):

@@ -3,7 +3,6 @@ import dataclasses
 import pytest
 
 from exgrpo.jobs.actions.preflight import memory_estimate
-from exgrpo.jobs.actions.preflight.disk_estimate import estimate_resources
 from exgrpo.jobs.actions.preflight.memory_estimate import (
     OVERHEAD_BYTES,
     estimate_memory,
@@ -137,15 +136,3 @@ def test_gpus_that_only_generate_hold_no_training_state():
     shortages = [dataclasses.replace(estimate, gpu=estimate.rollout - 1, activations=0) for estimate in estimates]
     assert [short.shortage.startswith("generation next to") for short in shortages] == [True, False]
     assert shortages[1].shortage.startswith("generation")
-
-
-@pytest.mark.slow
-def test_fine_tuning_on_verl_needs_memory_for_updates_and_none_for_generation():
-    # Short sequences, so that generation would be what takes most.
-    settings = ["engine=verl", "algorithm.max_prompt_tokens=256", "algorithm.max_response_tokens=256"]
-    spec = apply_settings(load_preset("paper-sft"), settings)
-    shape = model_shape(spec.model.source, spec.model.revision)
-    expected, generating = estimate_memory(shape, spec), estimate_memory(shape, spec.model_copy(update={"sft": None}))
-    assert expected.rollout < expected.update < generating.rollout
-    needs = estimate_resources(spec, shape)
-    assert (needs.memory, needs.gpu_memory) == (expected.update, None)

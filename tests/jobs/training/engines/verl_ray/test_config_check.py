@@ -14,12 +14,10 @@ from typing import Any
 import pytest
 
 from exgrpo.jobs.actions.preflight.dry_run import plan_run
-from exgrpo.jobs.actions.preflight.machine_fit import config_name, run_overrides
+from exgrpo.jobs.actions.preflight.machine_fit import run_overrides
 from exgrpo.jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
-from exgrpo.jobs.specs.settings import apply_settings
 from exgrpo.jobs.specs.train import SpecError, TrainSpec, load_preset, parse_spec, preset_names
 from exgrpo.jobs.training.engines.verl_ray.overrides_from_spec import READ, UNREAD
-from exgrpo.jobs.training.engines.verl_ray.sft_overrides import SFT_UNREAD
 from exgrpo_core.verl_plugin.settings import DECIDED, REQUIRED
 from tests.conftest import REPOSITORY
 
@@ -30,19 +28,21 @@ RUN = Path("/runs/20260101-a run")
 
 
 def compose(spec: TrainSpec) -> Any:
-    found = config_check.check(run_overrides(spec, RUN), config_name(spec))
+    found = config_check.check(run_overrides(spec, RUN))
     assert found["problem"] == ""
     return found["config"]
 
 
-@pytest.mark.parametrize("name", [name for name in preset_names() if name.startswith(("paper-", "qwen-"))])
+@pytest.mark.parametrize(
+    "name", [name for name in preset_names() if name.startswith(("paper-", "qwen-")) and name != "paper-sft"]
+)
 def test_every_preset_makes_a_configuration_that_verl_knows(name):
     spec = load_preset(name).model_copy(update={"engine": "verl"})
     config = compose(spec)
-    optim = config["optim"] if spec.sft else config["actor_rollout_ref"]["actor"]["optim"]
+    optim = config["actor_rollout_ref"]["actor"]["optim"]
     assert (optim["lr"], optim["betas"]) == (spec.optim.learning_rate, [spec.optim.beta1, spec.optim.beta2])
     assert config["data"]["train_batch_size"] == spec.algorithm.batch_size
-    assert config["trainer"]["default_local_dir"] == f"{RUN}/verl" + ("/sft" if spec.sft else "")
+    assert config["trainer"]["default_local_dir"] == f"{RUN}/verl"
     assert config["trainer"]["total_training_steps"] == spec.num_steps
 
 
@@ -62,8 +62,6 @@ def test_own_override_reaches_the_configuration():
         ]
         == 3
     )
-    spec = apply_settings(load_preset("paper-sft"), ["engine=verl", "verl.overrides=[model.use_liger=True]"])
-    assert compose(spec)["model"]["use_liger"] is True
 
 
 @pytest.mark.parametrize("word", ["trainer.nodes=2", "a b", "trainer.logger=[", "transfer_queue.backend=${nothing}"])
@@ -89,16 +87,15 @@ TRAINER = (
 )  # fmt: skip
 WHERE = {
     "fsdp_config": (FSDP, "engine_config", "config"),
-    "engine": ((*FSDP, "trainer/sft_trainer.py"), "engine_config", "config"),
     "optim": ((*FSDP, "workers/config/optimizer.py"), "optimizer_config", "optim_config", "config", "self"),
-    "model": ((*FSDP, "workers/config/model.py", "trainer/sft_trainer.py"), "model_config", "config", "self"),
+    "model": ((*FSDP, "workers/config/model.py"), "model_config", "config", "self"),
     "rollout": ((*FSDP, *SERVERS, *LOOPS, *TRAINER), "config", "rollout_config", "agent", "checkpoint_engine_config"),
     "actor": (("workers/config/actor.py", *FSDP, *TRAINER), "self", "config", "actor_config"),
     "ref": (("workers/config/actor.py", *FSDP, *TRAINER), "self", "config", "ref_config"),
     "reward": ((*LOOPS, *TRAINER), "config", "reward_fn_config"),
-    "trainer": ((*TRAINER, "trainer/sft_trainer.py"), "config", "trainer_config"),
+    "trainer": (TRAINER, "config", "trainer_config"),
     "algorithm": (TRAINER, "config"),
-    "data": ((*TRAINER, *LOOPS, "trainer/sft_trainer.py", "utils/dataset/*.py"), "config", "data_config"),
+    "data": ((*TRAINER, *LOOPS, "utils/dataset/*.py"), "config", "data_config"),
     "checkpoint": ((*FSDP, "utils/checkpoint/*.py"), "config", "checkpoint_config", "self"),
     "transfer_queue": (("**/*.py",), "conf", "config"),
 }
@@ -158,11 +155,6 @@ def test_every_setting_that_an_override_may_set_is_read_by_verl():
     assert unread(compose(parse_spec({"engine": "verl"}, "test")), offered=READ, refused=UNREAD) == []
 
 
-def test_every_setting_of_fine_tuning_that_an_override_may_set_is_read_by_verl():
-    config = compose(apply_settings(load_preset("paper-sft"), ["engine=verl"]))
-    assert unread(config, offered=config, refused=SFT_UNREAD) == []
-
-
 def test_every_setting_that_documents_and_refusals_name_or_a_field_decides_is_read_by_verl():
     spec = parse_spec({"engine": "verl"}, "test")
     decided = {word.partition("=")[0].lstrip("+") for word in run_overrides(spec, RUN)}
@@ -174,9 +166,7 @@ def test_every_setting_that_documents_and_refusals_name_or_a_field_decides_is_re
     sources += [*REPOSITORY.glob("exgrpo_core/verl_plugin/*.py"), *REPOSITORY.glob("jobs/**/*.py")]
     named = {name for path in sources for name in re.findall(r"[a-z]\w*(?:\.\w+)+", path.read_text())}
     config, by_the_plugin = compose(spec), {*REQUIRED, *DECIDED.values()}
-    assert (
-        unread(config, offered=decided | named & set(leaves(config)), refused=by_the_plugin | UNREAD | SFT_UNREAD) == []
-    )
+    assert unread(config, offered=decided | named & set(leaves(config)), refused=by_the_plugin | UNREAD) == []
 
 
 def leaves(config: dict, prefix: str = ""):

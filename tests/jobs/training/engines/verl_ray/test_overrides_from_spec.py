@@ -113,14 +113,6 @@ def test_override_of_what_a_field_decides_or_without_effect_is_refused(word):
         check_run_overrides(verl_spec(verl={"overrides": [word]}))
 
 
-@pytest.mark.parametrize("word", ["model.tiled_mlp.enabled=True", "engine.dtype=float32", "model.mtp={enable:True}"])
-def test_override_of_fine_tuning_without_effect_is_refused(word):
-    spec = load_preset("paper-sft").model_copy(update={"engine": "verl"})
-    with pytest.raises(SpecError) as refused:
-        check_run_overrides(spec.model_copy(update={"verl": spec.verl.model_copy(update={"overrides": (word,)})}))
-    assert refused.value.fields == ("verl.overrides",)
-
-
 @pytest.mark.parametrize(
     "word",
     [
