@@ -130,23 +130,12 @@ def _name_file(error: BaseException, path: Path) -> None:
 
 
 def what_to_free(error: BaseException) -> str:
-    """Return what the user can do if a disk, a quota or a file is full; a disk with room may have no inodes left."""
+    """Return what the user can do if a disk, a quota or a file is full."""
     if os.strerror(errno.EFBIG) in str(error):
         return "raise the limit of file sizes (ulimit -f)"
-    place = Path(getattr(error, "filename", None) or ".").absolute()
-    try:
-        disk = os.statvfs(next(path for path in (place, *place.parents) if path.exists()))
-    except (OSError, TypeError, ValueError):
-        return "free some space"
-    has_few_inodes = disk.f_files and disk.f_favail < max(_FEW_INODES, _FEW * disk.f_files)
-    if has_few_inodes and disk.f_bavail >= _FEW * disk.f_blocks:
-        return f"remove some files (of its {disk.f_files:,} inodes {disk.f_favail:,} are free)"
-    return "free some space"
+    return "free some space or inodes"
 
 
-_FEW_INODES = 1000
-_FEW = 0.01
-"""A share of a disk's inodes or blocks."""
 _WRONG_PATHS = {errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP}
 
 

@@ -1,9 +1,7 @@
 """A file is whole under its name or as it was, whatever fails on the way."""
 
-import errno
 import os
 from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
 
 import pytest
 
@@ -13,7 +11,6 @@ from exgrpo_core.durable_files import (
     explain,
     reserve,
     reserved_name,
-    what_to_free,
     whole_file,
     write_whole,
 )
@@ -91,21 +88,3 @@ def test_a_path_that_cannot_be_written_is_told_with_what_to_do(tmp_path, place):
     with pytest.raises(OSError) as raised:  # noqa: PT011 - each of another kind
         (tmp_path / place).write_text("")
     assert explain(raised.value).endswith("; correct the path, or name another")
-
-
-@pytest.mark.parametrize(
-    ("inodes", "blocks", "advice"),
-    [
-        ((1_000_000, 8), (100, 98), "remove some files (of its 1,000,000 inodes 8 are free)"),
-        ((100, 8), (100, 98), "remove some files (of its 100 inodes 8 are free)"),
-        ((1_000_000, 900_000), (100, 0), "free some space"),
-        ((1_000_000, 0), (100, 0), "free some space"),
-        ((0, 0), (100, 98), "free some space"),
-        ((1_000_000, 500_000), (100, 50), "free some space"),
-    ],
-)
-def test_a_disk_without_inodes_is_told_from_one_without_space(monkeypatch, tmp_path, inodes, blocks, advice):
-    disk = SimpleNamespace(f_files=inodes[0], f_favail=inodes[1], f_blocks=blocks[0], f_bavail=blocks[1])
-    monkeypatch.setattr(os, "statvfs", lambda _: disk)
-    for error in (OSError(errno.ENOSPC, "No space", str(tmp_path / "gone" / "file")), RuntimeError("os error 28")):
-        assert what_to_free(error) == advice

@@ -229,7 +229,7 @@ class Supervisor:
         if end is None:
             return
         job.watch.close()
-        job.lost_attempt = job.watch.attempt if end.status is RunStatus.LOST and job.watch.has_outcome else 0
+        job.lost_attempt = job.watch.attempt if end.status is RunStatus.LOST else 0
         job.watch, run = None, job.run
         resumes = self._settings.resumes_interrupted and not self._is_ending
         if resumes and end.status is RunStatus.STOPPED and run.is_interrupted():

@@ -59,11 +59,6 @@ class RayWatch:
         self._stopped_at: float | None = None
         self._log_due_at = 0.0
 
-    @property
-    def has_outcome(self) -> bool:
-        """Whether the outcome is written; processes of the attempt may still be ending."""
-        return read_outcome(self._path) is not None
-
     def start(self) -> None:
         """Begin to launch the job, once.
 
@@ -210,7 +205,7 @@ class RayWatch:
 
     def _wait_for_outcome(self) -> None:
         give_up_at = time.monotonic() + _OUTCOME_SECONDS
-        while not self.has_outcome and time.monotonic() < give_up_at:
+        while read_outcome(self._path) is None and time.monotonic() < give_up_at:
             os.listdir(self._path)  # makes NFS refresh
             if self._is_closed.wait(0.5):
                 return

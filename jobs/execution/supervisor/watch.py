@@ -1,11 +1,10 @@
 """Watches one attempt on this machine: whether its worker lives, stops when requested and leaves no process."""
 
-import errno
 import logging
 import signal
 import time
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from exgrpo.jobs.machine.hardware import GPUS_VARIABLE
 from exgrpo.jobs.runs.attempts import AttemptEnd, Heartbeat, read_heartbeat, read_outcome, write_outcome_of_lost
@@ -30,9 +29,6 @@ logger = logging.getLogger(__name__)
 KILLED = (
     "It did not stop by itself and was killed; work after its newest checkpoint is lost; resume continues from there."
 )
-_ON_READ_ONLY = "Its disk became read-only, so its process ended; make the disk writable again and resume it."
-_MAX_LOOK_SECONDS = 25.0
-"""Longest time between two looks at a run, a cluster's slow answers included."""
 _LEAVE_SECONDS = 10.0
 """A worker that wrote its outcome has this long to end, with all its child processes."""
 
@@ -57,25 +53,19 @@ class StopPolicy:
 
 
 class StopClock:
-    """Time since a stop was requested, by a monotonic clock; a new supervisor starts again from 0.
-
-    While the supervisor's file system hung, the worker's may have hung too: of such a time little counts.
-    """
+    """Time since a stop was requested, by a monotonic clock; a new supervisor starts again from 0."""
 
     def __init__(self, run: RunDirectory) -> None:
         self._run = run
         self._seen_at: float | None = None
-        self._waited = 0.0
 
     def seconds(self) -> float:
         """Return the time since the request was first seen, negative while there is none."""
         if not self._run.stop_requested():
             self._seen_at = None
             return -1.0
-        now = time.monotonic()
-        self._waited = 0.0 if self._seen_at is None else self._waited + min(now - self._seen_at, _MAX_LOOK_SECONDS)
-        self._seen_at = now
-        return self._waited
+        self._seen_at = time.monotonic() if self._seen_at is None else self._seen_at
+        return time.monotonic() - self._seen_at
 
 
 class AttemptWatch:
@@ -105,11 +95,6 @@ class AttemptWatch:
         self._beat_seen_at = time.monotonic()
 
     @property
-    def has_outcome(self) -> bool:
-        """Whether the outcome is written; processes of the attempt may still be ending."""
-        return read_outcome(self._path) is not None
-
-    @property
     def gpus(self) -> tuple[str, ...]:
         """The GPUs that the attempt has for itself."""
         if self._gpus is None and (worker := self._find_worker()) is not None:
@@ -129,10 +114,7 @@ class AttemptWatch:
         """Stop following the attempt, which continues."""
 
     def poll(self) -> AttemptEnd | None:
-        """Do what is due now; return the outcome once the attempt is over and none of its processes is left.
-
-        On a disk that became read-only the outcome is not in the attempt's folder.
-        """
+        """Do what is due now; return the outcome once the attempt is over and none of its processes is left."""
         worker = self._find_worker()
         outcome = read_outcome(self._path)
         if outcome is not None:
@@ -197,14 +179,8 @@ class AttemptWatch:
         if is_ending or (exit_code is None and not (self._is_killed or self._is_silent())):
             return None
         lock = FileLock(self._path / LOCK_FILE)
-        try:
-            if not lock.acquire():
-                return None
-        except OSError as error:
-            if error.errno != errno.EROFS:
-                raise
-            logger.warning("%s: %s", self.run.run_id, _ON_READ_ONLY)
-            return AttemptEnd(RunStatus.LOST, _ON_READ_ONLY, datetime.now(UTC))
+        if not lock.acquire():
+            return None
         try:
             is_overdue = self._stop_clock.seconds() >= self._grace_seconds() + self._policy.term_seconds
             if self._is_killed or is_overdue:  # another supervisor may have killed it

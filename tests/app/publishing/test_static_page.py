@@ -63,7 +63,7 @@ def test_a_page_that_has_no_room_is_one_sentence_and_leaves_no_folder(
     finally:
         os.umask(mask)
         logging.disable(logging.NOTSET)
-    why = f"{os.strerror(number)}; free some space there, or choose another folder"
+    why = f"{os.strerror(number)}; free some space or inodes there, or choose another folder"
     assert capsys.readouterr().err == f"{tmp_path / 'page'}: cannot be written ({why}).\n"
     assert not (tmp_path / "page").exists()
 

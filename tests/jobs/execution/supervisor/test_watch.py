@@ -1,25 +1,22 @@
 """One attempt whose worker ends: what is written of it, whatever the supervisor sees first."""
 
-import errno
 import os
 import signal
 import time
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
 
 import pytest
 
-from exgrpo.jobs.actions.run_actions import resume
 from exgrpo.jobs.execution.supervisor import loop, watch
 from exgrpo.jobs.execution.supervisor.loop import Supervisor, SupervisorSettings
-from exgrpo.jobs.execution.supervisor.watch import AttemptWatch, StopClock, StopPolicy
+from exgrpo.jobs.execution.supervisor.watch import AttemptWatch, StopPolicy
 from exgrpo.jobs.machine.hardware import VISIBLE_VARIABLE
-from exgrpo.jobs.runs.attempts import Heartbeat, write_heartbeat, write_outcome
+from exgrpo.jobs.runs.attempts import Heartbeat, read_outcome, write_heartbeat, write_outcome
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.launchers.local import LocalLauncher
-from exgrpo.jobs.runs.processes import ProcessIdentity, boot_id, works_on
-from exgrpo_core.recording.attempt_gate import FileLock, is_over
+from exgrpo.jobs.runs.processes import ProcessIdentity, works_on
+from exgrpo_core.recording.attempt_gate import is_over
 from exgrpo_core.recording.run_status import RunStatus
 from tests.jobs.execution.supervisor.toy_bench import TOY_WORKER, toy_spec, wait_until
 
@@ -41,7 +38,7 @@ def test_a_killed_childs_reason_names_the_signal_whichever_comes_first(
         monkeypatch.setattr(watch, "works_on", lambda *_: False)
         monkeypatch.setattr(watch, "has_worker", lambda *_: False)
         assert attempt.poll() is None
-        assert not attempt.has_outcome
+        assert read_outcome(run.attempt_path(1)) is None
     os.kill(worker.pid, signal.SIGKILL)
     os.waitid(os.P_PID, worker.pid, os.WEXITED | os.WNOWAIT)
     if not looks_before_the_exit_code:
@@ -63,42 +60,6 @@ def test_after_a_restart_a_workers_own_gpus_are_known_and_not_those_of_its_super
     write_heartbeat(run.attempt_path(1), Heartbeat(worker, RunStatus.RUNNING, 0, datetime.now(UTC)))
     assert AttemptWatch(run, 1, StopPolicy(), launcher).gpus == gpus
     os.kill(worker.pid, signal.SIGKILL)
-
-
-def test_a_run_whose_disk_became_read_only_ends_though_nothing_can_be_written(tmp_path, monkeypatch, caplog):
-    run = RunDirectory.create(tmp_path, toy_spec(1, "stuck"))
-    run.claim_attempt(1)
-    run.request_attempt(1)
-    write_heartbeat(
-        run.attempt_path(1), Heartbeat(ProcessIdentity(2**22, 1.0, boot_id()), RunStatus.RUNNING, 3, datetime.now(UTC))
-    )
-
-    def refuse(*_: object) -> bool:
-        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
-
-    settings = SupervisorSettings(stop_policy=StopPolicy(silent_seconds=0.0))
-    with closing(Supervisor(tmp_path, settings=settings)) as supervisor:
-        monkeypatch.setattr(FileLock, "acquire", refuse)
-        supervisor.poll()
-        assert supervisor.state_of(run.run_id).status is RunStatus.LOST
-        assert "Its disk became read-only" in caplog.text
-        monkeypatch.undo()
-        resume(tmp_path, run.run_id)
-        supervisor.poll()
-        assert supervisor.state_of(run.run_id).attempt == 2
-
-
-def test_of_a_time_without_a_look_little_counts_as_waiting_for_a_stop(tmp_path, monkeypatch):
-    now = [0.0]
-    monkeypatch.setattr(watch, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    run = RunDirectory.create(tmp_path, toy_spec(1))
-    clock = StopClock(run)
-    assert clock.seconds() < 0
-    run.request_stop()
-    waited = []
-    for now[0] in (10.0, 10.5, 21.0, 1_221.0, 1_222.0):
-        waited.append(clock.seconds())
-    assert waited == [0.0, 0.5, 11.0, 36.0, 37.0]
 
 
 def test_a_worker_of_another_machine_is_lost_when_it_is_silent_until_it_sends_heartbeats_again(tmp_path, monkeypatch):

@@ -67,7 +67,7 @@ def test_a_full_disk_or_quota_is_told_with_what_would_help(number):
     why = os.strerror(number)
     for error in (OSError(number, why), OSError(number, why, "file"), RuntimeError(f"{why} (os error {number})")):
         assert error_message(error).startswith(why)
-        assert error_message(error).endswith("; free some space and resume the run.")
+        assert error_message(error).endswith("; free some space or inodes and resume the run.")
 
 
 @pytest.mark.parametrize("value", ["0", "two", "-1"])
