@@ -71,6 +71,6 @@ def show() -> None:
             address_choice.show_unknown(ADDRESS, wanted, "all figures and tables are listed")
     selected = run_selection.show(opened)
     if opened is None:
-        printed_figures.show_index(selected)
+        printed_figures.show_index()
     else:
         _show_entry(opened, selected)

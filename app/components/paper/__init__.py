@@ -1,1 +1,1 @@
-"""The paper's figures and tables, each with its picture, its finding, and the same drawn from runs."""
+"""The paper's figures and tables, each with its finding, and the same drawn from runs."""

@@ -40,11 +40,11 @@ class Entry:
     table: str = ""
     """The printed table of that study, where the entry has numbers."""
     column: str = ""
-    """The printed column that its picture draws."""
+    """The printed column that its figure draws."""
     others: tuple[str, ...] = ()
     """Further studies that hold rows of the same table."""
     quantities: tuple[str, ...] = ()
-    """Metrics of the drawing `curves`; the small picture draws the first."""
+    """Metrics of the drawing `curves`."""
 
 
 _REASONING = Home("run", "Reasoning", {"view": "Reasoning"})

@@ -1,7 +1,7 @@
 """What the paper prints: the index of its figures and tables, each entry's numbers as bars, and its table."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pandas as pd
@@ -9,13 +9,8 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from exgrpo.app import address, theme
-from exgrpo.app.components.paper import method_overview
 from exgrpo.app.components.paper.entries import ENTRIES, PARTS, Entry
-from exgrpo.app.components.paper.run_selection import RunSelection
-from exgrpo.app.components.runs import comparison
 from exgrpo.app.components.widgets import data_table, figures
-from exgrpo.app.theme import Palette
-from exgrpo.db.rows.runs import MetricPoint
 from exgrpo.jobs.actions.studies.definition import PaperTable, load_study, number_of
 from exgrpo.jobs.actions.studies.numbers import printed as printed_of_numbers
 from exgrpo.jobs.actions.studies.tables import WORDS, printed_table
@@ -104,47 +99,20 @@ def _cases(entry: Entry) -> None:
 
 
 ADDRESS = "figure"
-_MAX_RUNS = 3
-_TEXTS = {"settings", "rules", "cases"}
-"""Entries that have no shape."""
-Series = Mapping[str, Sequence[Sequence[MetricPoint]]]
-"""The curves of each metric, one a run."""
 
 
-def show_index(selection: RunSelection) -> None:
+def show_index() -> None:
     """Show all cards, those of the appendix under a heading of their own."""
-    series = series_of(selection)
     for part in PARTS:
         st.subheader(part, anchor=False)
         with st.container(key=f"tiles-{figures.file_name(part)}"):
             for entry in ENTRIES:
                 if entry.part == part:
-                    _card(entry, series)
+                    _card(entry)
 
 
-def series_of(selection: RunSelection) -> Series:
-    """Return the curves that small pictures draw, of the first few runs."""
-    keys = list(dict.fromkeys(entry.quantities[0] for entry in ENTRIES if entry.quantities))
-    by_run = [comparison.series_of(run_id, keys) for run_id in list(selection.rows)[:_MAX_RUNS]]
-    return {key: [series[key] for series in by_run if series[key]] for key in keys}
-
-
-def picture(entry: Entry, series: Series, colours: Palette) -> str:
-    """Return the small picture: of printed numbers, else of the runs, else a sketch; texts have none."""
-    rows = rows_of(entry)
-    if rows:
-        return method_overview.bars([row.value for row in rows], [row.is_ours for row in rows], colours)
-    if entry.drawing in _TEXTS:
-        return ""
-    if entry.drawing == "method":
-        return method_overview.svg(colours)
-    return method_overview.lines([curve for key in entry.quantities[:1] for curve in series.get(key, ())], colours)
-
-
-def _card(entry: Entry, series: Series) -> None:
+def _card(entry: Entry) -> None:
     with st.container(border=True, gap="xsmall", key=f"entry-{entry.key}", height="stretch"):
-        if drawn := picture(entry, series, theme.palette()):
-            st.html(method_overview.as_image(drawn, f"{entry.label}: {entry.title}"))
         st.button(
             f"**{entry.label}** {entry.title}", key=f"paper-open-{entry.key}", type="tertiary", on_click=address.put,
             args=({ADDRESS: entry.key},),

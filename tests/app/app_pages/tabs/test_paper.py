@@ -49,7 +49,8 @@ def test_chosen_runs_are_drawn_and_followed_to_the_page_where_the_figure_lives(o
     compare = next(link for link in page.get("page_link") if link.proto.label == "Compare")
     assert "runs=run-finished%2Crun-on-policy" in compare.proto.query_string
     method = open_page("methods", view="Paper", figure="method", beside="Chosen runs", runs="run-finished")
-    assert any('href="run?run=run-finished&amp;view=Step"' in element.proto.body for element in method.get("html"))
+    links = {link.proto.label: link.proto.query_string for link in method.get("page_link")}
+    assert links["**Medium first**: p ∝ N(Acc; 0.5, 1)"] == "view=Step&run=run-finished"
 
 
 def demo_of(runs_root, *runs, tagged):
