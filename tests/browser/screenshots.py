@@ -41,7 +41,6 @@ def pages(run: str, other: str) -> dict[str, str]:
         "benchmarks": "/benchmarks",
         "studies": "/methods?view=Studies&study=ablations",
         "studies-paper": "/methods?view=Studies&study=ablations&part=Next+to+the+paper",
-        "paper": "/methods?view=Paper",
         "paper-method": "/methods?view=Paper&figure=method",
         "system": "/system?view=Audit+log",
     }
