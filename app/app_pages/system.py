@@ -1,4 +1,4 @@
-"""The workbench itself: supervisor, queue, machine, database, versions, Ray clusters, and the audit log."""
+"""The workbench itself: supervisor, queue, machine, database, versions, and the audit log."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import streamlit as st
 
 from exgrpo.app import settings
 from exgrpo.app.components.system import system_view
-from exgrpo.app.components.widgets import address_choice, data_table, figures, grid, page_frame, ray_cluster, run_state
+from exgrpo.app.components.widgets import address_choice, data_table, figures, grid, page_frame, run_state
 from exgrpo.app.formats import ago, byte_size, counted, duration, escape_control_characters, exact
 from exgrpo.app.queries.answers import ask
 from exgrpo.app.queries.runs import (
@@ -26,7 +26,7 @@ from exgrpo_core.recording.run_status import LIVE
 
 REFRESH_SECONDS = 5
 CHECK_SECONDS = 600
-VIEWS = ["Overview", "Machine", "Ray clusters", "Audit log"]
+VIEWS = ["Overview", "Machine", "Audit log"]
 
 
 def _overview() -> None:
@@ -102,5 +102,5 @@ with st.container(horizontal=True, vertical_alignment="center"):
     st.title("System", anchor=False, width="content")
 name, tab = address_choice.tabs(VIEWS)
 with tab:
-    view = dict(zip(VIEWS, (_overview, _machine, ray_cluster.show_clusters, _audit_log), strict=True))[name]
+    view = dict(zip(VIEWS, (_overview, _machine, _audit_log), strict=True))[name]
     st.fragment(view, run_every=REFRESH_SECONDS if name == VIEWS[0] else None)()

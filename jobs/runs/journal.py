@@ -46,9 +46,6 @@ class JournalKind(StrEnum):
     VERDICT_CLEARED = "verdict_cleared"
     TRAJECTORY_MARKED = "trajectory_marked"
     TRAJECTORY_UNMARKED = "trajectory_unmarked"
-    CLUSTER_ADDED = "cluster_added"
-    CLUSTER_TESTED = "cluster_tested"
-    CLUSTER_REMOVED = "cluster_removed"
     SHUT_DOWN = "shut_down"
 
 

@@ -23,7 +23,7 @@ class Role(IntEnum):
     OPERATOR = 2
     """Start, stop and resume jobs, save drafts, annotate runs and trajectories."""
     ADMIN = 3
-    """Hide runs from everyone's list, delete and restore them; add, test and remove Ray clusters."""
+    """Hide runs from everyone's list, delete and restore them."""
 
 
 @dataclass(frozen=True, slots=True)

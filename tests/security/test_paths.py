@@ -11,7 +11,7 @@ from exgrpo.app import settings
 from exgrpo.app.queries.runs import has_folder, log_file, read_log
 from exgrpo.db.rows.chains_of_thought import SavedCase
 from exgrpo.db.rows.trajectories import MarkedTrajectory
-from exgrpo.jobs.actions import annotations, branching, named_entries, run_actions
+from exgrpo.jobs.actions import annotations, branching, drafts, run_actions
 from exgrpo.jobs.actions.queueing import queue_job
 from exgrpo.jobs.actions.token_texts import token_data
 from exgrpo.jobs.evaluation.analysis.score_curves import evaluation_answers
@@ -45,9 +45,9 @@ BY_ID = {
     "mark": lambda root, name: annotations.mark_trajectory(root, MarkedTrajectory(name, 1, 1, "odd", "")),
     "verdict": lambda root, name: annotations.set_verdict(root, name, 1, 1, True),
     "judge": lambda root, name: queue_job(root, JudgeSpec(judge="oracle", judged=JudgedSpec(run_id=name))),
-    "save draft": lambda root, name: named_entries.save_draft(root, f"../{name}", {"x": 1}),
-    "load draft": lambda root, name: named_entries.load_draft(root, f"../{name}"),
-    "delete draft": lambda root, name: named_entries.delete_draft(root, f"../{name}"),
+    "save draft": lambda root, name: drafts.save_draft(root, f"../{name}", {"x": 1}),
+    "load draft": lambda root, name: drafts.load_draft(root, f"../{name}"),
+    "delete draft": lambda root, name: drafts.delete_draft(root, f"../{name}"),
 }
 
 

@@ -17,7 +17,7 @@ from exgrpo.app.components.widgets.spec_text import option_text
 from exgrpo.app.formats import literal
 from exgrpo.app.settings import runs_root
 from exgrpo.db.rows.spec_differences import differences
-from exgrpo.jobs.actions import named_entries
+from exgrpo.jobs.actions import drafts
 from exgrpo.jobs.specs.train import SpecError
 
 ADDRESS = "set"
@@ -159,7 +159,7 @@ def _save_draft(state: FormState) -> None:
     state.take_widgets()  # what was typed right before the click
     name = str(state.content.get("name", ""))
     try:
-        named_entries.save_draft(runs_root(), name, state.content)
+        drafts.save_draft(runs_root(), name, state.content)
     except SpecError as error:
         st.session_state[_SAVE_ERROR] = str(error)
     else:
@@ -168,7 +168,7 @@ def _save_draft(state: FormState) -> None:
 
 def show_drafts() -> str | None:
     """Show a menu of the saved drafts; return the one to open."""
-    names = named_entries.list_drafts(runs_root())
+    names = drafts.list_drafts(runs_root())
     chosen = None
     with st.popover(f"Drafts ({len(names)})" if names else "Drafts", icon=":material/draft:", key="drafts"):
         if not names:
@@ -179,6 +179,6 @@ def show_drafts() -> str | None:
                     chosen = name
                 if st.button("Delete", key=f"delete-draft-{name}", type="tertiary", icon=":material/delete:"):
                     with notice.refusals("Not deleted"):
-                        named_entries.delete_draft(runs_root(), name)
+                        drafts.delete_draft(runs_root(), name)
                         st.rerun()
     return chosen

@@ -56,10 +56,8 @@ def show(check: FormCheck, state: FormState, start: StartingPoint) -> tuple[bool
     if spec is None:
         return False, refused
     is_verl = spec.engine == "verl"
-    if is_verl:
-        where.show_cluster(spec)
-        if check.mistakes:  # what cannot start here has its way out next to the reasons
-            where.show_scripts(spec)
+    if is_verl and check.mistakes:  # what cannot start here has its way out next to the reasons
+        where.show_scripts(spec)
     if spec.algorithm.replays_experience and spec.algorithm.question_selection == GAUSSIAN:
         with st.container(border=True, key="bucket-weights-card"):
             buffer_charts.show_weights(spec.algorithm, bucket_meaning(asdict(spec.algorithm)))

@@ -13,7 +13,7 @@ from exgrpo.app.formats import literal, with_code
 from exgrpo.app.queries.answers import ask
 from exgrpo.app.settings import runs_root
 from exgrpo.db.queries import runs
-from exgrpo.jobs.actions import branching, named_entries, run_actions
+from exgrpo.jobs.actions import branching, drafts, run_actions
 from exgrpo.jobs.runs.directory import CommandError
 from exgrpo.jobs.specs.train import load_preset, preset_description, preset_exists, preset_group, preset_names
 from exgrpo_core.errors import Mistake, UserError
@@ -82,7 +82,7 @@ def choose() -> StartingPoint:
 
 
 def _read_draft(source: str) -> StartingPoint:
-    start = StartingPoint(named_entries.load_draft(runs_root(), source), f"{form_state.DRAFT_ADDRESS}-{source}")
+    start = StartingPoint(drafts.load_draft(runs_root(), source), f"{form_state.DRAFT_ADDRESS}-{source}")
     _say("a draft")
     return start
 

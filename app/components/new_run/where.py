@@ -1,22 +1,18 @@
-"""Where a new run runs: the question, what the answer needs, a Ray cluster, and scripts for other machines."""
+"""Where a new run runs: the question, what the answer needs, and scripts for other machines."""
 
-from collections.abc import Mapping
 from enum import StrEnum
 from functools import partial
 
 import streamlit as st
 
 from exgrpo.app.components.new_run.form_state import FormState
-from exgrpo.app.components.widgets import ray_cluster
 from exgrpo.app.formats import byte_size, counted, escape_control_characters, literal
 from exgrpo.app.settings import runs_root
-from exgrpo.jobs.actions import named_entries
 from exgrpo.jobs.actions.preflight.dry_run import dry_run_text
 from exgrpo.jobs.actions.preflight.launch_scripts import ScriptKind, write_script
 from exgrpo.jobs.actions.preflight.resolution import RunRefusedError
 from exgrpo.jobs.machine.gpu_types import GPU_TYPES, type_of
 from exgrpo.jobs.machine.machine_report import read_machine
-from exgrpo.jobs.runs.launchers.ray_jobs_api import RayClusterState
 from exgrpo.jobs.specs.train import SpecError, TrainSpec
 from exgrpo.jobs.specs.verl import RAY_TOKEN_VARIABLE
 
@@ -62,7 +58,6 @@ def show(state: FormState) -> Where:
     where = where_of(state)
     st.caption(_needs(where))
     if where is Where.CLUSTER:
-        _offer_clusters(state)
         _choose_gpu(state)
     return where
 
@@ -86,30 +81,10 @@ def _take_gpu(state: FormState, key: str) -> None:
         state.exchange(_GPU_GIB, chosen.gib)
 
 
-def _offer_clusters(state: FormState) -> None:
-    """Offer the clusters of the System page; a choice is written into the address."""
-    clusters = named_entries.list_clusters(runs_root())
-    if not clusters:
-        st.caption("The page System, Ray clusters, keeps addresses.")
-        return
-    key = f"{state.origin}-cluster"
-    chosen = next((name for name, address in clusters.items() if address == state.value(_ADDRESS)), None)
-    st.session_state[key] = chosen
-    st.selectbox(
-        "Cluster", list(clusters), index=None, key=key, placeholder="Another address", on_change=_take_cluster,
-        args=(state, key, clusters), width=420,
-    )  # fmt: skip
-
-
-def _take_cluster(state: FormState, key: str, clusters: Mapping[str, str]) -> None:
-    state.exchange(_ADDRESS, clusters.get(st.session_state[key] or "", ""))
-
-
 def _take(state: FormState, key: str) -> None:
     where = Where(st.session_state[key])
     state.put(_ENGINE, "embedded" if where is Where.MACHINE else "verl")
-    first = next(iter(named_entries.list_clusters(runs_root()).values()), "")
-    state.exchange(_ADDRESS, first if where is Where.CLUSTER else None)
+    state.exchange(_ADDRESS, "" if where is Where.CLUSTER else None)
 
 
 def _needs(where: Where) -> str:
@@ -127,33 +102,6 @@ def _needs(where: Where) -> str:
         f"`{RAY_TOKEN_VARIABLE}` of the workbench. By a script: needs none. "
         "Its machines need a checkout of this project."
     )
-
-
-def show_cluster(spec: TrainSpec) -> None:
-    """Show the cluster where the System page knows its address, else nothing."""
-    address = spec.verl.ray.address
-    name = next((name for name, known in named_entries.list_clusters(runs_root()).items() if known == address), None)
-    if address is None or name is None:
-        return
-    with st.container(border=True, key="run-cluster"):
-        with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-            st.markdown(f"**Cluster {literal(name)}**", width="stretch")
-            ray_cluster.show_test(name, address)
-        nodes = counted(spec.verl.num_nodes, "machine")
-        st.caption(f"GPUs that the run takes: {spec.num_gpus // spec.verl.num_nodes} on each of {nodes}.")
-        state = ray_cluster.show_answer(name, address)
-        if state is not None and (problem := _problem(spec, state)):
-            st.caption(f":orange[:material/warning:] {problem}")
-
-
-def _problem(spec: TrainSpec, state: RayClusterState) -> str:
-    """Return why the cluster would refuse the run at present, nothing where it would not."""
-    wanted, num_nodes = spec.num_gpus // spec.verl.num_nodes, spec.verl.num_nodes
-    if sum(machine.num_gpus >= wanted for machine in state.machines) < num_nodes:
-        return "The cluster does not have this many GPUs on this many machines."
-    if sum(machine.num_gpus - machine.num_used_gpus >= wanted for machine in state.machines) < num_nodes:
-        return "Too few of them are free at present: the cluster would refuse the run. Launch it later."
-    return ""
 
 
 _ICON = ":material/download:"

@@ -119,9 +119,6 @@ WORDS = {
     "verdict_cleared": "removed a verdict",
     "trajectory_marked": "marked a trajectory",
     "trajectory_unmarked": "removed a mark",
-    "cluster_added": "added a cluster",
-    "cluster_tested": "tested a cluster",
-    "cluster_removed": "removed a cluster",
     "shut_down": "shut down, with runs queued",
 }
 

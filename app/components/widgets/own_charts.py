@@ -1,4 +1,4 @@
-"""What readers put together: charts of several metrics, or of metrics over another one, and saved views."""
+"""What readers put together: charts of several metrics, or of metrics over another one."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,13 +7,9 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from exgrpo.app import address, theme
-from exgrpo.app.components.widgets import curve_view, figures, notice
+from exgrpo.app.components.widgets import curve_view, figures
 from exgrpo.app.components.widgets.curve_view import CurveView, Line
-from exgrpo.app.formats import literal
-from exgrpo.app.settings import runs_root
 from exgrpo.app.theme import Look
-from exgrpo.jobs.actions.named_entries import SAVED_VIEWS
-from exgrpo_core.errors import UserError
 from exgrpo_core.step_report import METRIC_LABELS, METRICS, SHARES
 
 ADDRESS = "charts"
@@ -56,7 +52,7 @@ def of_address() -> list[OwnChart]:
 
 
 def choose() -> tuple[CurveView, list[OwnChart]]:
-    """Show how curves are drawn, with own charts and saved views in the menu; return the view and the own charts."""
+    """Show how curves are drawn, with own charts in the menu; return the view and the own charts."""
     charts = of_address()
 
     def show_more() -> None:
@@ -72,7 +68,6 @@ def choose() -> tuple[CurveView, list[OwnChart]]:
             "Add chart", key="own-chart-add", on_click=_add, args=(charts,), width="stretch",
             disabled=len(charts) >= MAX_CHARTS,
         )  # fmt: skip
-        _show_views()
 
     return curve_view.choose(show_more), charts
 
@@ -130,49 +125,3 @@ def _remove(chart: OwnChart) -> None:
 
 def _write(charts: Sequence[OwnChart]) -> None:
     address.put({ADDRESS: ",".join(chart.as_text() for chart in charts) or None})
-
-
-PARAMETERS = ("x", "smooth", "log", "charts", "metrics", "by")
-"""What a view keeps of the address; not the runs, nor the part that is looked at."""
-
-
-def _show_views() -> None:
-    """Show the saved views; a click on one writes it into the address."""
-    refusal = st.session_state.pop("view-refusal", None)
-    if refusal is not None:
-        notice.show("error", "View not saved", refusal)
-    views = SAVED_VIEWS.list(runs_root())
-    st.markdown("Saved views", help="A view keeps axis, smoothing and your own charts under a name, for any run.")
-    if fault := SAVED_VIEWS.find_fault(runs_root()):
-        notice.show("warning", "Views cannot be read", fault)
-    for number, (name, view) in enumerate(views.items()):
-        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-            st.button(
-                literal(name), key=f"view-{number}", type="tertiary", width="stretch", on_click=_open_view,
-                args=(view,),
-            )  # fmt: skip
-            st.button(
-                "", icon=":material/delete:", key=f"view-delete-{number}", type="tertiary", help="Delete this view",
-                on_click=_do, args=(SAVED_VIEWS.delete, name),
-            )  # fmt: skip
-    name = st.text_input("Name", key="view-name", placeholder="Name of this view", label_visibility="collapsed")
-    kept = {key: value for key in PARAMETERS if (value := st.query_params.get(key))}
-    st.button(
-        "Save this view", key="view-save", disabled=not name.strip(), width="stretch", on_click=_save_view, args=(kept,)
-    )
-
-
-def _save_view(kept: dict[str, str]) -> None:
-    # An argument of the button would lack what was typed right before the click.
-    _do(SAVED_VIEWS.save, st.session_state["view-name"].strip(), kept)
-
-
-def _open_view(view: dict[str, str]) -> None:
-    address.put({**{key: view.get(key) for key in PARAMETERS}, "zoom": None})
-
-
-def _do(command: Callable[..., None], *arguments: object) -> None:
-    try:
-        command(runs_root(), *arguments)
-    except UserError as error:
-        st.session_state["view-refusal"] = str(error)

@@ -1,8 +1,7 @@
-"""Ray clusters over HTTP: which may be asked, what they have, and their Jobs API; Ray is not needed on this side."""
+"""Ray clusters over HTTP: which may be asked, and their Jobs API; Ray is not needed on this side."""
 
 import ipaddress
 import logging
-import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ import httpx2
 
 from exgrpo.jobs.machine.model_server import is_link_local
 from exgrpo.jobs.runs.launchers.local import LaunchError
-from exgrpo.jobs.specs.verl import RAY_TOKEN_VARIABLE, RaySpec, VerlSpec
+from exgrpo.jobs.specs.verl import RAY_TOKEN_VARIABLE, VerlSpec
 
 logging.getLogger("httpx2").setLevel(logging.WARNING)  # it reports every request as INFO
 
@@ -23,7 +22,6 @@ _NOT_READY = "No available agent"
 """Ray's answer to a job before the agent of the head has reported itself."""
 _START_SECONDS = 60.0
 _POLL_SECONDS = 0.5
-OPEN_CLUSTER = "It needs no token: anyone who reaches it can run programs on it."
 
 
 class RayJobsError(Exception):
@@ -60,27 +58,6 @@ class RayJob:
     def is_over(self) -> bool:
         """Whether its program has ended."""
         return self.status not in (RayJobStatus.PENDING, RayJobStatus.RUNNING)
-
-
-@dataclass(frozen=True, slots=True)
-class RayMachine:
-    """One machine of a cluster."""
-
-    name: str
-    num_gpus: int
-    num_used_gpus: int
-
-
-@dataclass(frozen=True, slots=True)
-class RayClusterState:
-    """The answer of a cluster."""
-
-    ray_version: str
-    machines: tuple[RayMachine, ...]
-    running_jobs: tuple[str, ...]
-    """Ids of jobs; those of runs here are the run's id and the attempt."""
-    problems: tuple[str, ...]
-    """What should be known before a run is sent there."""
 
 
 def is_loopback(address: str) -> bool:
@@ -137,27 +114,6 @@ class RayJobsApi:
             return str(self._ask("GET", "/api/version", can_be_missing=True).json()["ray_version"])
         except (ValueError, LookupError, TypeError):
             raise RayJobsError(f"{self.address}: {_NO_DASHBOARD}") from None
-
-    def machines(self) -> list[RayMachine]:
-        """Return the cluster's machines that are alive, with Ray's count of their GPUs."""
-        nodes = self._ask("GET", "/api/v0/nodes").json()["data"]["result"]["result"]
-        report = self._ask("GET", "/api/cluster_status").json()["data"]["clusterStatus"]["loadMetricsReport"]
-        used = {node: resources.get("GPU", [0, 0])[0] for node, resources in report["usageByNode"].items()}
-        return [
-            RayMachine(
-                str(node["node_name"]),
-                int(node["resources_total"].get("GPU", 0)),
-                int(used.get(node["node_id"], 0)),
-            )
-            for node in nodes
-            if node["state"] == "ALIVE"
-        ]
-
-    def running_jobs(self) -> list[str]:
-        """Return the ids of jobs that run or wait, oldest first; drivers outside of jobs have Ray's number."""
-        listed = sorted(self._ask("GET", "/api/jobs/").json(), key=lambda job: int(job["start_time"] or 0))
-        running = [job for job in listed if job["status"] in (RayJobStatus.PENDING, RayJobStatus.RUNNING)]
-        return [str(job["submission_id"] or job["job_id"]) for job in running]
 
     def asks_for_token(self) -> bool:
         """Whether the cluster refuses requests without a token."""
@@ -234,24 +190,3 @@ class RayJobsApi:
 
 def _path(submission_id: str) -> str:
     return f"/api/jobs/{quote(submission_id, safe='')}"
-
-
-def read_cluster(address: str) -> RayClusterState:
-    """Ask the cluster at an address, with the token of the environment.
-
-    Raises:
-        LaunchError: It may not be asked, cannot be reached, refuses the token, or is no Ray cluster.
-    """
-    token = os.environ.get(RAY_TOKEN_VARIABLE)
-    check_address(VerlSpec(ray=RaySpec(address=address)), token)
-    api = RayJobsApi(address, token)
-    try:
-        version = api.ray_version()
-        problems = () if api.asks_for_token() else (OPEN_CLUSTER,)
-        return RayClusterState(version, tuple(api.machines()), tuple(api.running_jobs()), problems)
-    except RayJobsError as error:
-        raise LaunchError(str(error)) from None
-    except (ValueError, LookupError, TypeError, AttributeError):
-        raise LaunchError(f"{address}: {_NO_DASHBOARD}") from None
-    finally:
-        api.close()

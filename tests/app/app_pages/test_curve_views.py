@@ -1,4 +1,4 @@
-"""How curves are drawn on Run and Compare: axes, smoothing, zoom, hidden runs, own charts and saved views."""
+"""How curves are drawn on Run and Compare: axes, smoothing, zoom, hidden runs, and own charts."""
 
 import pytest
 
@@ -57,20 +57,11 @@ def test_own_charts_have_readable_names_and_can_be_taken_away(open_page, page):
     assert address(opened, "charts") == "policy/entropy~tokens/generated_total"
 
 
-def test_a_chart_is_put_together_saved_as_a_view_and_opened_for_other_runs(open_page):
-    """What it saves in the shared root it deletes."""
+def test_a_chart_is_put_together_and_is_in_the_address(open_page):
     page = open_page("run", run="run-finished")
     page.multiselect(key="own-chart-metrics").set_value(["loss/policy", "loss/total"]).run()
     page.button(key="own-chart-add").click().run()
     assert address(page, "charts") == "loss/policy+loss/total"
-    page.text_input(key="view-name").set_value("loss").run()
-    page.text_input(key="view-name").set_value("losses")
-    page.button(key="view-save").click().run()
-    other = open_page("compare", runs="run-finished,run-running")
-    next(button for button in other.button if button.label == "losses").click().run()
-    assert address(other, "charts") == "loss/policy+loss/total"
-    other.button(key="view-delete-0").click().run()
-    assert "losses" not in {button.label for button in other.button}
 
 
 def curves_of(figure):

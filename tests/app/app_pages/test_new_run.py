@@ -8,11 +8,10 @@ from exgrpo.app import settings
 from exgrpo.app.components.new_run import data_preview
 from exgrpo.app.components.new_run.where import Where
 from exgrpo.app.formats import with_code
-from exgrpo.jobs.actions import named_entries, queueing
+from exgrpo.jobs.actions import queueing
 from exgrpo.jobs.actions.preflight.model_look import FirstLook
 from exgrpo.jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
 from exgrpo.jobs.runs.directory import CommandError
-from exgrpo.jobs.runs.launchers.ray_jobs_api import RayClusterState, RayMachine
 from exgrpo.jobs.runs.people import Person, Role, identify_by
 from exgrpo.jobs.specs.train import preset_description, preset_group, preset_names
 from tests.app.charts import figures
@@ -115,27 +114,9 @@ def test_a_ray_cluster_needs_its_address_and_takes_overrides(open_page):
     assert any(text.startswith("verl.overrides: expected none") for text in mistakes(page))
 
 
-@pytest.mark.parametrize(
-    ("num_gpus", "num_used", "words"),
-    [
-        (4, 3, ["2 machines, 5 of 8 GPUs free", "does not have this many GPUs"]),
-        (8, 1, ["11 of 12 GPUs free", "would refuse the run"]),
-    ],
-)
-def test_the_chosen_clusters_gpus_are_beside_the_launch_button(
-    runs_root, open_page, monkeypatch, num_gpus, num_used, words
-):
-    named_entries.save_cluster(runs_root, "ours", "http://127.0.0.1:8265")
-    machines = (RayMachine("a", num_gpus, num_used), RayMachine("b", 4, 0))
-    monkeypatch.setattr(named_entries, "ask_cluster", lambda _root, _name: RayClusterState("2.60.0", machines, (), ()))
+def test_the_time_on_the_gpus_of_a_preset_is_estimated_without_them(open_page):
     page = open_page("new_run", preset="paper-exgrpo")
     assert has_text(page, "Time on H100 80 GB, coarsely: 2 min 11 s per step, 1 d 1 h in all")
-    page.radio(key="preset-paper-exgrpo-where").set_value(Where.CLUSTER.value).run()
-    assert has_text(page, "GPUs that the run takes: 8 on each of 1 machine.")
-    assert not has_text(page, "GPUs free")
-    page.button(key="test-ours").click().run()
-    assert all(has_text(page, part) for part in words)
-    assert has_text(page, "would refuse the run") is ("would refuse the run" in words)
 
 
 def test_a_disk_that_may_become_full_is_said_beside_other_mistakes_and_blocks_no_launch(
@@ -160,20 +141,6 @@ def test_a_disk_that_may_become_full_is_said_beside_other_mistakes_and_blocks_no
     page = open_page("new_run")
     page.button(key="launch").click().run()
     assert (runs_root / page.query_params["run"] / "spec.json").is_file()
-
-
-def test_known_clusters_are_offered_and_the_run_is_queued_for_the_chosen_one(runs_root, open_page):
-    addresses = {"first": "http://127.0.0.1:8265", "second": "http://127.0.0.1:8266"}
-    for name, address in addresses.items():
-        named_entries.save_cluster(runs_root, name, address)
-    page = open_page("new_run", section="verl engine")
-    page.radio(key=f"{PRESET_FORM}-where").set_value(Where.CLUSTER.value).run()
-    assert page.selectbox(key=f"{PRESET_FORM}-cluster").value == "first"
-    page.selectbox(key=f"{PRESET_FORM}-cluster").set_value("second").run()
-    assert field(page, "verl.ray.address").value == addresses["second"]
-    page.button(key="launch").click().run()
-    spec = json.loads((runs_root / page.query_params["run"] / "spec.json").read_text())
-    assert (spec["engine"], spec["verl"]["ray"]["address"]) == ("verl", addresses["second"])
 
 
 def test_a_mistake_beside_its_field_keeps_names_and_commands_as_they_are_written(open_page, monkeypatch, tmp_path):

@@ -6,15 +6,12 @@ from exgrpo.app.components.system import system_view
 from exgrpo.app.components.widgets import long_lists
 from exgrpo.db.connections.opening import open_database
 from exgrpo.db.ingest.events import register_run
-from exgrpo.jobs.actions import named_entries
 from exgrpo.jobs.machine import machine_report
 from exgrpo.jobs.machine.hardware import Gpu
 from exgrpo.jobs.machine.machine_report import Check, package_versions
 from exgrpo.jobs.runs.journal import Journal, JournalKind
-from exgrpo.jobs.runs.launchers.ray_jobs_api import RayClusterState, RayMachine
 from tests.app import recorded
 from tests.app.page_texts import tables, texts
-from tests.tools import free_port
 
 pytestmark = pytest.mark.slow
 
@@ -80,33 +77,3 @@ def test_a_long_log_comes_as_it_is_scrolled_and_is_sorted_as_a_whole(runs_root, 
     for is_descending in (False, True):
         tables(page)[0].send(page, "sorted", {"name": "What", "isDescending": is_descending})
         assert list(tables(page)[0].value["Details"]) == newest_first[: long_lists.PAGE_SIZE]
-
-
-def test_ray_clusters_are_added_tested_and_removed(open_page, runs_root):
-    page = open_page("system", view="Ray clusters")
-    assert any("No clusters yet" in text for text in texts(page))
-    address = f"http://127.0.0.1:{free_port()}"
-    page.text_input(key="cluster-name").set_value("ours")
-    page.text_input(key="cluster-address").set_value("ftp://here")
-    page.button[0].click().run()
-    assert any("address: expected an address that begins with http" in text.value for text in page.text)
-    page.text_input(key="cluster-address").set_value(address)
-    page.button[0].click().run()
-    assert address in (runs_root / "workbench" / "clusters.json").read_text()
-    page.button(key="test-ours").click().run()
-    assert any("no Ray cluster can be reached" in text.value for text in page.text)
-    page.button(key="remove-ours").click().run()
-    assert any("No clusters yet" in text for text in texts(page))
-
-
-def test_tested_cluster_shows_gpus_jobs_and_what_is_wrong(runs_root, open_page, monkeypatch):
-    named_entries.save_cluster(runs_root, "ours", "http://127.0.0.1:8265")
-    state = RayClusterState("2.60.0", (RayMachine("a", 8, 3), RayMachine("b", 8, 0)), ("run-0001",), ("It is open.",))
-    monkeypatch.setattr(named_entries, "ask_cluster", lambda _root, _name: state)
-    page = open_page("system", view="Ray clusters")
-    assert not tables(page)
-    page.button(key="test-ours").click().run()
-    assert any("2 machines, 13 of 16 GPUs free" in text for text in texts(page))
-    assert list(tables(page)[0].value["In use"]) == [3, 0]
-    assert any("run-0001" in text.value for text in page.text)
-    assert any("It is open." in text.value for text in page.text)

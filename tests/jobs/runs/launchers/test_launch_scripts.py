@@ -93,8 +93,8 @@ def test_line_for_ray_runs_the_shell_script_as_a_job_whose_stop_from_ray_ends_wi
         assert time.monotonic() < give_up_at
         time.sleep(0.5)
     api = RayJobsApi(cluster.address, TOKEN)
-    (job_id,) = api.running_jobs()
-    api.stop(job_id)
+    (job,) = api._ask("GET", "/api/jobs/").json()
+    api.stop(job["submission_id"])
     while status_of(tmp_path / "runs") is None:
         assert time.monotonic() < give_up_at
         time.sleep(0.5)
