@@ -26,14 +26,13 @@ from exgrpo.jobs.cli.options import (
     print_status,
 )
 from exgrpo.jobs.evaluation.analysis.case_text import as_latex, as_markdown, cases_as_json, excerpts_of
-from exgrpo.jobs.evaluation.analysis.code_detection import read_texts, tabulate_rules
 from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
 from exgrpo.jobs.runs.directory import CommandError
 from exgrpo.jobs.runs.lookup import find_judge_id, find_run_id
 
 annotate_app = command_group("Name, tag and note runs. Also marks and judges trajectories.")
 bin_app = command_group("Delete and restore runs. Also removes deleted runs for good.")
-case_app = command_group("Find snowball cases. Also applies the paper's rules for code in chains of thought.")
+case_app = command_group("Find, keep and export snowball cases.")
 
 
 @annotate_app.command("rename")
@@ -209,24 +208,3 @@ def export(
         print_result(text)
     else:
         out.write_text(text, encoding="utf-8")
-
-
-@case_app.command("rules")
-def rules(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="JSON lines or plain text.", exists=True)],
-    field: Annotated[str, typer.Option(help="Field of each JSON line that holds the text.")] = "solution",
-    as_json: AsJson = False,
-) -> None:
-    """Print how many texts match each of the paper's code-detection rules; of a run: `exgrpo query code`."""
-    table = tabulate_rules(read_texts(file, field))
-    if as_json:
-        print_json(table)
-        return
-    for line in table.rules:
-        print_result(
-            f"{line.rule_id:<4} {line.num_texts:>6} {line.rate:>7.2%}  {line.kind:<10} {line.cue}; {line.form}"
-        )
-    print_result(f"any  {table.num_any:>6} {table.any_rate:>7.2%}  of {table.num_texts} texts")
-    print_result(
-        f"     {table.num_python_blocks:>6} {table.python_block_rate:>7.2%}  hold a Python block by the parser"
-    )

@@ -1,9 +1,7 @@
 import json
 
 import pytest
-from typer.testing import CliRunner
 
-from exgrpo.jobs.cli.main import app
 from exgrpo.jobs.runs.journal import Journal, JournalKind
 from tests.jobs.cli.invoked import exgrpo, printed_json
 from tests.jobs.evaluation.judging.chain_runs import new_job, oracle_spec, record_chains, run_job
@@ -66,16 +64,3 @@ def test_cases_are_found_kept_and_written_as_files(runs_root, tmp_path):
 )
 def test_a_wrong_order_is_refused_in_one_sentence(runs_root, words, said):
     assert exgrpo(runs_root, *words, code=2).startswith(said)
-
-
-def test_the_rule_table_is_printed_for_people_and_for_programs(tmp_path):
-    texts = tmp_path / "texts.jsonl"
-    texts.write_text('{"solution": "import math\\nprint(3)"}\n{"solution": "It is 3."}', encoding="utf-8")
-
-    def rules(*words):
-        return CliRunner().invoke(app, ["case", "rules", str(texts), *words])
-
-    table = json.loads(rules("--json").stdout)
-    assert {line["rule_id"]: line["rate"] for line in table["rules"] if line["rate"]} == {"R5": 0.5, "R7": 0.5}
-    assert "any       1  50.00%" in rules().stdout
-    assert "line 1: " in rules("--field", "text").stderr

@@ -1,7 +1,8 @@
 import pytest
 
-from exgrpo.jobs.evaluation.analysis.code_detection import tabulate_rules
-from exgrpo.jobs.tasks.grading.code_rules import find_code_blocks, find_rules, has_python_block, is_python
+from exgrpo.db.rows.chains_of_thought import RuleCount
+from exgrpo.jobs.evaluation.analysis.code_detection import tabulate_counts
+from exgrpo.jobs.tasks.grading.code_rules import find_code_blocks, find_rules, has_python_block, is_python, mark_code
 
 # The code of the paper's three cases, as short as tells them apart.
 CASE_1 = "```python\nimport sympy as sp\nx, y = sp.symbols('x y')\nprint(x_sol_parity, y_sol_parity)\n```\n"
@@ -39,9 +40,14 @@ def test_python_made_to_be_hard_is_no_python_and_harms_nothing(source):
 
 
 def test_the_table_counts_texts_by_rule_and_once_in_all():
-    table = tabulate_rules([CASE_1, CASE_2, "No code here.", "Nor here."])
-    rates = {line.rule_id: line.rate for line in table.rules}
-    assert (rates["R1"], rates["R5"], rates["R4"]) == (0.5, 0.25, 0.0)
-    assert (table.num_texts, table.num_any, table.any_rate, table.python_block_rate) == (4, 2, 0.5, 0.5)
-    assert tabulate_rules([]).any_rate == 0.0
-    assert len(table.rules) == 17
+    rows: list[dict] = [{"text": text, "has_code": None} for text in (CASE_1, CASE_2, "No code here.", "Nor here.")]
+    mark_code(rows)
+    counts = [RuleCount(row["code_rules"], row["has_python_block"], 2, 1) for row in rows]
+    for only_correct in (False, True):
+        table = tabulate_counts(counts, only_correct=only_correct)
+        rates = {line.rule_id: line.rate for line in table.rules}
+        assert (rates["R1"], rates["R5"], rates["R4"]) == (0.5, 0.25, 0.0)
+        num = 4 if only_correct else 8
+        assert (table.num_texts, table.num_any, table.any_rate, table.python_block_rate) == (num, num / 2, 0.5, 0.5)
+        assert len(table.rules) == 17
+    assert tabulate_counts([]).any_rate == 0.0
