@@ -3,7 +3,6 @@ import unicodedata
 import pytest
 from pydantic import ValidationError
 
-from exgrpo.jobs.specs.base import LoraSpec
 from exgrpo.jobs.specs.settings import apply_settings
 from exgrpo.jobs.specs.train import (
     SpecError,
@@ -11,7 +10,6 @@ from exgrpo.jobs.specs.train import (
     dump_spec,
     load_preset,
     load_spec,
-    parse_spec,
     preset_description,
     preset_names,
 )
@@ -165,14 +163,6 @@ def test_verl_run_with_a_reward_model_is_read_and_written(write):
     assert spec.verl.num_gpus == 16
     assert spec.verl.ray.address is None
     assert load_spec(write(dump_spec(spec))) == spec
-
-
-def test_adapters_are_refused_in_fine_tuning_by_verl():
-    adapted = {"engine": "verl", "model": {"source": "a/b", "lora": {}}}
-    assert parse_spec(adapted, "test").model.lora == LoraSpec()
-    with pytest.raises(SpecError) as refused:
-        parse_spec(adapted | {"sft": {"source": "demonstrations.jsonl"}}, "test")
-    assert "model.lora" in refused.value.fields
 
 
 @pytest.mark.parametrize("name", ["Größe", "実験 7", "परीक्षण", "тест@last", "e\u0301tude"])
