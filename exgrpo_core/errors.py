@@ -85,5 +85,6 @@ def first_few(sentences: Sequence[str], num: int) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error that another library raised, its type where it says nothing."""
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+    """Return the first line of an error that another library raised, after a colon with the next; else its type."""
+    first, *others = str(error).strip().splitlines() or [type(error).__name__]
+    return f"{first} {others[0].strip()}" if others and first.endswith(":") else first

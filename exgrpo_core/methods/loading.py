@@ -131,6 +131,8 @@ def find_part(setting: str, name: str) -> type[Any]:
     part = load_code(allowed_location(name, built_in, ENTRY_POINTS))
     if not (inspect.isclass(part) and issubclass(part, kind) and not inspect.isabstract(part)):
         raise InputError(f"expected a {kind.__name__} with all of its methods, which {name} is not.")
+    if not isinstance(vars(part).get("name"), str):
+        raise InputError(f'{name} has no name of its own; write `name = "my-method"` into the class.')
     return part
 
 

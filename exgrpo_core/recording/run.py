@@ -7,6 +7,7 @@ import logging
 import math
 import os
 import reprlib
+import sys
 import threading
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -61,6 +62,8 @@ class Run:
         self._why = ""
         self._no_numbers: set[str] = set()
         self._is_over = False
+        self.summary = Config({}, self._summarize)
+        """As in W&B: the newest value of each metric; a number that is set here is recorded as a metric."""
         _open_runs.add(self)
         atexit.register(self._end_at_exit)
 
@@ -74,18 +77,36 @@ class Run:
         """The run folder's name."""
         return self.path.name
 
+    id = run_id
+    """As W&B calls it."""
+
+    @property
+    def name(self) -> str:
+        """What people call the run; a name that is set later is not recorded."""
+        return str(self._started_with.get("name") or self.run_id)
+
+    @name.setter
+    def name(self, name: object) -> None:
+        logger.warning("%s: name: %r has no effect; give the name when the run starts.", self.path, name)
+
+    @cached_property
+    def _started_with(self) -> dict[str, Any]:
+        try:
+            return read_json(self.path / "spec.json")
+        except (OSError, UnreadableFileError):
+            return {}
+
     @cached_property
     def config(self) -> Config:
         """The settings that the run started with; those set here are recorded."""
-        try:
-            started_with = read_json(self.path / "spec.json").get("config") or {}
-        except (OSError, UnreadableFileError):
-            started_with = {}
-        return Config(started_with, self._configure)
+        return Config(self._started_with.get("config") or {}, self._configure)
 
     def _configure(self, changed: Mapping[str, Any]) -> None:
         if not self._is_over:
             self._append([self._line("config", self._step, {"config": as_plain(changed)})])
+
+    def _summarize(self, changed: Mapping[str, Any]) -> None:
+        self.log(self._step, changed)
 
     def stay_in_step(self) -> None:
         """Let the next call of `log` that names no step belong to the newest step."""
@@ -185,7 +206,12 @@ class Run:
             self.finish(RunStatus.FAILED, f"{type(error).__name__}: {first_line(error)}")
 
     def _end_at_exit(self) -> None:
-        self.finish(RunStatus.STOPPED, NOT_FINISHED)
+        # Python keeps here what ended the program; a session that takes commands also keeps errors that it survived.
+        error = None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)
+        if isinstance(error, Exception):
+            self.__exit__(type(error), error, None)
+        else:
+            self.finish(RunStatus.STOPPED, NOT_FINISHED)
 
     def _log(self, step: int | None, metrics: Mapping[str, Any], trajectories: Iterable[object]) -> list[str]:
         number = self._step + 1 if step is None else as_step(step)
@@ -196,6 +222,7 @@ class Run:
         tables = [value for _, value in metrics.items() if isinstance(value, Table)]
         metrics = {name: value for name, value in metrics.items() if not isinstance(value, Table)}
         numbers = {name: value for name, given in flat(metrics) if (value := self._number(name, given)) is not None}
+        self.summary.take(numbers)
         lines = [self._line("metrics", number, {"metrics": numbers})] if numbers else []
         values: list[bytes] = []
         ids = []

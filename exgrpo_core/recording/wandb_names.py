@@ -63,6 +63,10 @@ class Config(MutableMapping[str, Any]):
         self._values.update(changed)
         self._record(changed)
 
+    def take(self, values: Mapping[str, Any]) -> None:
+        """Set values that are recorded already."""
+        self._values.update(values)
+
 
 class Table:
     """Rows of rollouts. `log` records each as a trajectory, once, however often its table is logged.

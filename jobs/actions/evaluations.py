@@ -218,6 +218,8 @@ def _check_names(look: EvaluationLook) -> None:
 def _check_model(look: EvaluationLook) -> None:
     if look.model is not None:
         check_model_files(look.model)
+        if look.model.tokenizer is not None:
+            read_tokenizer(look.model.tokenizer)
 
 
 def _check_generator(look: EvaluationLook) -> None:

@@ -29,6 +29,7 @@ COMMANDS = {
     },
     "evaluate": {
         "eval": "evaluate:evaluate",
+        "grade": "grade:grade",
         "chat": "probe:chat",
         "judge": "evaluate:judge",
         "case": "annotations:case_app",

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from exgrpo.jobs.runs.rollout_formats.row_fields import doubled
 from exgrpo.jobs.specs.base import AnswerKind, DeclaredKind
 from exgrpo.jobs.tasks.questions import hash_question
 from exgrpo.jobs.training.templates import Message
@@ -233,10 +234,14 @@ def iterate_parquet(path: Path, columns: Sequence[str] | None = None) -> Iterato
     """
     try:
         file = pq.ParquetFile(path)
+        if twice := doubled(file.schema_arrow.names):
+            raise DataError(f"{path}: {twice}")
         names = None if columns is None else _kept(columns, file.schema_arrow.names)
         batches = file.iter_batches(batch_size=1024, columns=names)
         rows = (row for batch in batches for row in batch.to_pylist())
         yield from enumerate(rows, start=1)
+    except DataError:
+        raise
     except (OSError, ValueError, pa.ArrowException) as error:
         why = " ".join(str(error).split())
         raise DataError(f"{path}: is not a readable Parquet file ({why}); give a whole copy.") from error

@@ -180,8 +180,8 @@ def check_count(source: DataSource, num_usable: int) -> None:
     """
     if source.num_questions is not None and num_usable < source.num_questions:
         raise DataError(
-            f"{source.origin}: has {num_usable:,} usable questions, expected {source.num_questions:,}; "
-            "lower data.num_questions and data.num_held_out."
+            f"{source.origin}: has too few usable questions: {num_usable:,}, expected {source.num_questions:,}, which "
+            "data.num_questions and data.num_held_out are together; lower one of them."
         )
 
 

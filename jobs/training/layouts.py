@@ -15,7 +15,7 @@ from string import ascii_lowercase
 from typing import Any
 
 from exgrpo.jobs.specs.base import DeclaredKind
-from exgrpo.jobs.tasks.grading.boxed_answers import last_boxed
+from exgrpo.jobs.tasks.grading.boxed_answers import joined_boxes
 from exgrpo.jobs.training.data_rows import DataError, DataRow, check_row, check_text, is_of_verl, refuse_images
 from exgrpo_core.errors import shown
 
@@ -139,7 +139,7 @@ def read_row(number: int, raw: RawRow, origin: str) -> PlainRow:
         gold_field in _COUNTS_FROM_0 or "ending0" in raw or "endings" in raw or (is_list and isinstance(gold, int))
     )
     if gold is None and isinstance(raw.get("solution"), str):  # MATH: the answer is in the solution's box
-        gold, gold_field = last_boxed(raw["solution"]), "solution"
+        gold, gold_field = joined_boxes(raw["solution"]), "solution"
     index, odd = raw.get("answer_index"), None
     if isinstance(index, int) and f"{gold}" in LETTERS and LETTERS[index : index + 1] != gold:  # MMLU-Pro has both
         odd = f"answer {gold} contradicts answer_index {index}; the answer counts"

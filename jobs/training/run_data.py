@@ -118,8 +118,8 @@ class FileData:
         num_questions = len(loaded) - data.num_held_out if data.num_questions is None else data.num_questions
         if num_questions < 1:
             raise DataError(
-                f"{self.source.origin}: has {len(loaded):,} usable questions, expected more than data.num_held_out "
-                f"({data.num_held_out:,})."
+                f"{self.source.origin}: has too few usable questions: {len(loaded):,}, expected more than "
+                f"data.num_held_out ({data.num_held_out:,})."
             )
         return loaded[:num_questions], loaded[num_questions:]
 

@@ -5,7 +5,14 @@ from exgrpo_core.errors import EngineError, Mistake, first_line, joined
 
 
 @pytest.mark.parametrize(
-    ("message", "line"), [("one\ntwo", "one"), ("\nA library.\nInstall it.", "A library."), (" \n", "OSError")]
+    ("message", "line"),
+    [
+        ("one\ntwo", "one"),
+        ("\nA library.\nInstall it.", "A library."),
+        (" \n", "OSError"),
+        ("Bad:\n two\n", "Bad: two"),
+        ("Bad:", "Bad:"),
+    ],
 )
 def test_first_line_is_the_first_that_says_something(message, line):
     assert first_line(OSError(message)) == line

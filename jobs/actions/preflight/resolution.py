@@ -125,8 +125,10 @@ class Preflight(Checked[TrainSpec]):
         return spec.model_copy(update={"num_steps": max(0, spec.num_steps - self.first_step)})
 
 
-def check_replay(look: Look) -> None:
-    """Refuse a run that is to replay and never would; runs of earlier versions can be read all the same.
+def check_replay(look: Look) -> Iterator[str]:
+    """Refuse a run that is to replay and never would, and yield what has no effect without replay.
+
+    Runs of earlier versions can be read all the same.
 
     Raises:
         SpecError: It is such a run.
@@ -138,6 +140,9 @@ def check_replay(look: Look) -> None:
     if algorithm.replays_experience and algorithm.start_pass_rate == 1.0:
         text = "expected less than 1 or null: replay starts once Pass@1 is above it."
         raise SpecError(text, "algorithm.start_pass_rate")
+    for name in ("buffer_capacity", "buffer_age"):
+        if getattr(algorithm, name) is not None and not algorithm.replays_experience:
+            yield f"algorithm.{name}: it has no effect without replay; raise algorithm.experience_ratio, or remove it."
 
 
 def check_schedule(look: Look) -> Iterator[str]:

@@ -75,7 +75,8 @@ def _of_question(row: Row, file: Path) -> Iterator[tuple[int, RecordedTrajectory
         best = max(range(len(responses)), key=lambda index: float(responses[index][0]))
         responses = [prompts[best][1]]
         target = prompts[int(str(target))][1] if str(target).isdecimal() and int(str(target)) < len(prompts) else target
-    metrics = {name: value for name in row.get("metrics") or () if (value := _number(row, name)) is not None}
+    names = row.get("metrics", _VERDICTS) or ()  # older versions name none
+    metrics = {name: value for name in names if (value := _number(row, name)) is not None}
     verdict = next((_FACTS[1 - int(metrics[name])] for name in _VERDICTS if metrics.get(name) in {0, 1}), None)
     main = next((name for name in _VERDICTS if name in metrics), next(iter(metrics)) if len(metrics) == 1 else "")
     for response in responses:

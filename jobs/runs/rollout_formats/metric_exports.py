@@ -30,6 +30,7 @@ _LONG = {"value", "step"}
 _SPREADS = ("__MIN", "__MAX")
 """Ends of the columns that W&B adds for the spread of a smoothed line."""
 _LIKE_NUMBER = re.compile(r"\s*[-+]?\d[\d.,'\s]*%?\s*")
+_TRUTHS = {"true": 1.0, "false": 0.0}
 _STORED = re.compile(rb"\d+ \S+ \d+\n")
 _TABLES = (".csv", ".json")
 _MAX_BYTES = 256 << 20
@@ -53,23 +54,25 @@ def read(source: RolloutSource) -> Iterator[RecordedStep]:
     """Yield the metrics of each step; what a file has of one step comes at once, but for JSON lines and Parquet."""
     for file in source.files():
         suffix = bare(file).suffix
+        unread: set[str] = set()
         try:
             if suffix == ".parquet":
-                yield from _table(source, file, source.parquet_rows(file))
+                yield from _table(source, file, source.parquet_rows(file), unread)
             elif suffix == ".jsonl":
                 for row in source.json_rows(file):
-                    yield from _steps(source, file, [row])
+                    yield from _steps(source, file, [row], unread)
             elif suffix in _TABLES or _is_stored(source.path, file):
-                yield from _table(source, file, enumerate(_whole(source, file), 1 + (suffix == ".csv")))
+                rows = enumerate(_whole(source, file), 1 + (suffix == ".csv"))
+                yield from _table(source, file, rows, unread)
         except (OSError, ValueError, csv.Error) as error:
             source.bad.add(file, 0, str(error))
 
 
-def _table(source: RolloutSource, file: Path, rows: Rows) -> Iterator[RecordedStep]:
+def _table(source: RolloutSource, file: Path, rows: Rows, unread: set[str]) -> Iterator[RecordedStep]:
     """Yield the metrics of a whole file; one in which no field has a number is named with its fields."""
     fields: dict[str, None] = {}
     num_bad = source.bad.num
-    steps = [*_steps(source, file, _noting(rows, fields))]
+    steps = [*_steps(source, file, _noting(rows, fields), unread)]
     if fields and not steps and source.bad.num == num_bad:
         names = reprlib.repr(", ".join(name for name in fields if name not in _STEPS))
         source.bad.add(file, 0, f"expected a number in one of its fields {names}; this file has none.")
@@ -136,9 +139,9 @@ def _table_rows(source: RolloutSource, file: Path, text: str) -> list[Row]:
     return rows
 
 
-def _steps(source: RolloutSource, file: Path, rows: Rows) -> Iterator[RecordedStep]:
+def _steps(source: RolloutSource, file: Path, rows: Rows, unread: set[str]) -> Iterator[RecordedStep]:
+    """Yield the metrics of rows; what is no number is named once, and `unread` has its names."""
     metrics: dict[int, dict[str, float]] = defaultdict(dict)
-    unread: set[str] = set()
     for line, row in rows:
         numbers = {name: number for name in _STEPS if (number := _number(row.get(name))) is not None}
         own = next((name for name, number in numbers.items() if math.isfinite(number)), "")
@@ -149,7 +152,11 @@ def _steps(source: RolloutSource, file: Path, rows: Rows) -> Iterator[RecordedSt
             continue
         name = row.get("key", row.get("metric"))
         values = {name: row["value"]} if isinstance(name, str) and row.keys() >= _LONG else row
-        for field, value in flat({name: value for name, value in values.items() if not _is_media(value)}):
+        media = {field: value["_type"] for field, value in values.items() if _is_media(value)}
+        for field in media.keys() - unread:
+            unread.add(field)
+            source.bad.add(file, line, f"{field}: expected a number; a {media[field]} of W&B is not read.")
+        for field, value in flat({name: value for name, value in values.items() if name not in media}):
             if field == own or field.endswith(_SPREADS):
                 continue
             if (number := _number(value)) is not None:
@@ -166,8 +173,10 @@ def _is_media(value: object) -> bool:
 
 
 def _number(value: object) -> float | None:
-    """Return a number, given as one or as the text of a table, a percentage as its share; other values are none."""
-    if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
+    """Return a number, given as one or as a text: a percentage as its share, true as 1; other values are none."""
+    if isinstance(value, str) and value.lower() in _TRUTHS:
+        return _TRUTHS[value.lower()]
+    if not isinstance(value, str | int | float | Decimal):
         return None
     try:
         if isinstance(value, str) and value.strip().endswith("%"):

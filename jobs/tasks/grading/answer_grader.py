@@ -5,7 +5,7 @@
 | no box | unparsed | unparsed |
 | several boxes | the last one | the last one, with those that commas, `and` or `or` join to it |
 | the last box never closes | unparsed | the last one that closes |
-| choice | the published rules on the letter | the label in the box |
+| choice | the published rules on the letter | the label in the box; boxes of several labels are none |
 | mathematics | the published rules with Math-Verify | Math-Verify with the corrections of `equality.py` |
 
 Choices are never guessed from prose. An answer longer than the cap is unparsed in both.
@@ -24,20 +24,22 @@ from typing import Self
 
 from exgrpo.jobs.specs.base import AnswerKind
 from exgrpo.jobs.tasks.grading.boxed_answers import (
+    THINK_END,
+    boxed_choice,
     closes_thought,
     grade_choice,
     grade_without_verifier,
     joined_boxes,
-    last_boxed,
     last_boxed_as_published,
 )
-from exgrpo.jobs.tasks.grading.reward_function import Grade
+from exgrpo.jobs.tasks.grading.reward_function import Decision, Grade
 from exgrpo.jobs.tasks.grading.worker_process import Comparison, GradingProcess
 
-GRADING_RULES = 11
+GRADING_RULES = 12
 """Version of the rules: raise it when an answer is decided otherwise. Scores of different versions are not compared."""
 _LIBRARIES = ("math-verify", "latex2sympy2_extended", "sympy", "pylatexenc")
 CHUNK_SIZE = 64
+MAX_ANSWER_CHARS = 1000
 MAX_REMEMBERED = 200_000
 MEMORY_BYTES = 2 << 30
 
@@ -88,7 +90,7 @@ class AnswerGrader:
         self,
         num_workers: int = 1,
         seconds_per_answer: float = 5.0,
-        max_answer_chars: int = 1000,
+        max_answer_chars: int = MAX_ANSWER_CHARS,
         requires_think_end: bool = False,
         memory_bytes: int = MEMORY_BYTES,
     ) -> None:
@@ -99,7 +101,7 @@ class AnswerGrader:
         for worker in self._workers:
             self._idle.put(worker)
         self._threads = ThreadPoolExecutor(num_workers, thread_name_prefix="grading")
-        self._remembered: dict[Comparison, Grade] = {}
+        self._remembered: dict[Comparison, Decision] = {}
         self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
@@ -119,10 +121,14 @@ class AnswerGrader:
         Raises:
             GraderError: Grading processes do not start, or the grader is closed.
         """
+        return [decision.grade for decision in self.decide(items, scheme)]
+
+    def decide(self, items: Sequence[GradeItem], scheme: Scheme = Scheme.TRAINING) -> list[Decision]:
+        """Return the outcome of each item and the rule that decided, in order; see `grade`."""
         decided = [self._decide_at_once(item, scheme) for item in items]
-        open_pairs = dict.fromkeys(value for value in decided if not isinstance(value, Grade))
+        open_pairs = dict.fromkeys(value for value in decided if not isinstance(value, Decision))
         verdicts = self._verify(list(open_pairs))
-        return [entry if isinstance(entry, Grade) else verdicts[entry] for entry in decided]
+        return [entry if isinstance(entry, Decision) else verdicts[entry] for entry in decided]
 
     def grade_side_by_side(self, items: Sequence[GradeItem]) -> list[SideBySide]:
         """Return the outcomes of each item by every scheme, in order.
@@ -141,22 +147,24 @@ class AnswerGrader:
         for worker in self._workers:
             worker.close()
 
-    def _decide_at_once(self, item: GradeItem, scheme: Scheme) -> Grade | Comparison:
+    def _decide_at_once(self, item: GradeItem, scheme: Scheme) -> Decision | Comparison:
         """Return the outcome where it can be told at once, else what a grading process has to compare."""
         is_training = scheme is Scheme.TRAINING
         if is_training and self._requires_think_end and not closes_thought(item.response):
-            return Grade.UNPARSED
-        find = last_boxed if item.kind == "choice" else joined_boxes
+            return Decision(Grade.UNPARSED, f"no {THINK_END} in the response")
+        find = boxed_choice if item.kind == "choice" else joined_boxes
         boxed = (find if is_training else last_boxed_as_published)(item.response)
         if boxed is None or len(boxed) > self._max_answer_chars:
-            return Grade.UNPARSED
-        if is_training and item.kind == "choice":
-            return grade_choice(item.gold, boxed)
+            limit = f"a box with more than {self._max_answer_chars:,} characters"
+            return Decision(Grade.UNPARSED, r"no \boxed{...} that closes" if boxed is None else limit)
         if is_training:
-            return grade_without_verifier(item.gold, boxed) or ("training", item.gold, boxed)
-        return Grade.CORRECT if boxed == item.gold else ("paper", item.gold, boxed)
+            is_choice = item.kind == "choice"
+            grade = grade_choice(item.gold, boxed) if is_choice else grade_without_verifier(item.gold, boxed)
+            rule = "the label of an option" if is_choice else "texts and plain numbers"
+            return ("training", item.gold, boxed) if grade is None else Decision(grade, rule)
+        return Decision(Grade.CORRECT, "equal texts") if boxed == item.gold else ("paper", item.gold, boxed)
 
-    def _verify(self, pairs: list[Comparison]) -> dict[Comparison, Grade]:
+    def _verify(self, pairs: list[Comparison]) -> dict[Comparison, Decision]:
         with self._lock:
             known = {pair: self._remembered[pair] for pair in pairs if pair in self._remembered}
         unknown = [pair for pair in pairs if pair not in known]
@@ -167,15 +175,35 @@ class AnswerGrader:
         self._remember(fresh.items())
         return known | fresh
 
-    def _verify_chunk(self, chunk: list[Comparison]) -> list[Grade]:
+    def _verify_chunk(self, chunk: list[Comparison]) -> list[Decision]:
         worker = self._idle.get()
         try:
             return worker.grade(chunk)
         finally:
             self._idle.put(worker)
 
-    def _remember(self, verdicts: Iterable[tuple[Comparison, Grade]]) -> None:
+    def _remember(self, verdicts: Iterable[tuple[Comparison, Decision]]) -> None:
         with self._lock:
             if len(self._remembered) > MAX_REMEMBERED:
                 self._remembered.clear()
             self._remembered.update(verdicts)
+
+
+def grade_answer(
+    answer: str, gold: str, grading: Scheme | str = Scheme.TRAINING, kind: AnswerKind = "math"
+) -> Decision:
+    r"""Return the verdict of a run's grader on one answer, and the rule that decided.
+
+    Args:
+        answer: A response, or only the content of its `\boxed{...}`.
+        gold: The right answer.
+        grading: `training` for the rules that rewards follow, `paper` for those of published scores.
+        kind: `math`, or `choice` if the gold answer is the label of an option.
+
+    Raises:
+        ValueError: There is no such grading.
+        GraderError: The grading process does not start.
+    """
+    response = answer if "\\boxed" in answer else rf"\boxed{{{answer}}}"
+    with AnswerGrader() as grader:
+        return grader.decide([GradeItem(gold, response, kind)], Scheme(grading))[0]

@@ -39,13 +39,21 @@ def joined_boxes(text: str) -> str | None:
 
     `\boxed{(2,2)} \text{ and } \boxed{(6,2)}` is `(2,2), (6,2)`: one answer, as Math-Verify reads it.
     """
+    return ", ".join(contents) if (contents := _joined_contents(text)) else None
+
+
+def boxed_choice(text: str) -> str | None:
+    """Return the last box, or all that are joined if they hold several labels, which is no choice."""
+    contents = _joined_contents(text)
+    return contents[-1] if contents and len({*map(read_choice, contents)}) == 1 else joined_boxes(text)
+
+
+def _joined_contents(text: str) -> list[str]:
     boxes = _closed_boxes(text)
-    if not boxes:
-        return None
-    first = len(boxes) - 1
+    first = max(0, len(boxes) - 1)
     while first and _are_joined(text[boxes[first - 1][2] + 1 : boxes[first][0]]):
         first -= 1
-    return ", ".join(dict.fromkeys(text[start:end] for _, start, end in boxes[first:]))
+    return [*dict.fromkeys(text[start:end] for _, start, end in boxes[first:])]
 
 
 def _are_joined(between: str) -> bool:
@@ -87,8 +95,9 @@ def last_boxed_as_published(text: str) -> str | None:
 
 
 def read_choice(boxed: str) -> str | None:
-    """Return the label that a box holds (`B`, `(B)`, `b.`, `B) the option's text`), upper case, or None."""
+    """Return the label that a box holds (`B`, `(B)`, `b.`, `Option B`, `B) the option's text`), upper case, or None."""
     content = _WRAPPER.sub(r"\1", boxed).replace("$", "").replace("\\", "").strip()
+    content = re.sub(r"^(?:option|choice)\s+(?=\W?[A-J1-9]\b)", "", content, flags=re.IGNORECASE)
     bare = _BARE.fullmatch(content)
     if bare is not None:
         return bare.group(1).upper()

@@ -21,23 +21,24 @@ from fractions import Fraction
 from itertools import accumulate
 from typing import Any
 
-from exgrpo.jobs.tasks.grading.boxed_answers import read_choice
+from exgrpo.jobs.tasks.grading.intervals import with_intervals
 from exgrpo.jobs.tasks.grading.moments import compare_moments
-from exgrpo.jobs.tasks.grading.residues import are_same_numerals, compare_residues, with_decimal_numerals
-from exgrpo.jobs.tasks.grading.units import (
-    TEXT_COMMAND,
-    comparable_values,
+from exgrpo.jobs.tasks.grading.plain_text import (
     have_other_ways,
-    is_unit,
     plain_words,
-    quantity_lists,
     split_directions,
     with_magnitudes,
     with_mixed_numbers,
     with_plain_digits,
 )
+from exgrpo.jobs.tasks.grading.readings import other_readings
+from exgrpo.jobs.tasks.grading.residues import are_same_numerals, compare_residues, with_decimal_numerals
+from exgrpo.jobs.tasks.grading.texts import compare_texts
+from exgrpo.jobs.tasks.grading.units import comparable_values, is_unit, quantity_lists
 
 RELATIVE_TOLERANCE = 1e-5
+COMPUTED_TOLERANCE = 1e-12
+"""What computing with decimals may change: 6.02e23 is 60.2e22."""
 Parse = Callable[[str], list[Any]]
 Verify = Callable[[list[Any], list[Any]], bool]
 
@@ -64,8 +65,12 @@ _UNIT_SIGNS = re.compile("[\u2100\u2103\u2109\u2126\u212a\u212b\u3371-\u33df]")
 """Units written as one sign, such as ℃, ㎝ and ㎏."""
 _FULL_WIDTH = {code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)} | {0x3000: " ", 0x3001: ","}
 _COLOR = re.compile(r"\\(?:text)?color\s*\{\w+\}|\\(?:displaystyle|textstyle)(?![A-Za-z])|^\s*(?:\\approx|≈)")
-_ENDS = re.compile(r"^(?:\\[;,:! ]|~)|(?:\\[;,:! \\]|~|[;,:。]|(?<=})\.)$")
-"""Spaces of LaTeX around an answer, and a sign at its end."""
+_ENDS = re.compile(
+    r"^(?:\\[;,:! ]|~|(?:\\text\s*\{)?(?:the\s+)?(?:final\s+)?answer(?:\s+is|\s*:)[\s:]*\}?)"
+    r"|(?:\\[;,:! \\]?|~|[;,:。]|(?<=})\.|\\q?quad|\\(?:blacksquare|square|Box|checkmark|qed)|[■□∎✓✔])$",
+    re.IGNORECASE,
+)
+"""Spaces of LaTeX around an answer, words before it, and a sign at its end, that of a finished proof too."""
 _WRAPPED = (
     r"\\(?:underline|boldsymbol|bm|emph|fbox|mbox|hbox)\s*\{(.*)\}",
     r"\\(?:text|math)(?:bf|it|rm|tt|sf)?\s*\{((?:[a-z]\s*=)?[^A-Za-z]*\d.*)\}",
@@ -85,12 +90,6 @@ _DOTTED = re.compile(r"(?<=\.)(\d*)\\dot\s*\{?(\d)\}?(?:(\d*)\\dot\s*\{?(\d)\}?)
 """Repeating digits as dots mark them, above the first and the last."""
 _POWER = re.compile(r"(?<![\w.])(\d+(?:\.\d*)?)[eE]\+?(-?)0*(\d{1,3})(?!\w)")
 """A number as programs write it: 1e-05."""
-_WORDS = re.compile(r"[A-Za-z]+(?:[\s-]+[A-Za-z]+)*\.?")
-_POINTS = re.compile(
-    r"\\(angle|triangle|overline|overrightarrow|overleftrightarrow|widehat)\s*\{?\s*([A-Z]{2,5})\s*\}?"
-)
-_COMPUTER_NUMBER = re.compile(r"0[xX][0-9A-Fa-f]+|0[bB][01]+|0[oO][0-7]+")
-_OPERANDS = re.compile(r"[A-Z](?:\s*\\(?:cup|cap)\s*[A-Z])+")
 _LETTER = re.compile(
     r"\\(?:text|mathrm|mathbb|mathbf|operatorname)\s*\{[^{}]*\}|\\[A-Za-z]+|[A-Za-z]{3,}|(?<=\d)[eE](?=[-+\d])|"
     r"(?P<letter>[A-Za-z])"
@@ -99,7 +98,6 @@ _LETTER = re.compile(
 _DASH = re.compile(r"(^|[=(\[{,+*/<>])\s*[\u2013\u2014]")
 """A dash that is a sign, not a range."""
 _ROOT = re.compile(r"√\s*(?:\(([^()]*)\)|(\d+(?:\.\d+)?|[A-Za-z]))")
-_SET = re.compile(r"\\cup|[\[(][^,()\[\]]+,[^,()\[\]]+[\])]")
 _OPPOSITES = (
     "increase/decrease increased/decreased increases/decreases increasing/decreasing gain/loss profit/loss "
     "before/after early/late earlier/later older/younger faster/slower more/less more/fewer ahead/behind higher/lower "
@@ -113,13 +111,23 @@ _UNDECIDED = {"cannot", "neither", "never", "no", "non", "none", "nor", "not", "
 _FALL = re.compile(r"(?:\ban?\s+)?\b(?:decreased?|drop|loss|reduction)\b(?:\s+(?:of|by)\b)?", re.IGNORECASE)
 _LATIN = re.compile(r"\\[A-Za-z]+|([A-Za-z]+)")
 """A command of LaTeX, or a word."""
-_ORDER = re.compile(r"(<|>|\\(?:leqslant|leq|le|lt|geqslant|geq|ge|gt)(?![a-z]))")
-_COMMANDS = re.compile(r"\\(?:infty|d?frac|pi|sqrt)(?![a-z])")
-_OR = re.compile(r"\\text\{\s*or\s*\}|\\(?:lor|vee)(?![a-z])|\bor\b")
 
 
 def are_equal(gold: str, answer: str, parse: Parse, verify: Verify) -> bool | None:
     """Return whether two answers are equal; None where Math-Verify reads nothing in the given one."""
+    return decide(gold, answer, parse, verify)[0]
+
+
+def decide(gold: str, answer: str, parse: Parse, verify: Verify) -> tuple[bool | None, str]:
+    """Return whether two answers are equal, as `are_equal` does, and by which rule."""
+    is_equal, rule = _decide_as_written(gold, answer, parse, verify)
+    readings = () if is_equal else other_readings(without_markup(gold), without_markup(answer))
+    is_read = (name for name, *pair in readings if _decide_as_written(*pair, parse, verify)[0])
+    reading = next(is_read, None)
+    return (is_equal, rule) if reading is None else (True, reading)
+
+
+def _decide_as_written(gold: str, answer: str, parse: Parse, verify: Verify) -> tuple[bool | None, str]:
     is_known: bool | None = are_same_numerals(gold, answer)
     gold, answer = without_markup(gold), without_markup(answer)
     large = with_magnitudes(gold), with_magnitudes(answer)
@@ -128,24 +136,32 @@ def are_equal(gold: str, answer: str, parse: Parse, verify: Verify) -> bool | No
         gold, answer = large
     # Else 5 and 5 million are equal too, as are 5 and 5 m.
     is_known = is_known or (any(are_large) and not all(are_large) and are_equal(*large, parse, verify))
-    by_text = is_known or _compare_forms(
-        gold, answer, lambda left, right: are_equal(left, right, parse, verify) is True
+    is_count = any(are_large) and not all(are_large) and _names_things((gold, answer)[are_large[0]])
+    by_text = is_known or (
+        False
+        if is_count
+        else _compare_forms(gold, answer, lambda left, right: are_equal(left, right, parse, verify) is True)
     )
     if by_text is not None:
-        return by_text
+        return by_text, "bases, words such as million, times, dates, residues and directions"
     gold, answer = _without_directions(gold, answer)
     pairs, have_units = comparable_values(gold, answer)
-    if any(_are_equal_values(*pair, parse, verify) for pair in pairs):
-        return True
-    if have_units:
-        return False
+    is_equal = any(_are_equal_values(*pair, parse, verify) for pair in pairs)
+    if is_equal or have_units:
+        return is_equal, "units"
     lists = quantity_lists(gold, answer)
     if lists is None:
-        return _are_equal_values(gold, answer, parse, verify)
+        return _are_equal_values(gold, answer, parse, verify), "Math-Verify with corrections"
     are_same = [[are_equal(left, right, parse, verify) is True for right in lists[1]] for left in lists[0]]
     if re.match(r"(?:\\left\s*)?\(", gold):
-        return all(row[place] for place, row in enumerate(are_same))
-    return all(map(any, are_same)) and all(map(any, zip(*are_same, strict=True)))
+        return all(row[place] for place, row in enumerate(are_same)), "a list of quantities, in order"
+    is_equal = all(map(any, are_same)) and all(map(any, zip(*are_same, strict=True)))
+    return is_equal, "a list of quantities, in any order"
+
+
+def _names_things(text: str) -> bool:
+    """Return whether a number is a count of something, such as 3 reams."""
+    return any(len(word) > 2 for word in _LATIN.findall(plain_words(text)))
 
 
 def _compare_forms(gold: str, answer: str, is_same: Callable[[str, str], bool]) -> bool | None:
@@ -205,7 +221,7 @@ def _without_directions(gold: str, answer: str) -> tuple[str, str]:
 def _are_equal_values(gold: str, answer: str, parse: Parse, verify: Verify) -> bool | None:
     gold, answer = as_given = _LG.sub(r"\\log_{10}", gold), _LG.sub(r"\\log_{10}", answer)
     gold, answer = as_latex(gold), as_latex(answer)
-    by_text = _compare_texts(gold, answer)
+    by_text = compare_texts(gold, answer)
     if by_text is not None:
         return by_text
     is_equal = _compute((gold, answer), parse, verify)
@@ -227,7 +243,10 @@ def without_markup(text: str) -> str:
         matches = (re.fullmatch(pattern, text, re.DOTALL) for pattern in _WRAPPED)
         contents = (match[match.lastindex or 0] for match in matches if match is not None)
         text = next((content.strip() for content in contents if _closes_at_end(content)), text)
-    text = with_decimal_numerals(text)
+    text = re.sub(r"(?<=\d)\^\s*\{?\s*\\text\s*\{(?:st|nd|rd|th)\}\s*\}?", "", text.replace("{:}", ":"))
+    text = re.sub(r"\*\*\s*(-?\d+)", r"^{\1}", re.sub(r"(?<=\d)\s*[xX]\s*(?=10\s*(?:\^|\*\*))", r"\\times ", text))
+    text = with_decimal_numerals(re.sub(r"\^(-\d+)", r"^{\1}", text))
+    text = re.sub(r"(?<=\d)\s+(?=\d)", ", ", text) if re.fullmatch(r"\d+(?:\s+\d+){2,}", text) else text
     return with_mixed_numbers(_GROUPED.sub(lambda match: re.sub(r"\D", "", match[0]), text))
 
 
@@ -245,14 +264,15 @@ def _closes_at_end(text: str) -> bool:
 
 
 def _compute(texts: tuple[str, str], parse: Parse, verify: Verify) -> bool | None:
-    gold, answer = texts
-    gold, answer = _with_intervals(gold, answer), _with_intervals(answer, gold)
+    gold, answer = with_intervals(*texts)
     mixed = _in_both_cases(gold) | _in_both_cases(answer)
     parsed_gold, parsed = (parse(_rename(text, mixed)) for text in (gold, answer))
     if not parsed:
         return None
     has_percent = "%" in gold + answer  # 28% and 28 are the same answer to Math-Verify
-    return verify(parsed_gold, parsed) and (has_percent or not _differ_as_numbers(parsed_gold, parsed))
+    if verify(parsed_gold, parsed):
+        return has_percent or not _differ_as_numbers(parsed_gold, parsed)
+    return _are_same_numbers(parsed_gold, parsed)
 
 
 def as_latex(text: str) -> str:
@@ -275,51 +295,6 @@ def _as_fraction(match: re.Match[str]) -> str:
     return rf"\frac{{{value.numerator}}}{{{value.denominator}}}"
 
 
-def _compare_texts(gold: str, answer: str) -> bool | None:
-    """Return whether words, points, letters of options or of sets agree; None where both have to be computed."""
-    if re.fullmatch(r"[A-J]", gold) and len(answer) > 1 and read_choice(answer) == gold:
-        return True
-    computer_numbers = [_COMPUTER_NUMBER.fullmatch(text) for text in (gold, answer)]
-    if any(computer_numbers):
-        values = [_read_integer(text) for text in (gold, answer)]
-        return None not in values and values[0] == values[1]
-    points = [_POINTS.fullmatch(text) for text in (gold, answer)]
-    if points[0] and points[1]:
-        return _are_same_points(*points[0].groups(), *points[1].groups())
-    if _OPERANDS.fullmatch(gold) and _OPERANDS.fullmatch(answer):
-        signs = {sign for text in (gold, answer) for sign in re.findall(r"\\cup|\\cap", text)}
-        return len(signs) == 1 and set(re.findall("[A-Z]", gold)) == set(re.findall("[A-Z]", answer))
-    words = [" ".join(re.sub(TEXT_COMMAND, r"\1", text).split()) for text in (gold, answer)]
-    if words[0] == words[1] or (all(_WORDS.fullmatch(text) for text in words) and min(map(len, words)) > 1):
-        return _are_same_words(*words)
-    return None
-
-
-def _read_integer(text: str) -> int | None:
-    try:
-        return int(text, 0)
-    except ValueError:
-        return None
-
-
-def _are_same_points(kind: str, points: str, other_kind: str, other: str) -> bool:
-    if kind != other_kind:
-        return False
-    if kind == "triangle":
-        return sorted(points) == sorted(other)
-    return points == other or (kind != "overrightarrow" and points == other[::-1])
-
-
-def _are_same_words(gold: str, answer: str) -> bool | None:
-    left, right = ("".join(text.casefold().split()).removesuffix(".") for text in (gold, answer))
-    if left == right:
-        return gold == answer or None if max(len(left), len(right)) < 3 else True
-    # Products of letters commute: xy is yx. Points and words do not.
-    is_anagram = sorted(left) == sorted(right)
-    are_words = len(left) > 3 or (len(left) > 2 and gold.isupper() and answer.isupper())
-    return False if is_anagram and are_words else None
-
-
 def _in_both_cases(text: str) -> set[str]:
     """Return the capital letters that stand for a symbol next to their small ones."""
     letters = {match["letter"] for match in _LETTER.finditer(text) if match["letter"]}
@@ -331,38 +306,6 @@ def _rename(text: str, letters: set[str]) -> str:
     return _LETTER.sub(lambda match: f"{match[0]}_{{99}}" if match["letter"] in letters else match[0], text)
 
 
-def _with_intervals(text: str, other: str) -> str:
-    """Return inequalities of one variable as intervals where the other answer is one, any other text unchanged."""
-    if not _SET.search(other) or r"\in" in other.replace(r"\infty", "") or not _ORDER.search(text):
-        return text
-    intervals = [_interval(part) for part in _OR.split(text)]
-    return r"\cup ".join(item for item in intervals if item) if all(intervals) else text
-
-
-def _interval(text: str) -> str | None:
-    """Return `x < 2` or `1 < x < 2` as an interval, None where it is neither."""
-    parts = [part.strip() for part in _ORDER.split(text)]
-    numbers, orders = parts[::2], parts[1::2]
-    variables = [index for index, part in enumerate(numbers) if re.fullmatch("[a-z]", part)]
-    others = [_COMMANDS.sub("", part) for index, part in enumerate(numbers) if index not in variables]
-    if len(variables) != 1 or not all(others) or any(re.search("[A-Za-z,]", part) for part in others):
-        return None
-    is_less = ["<" in order or order.startswith(r"\l") for order in orders]
-    is_open = [order in {"<", ">", r"\lt", r"\gt"} for order in orders]
-    if len(numbers) == 3 and variables == [1] and is_less == [True, True]:
-        return _bounds(numbers[0], numbers[2], is_open[0], is_open[1])
-    if len(numbers) != 2:
-        return None
-    value = numbers[1 - variables[0]]
-    if is_less[0] == (variables[0] == 0):
-        return _bounds(r"-\infty", value, True, is_open[0])
-    return _bounds(value, r"\infty", is_open[0], True)
-
-
-def _bounds(low: str, high: str, is_left_open: bool, is_right_open: bool) -> str:
-    return f"{'(' if is_left_open else '['}{low},{high}{')' if is_right_open else ']'}"
-
-
 def _differ_as_numbers(gold: list[Any], answer: list[Any]) -> bool:
     """Return whether both are numbers that differ by more than Math-Verify's rounding should hide."""
     values = [_value(parsed[0]) for parsed in (gold, answer) if parsed]
@@ -370,6 +313,27 @@ def _differ_as_numbers(gold: list[Any], answer: list[Any]) -> bool:
         return False
     left, right = values
     return bool(abs(left - right) > RELATIVE_TOLERANCE * max(abs(left), abs(right)))
+
+
+def _are_same_numbers(gold: list[Any], answer: list[Any]) -> bool:
+    """Return whether both are one number with `i` as the imaginary unit: Math-Verify takes it for a variable."""
+    if not gold or not answer:
+        return False
+    both = [_with_imaginary_unit(parsed[0]) for parsed in (gold, answer)]
+    left, right = map(_value, both)
+    if left is None or right is None:
+        return False
+    exact = [expression.doit() for expression in both]
+    if all(value.is_Rational for value in exact):
+        return bool(exact[0] == exact[1])
+    return bool(abs(left - right) <= COMPUTED_TOLERANCE * max(abs(left), abs(right)))
+
+
+def _with_imaginary_unit(expression: Any) -> Any:  # noqa: ANN401 - sympy's expressions
+    from sympy import I
+
+    names = [symbol for symbol in getattr(expression, "free_symbols", ()) if symbol.name == "i"]
+    return expression.subs(dict.fromkeys(names, I)) if names else expression
 
 
 def _value(expression: Any) -> Any:  # noqa: ANN401 - sympy's numbers

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from exgrpo.jobs.tasks.grading.answer_grader import AnswerGrader, GradeItem
+from exgrpo.jobs.tasks.grading.answer_grader import MAX_ANSWER_CHARS, AnswerGrader, GradeItem
 from exgrpo.jobs.tasks.grading.equality import as_latex
 from exgrpo.jobs.tasks.grading.reward_function import Grade
 
@@ -61,7 +61,7 @@ def _is_no_answer(gold: str) -> bool:
     bare = gold.replace("\\{", "").replace("\\}", "")
     is_cut = bare.count("{") != bare.count("}")
     is_sentence = not any(map(str.isdigit, gold)) and len(_words(gold)) > _MAX_WORDS
-    return is_cut or is_sentence or not any(map(str.isalnum, gold))
+    return is_cut or is_sentence or len(gold) > MAX_ANSWER_CHARS or not any(map(str.isalnum, gold))
 
 
 def _hides_number(gold: str) -> bool:

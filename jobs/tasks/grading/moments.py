@@ -5,7 +5,7 @@ from calendar import monthrange
 from dataclasses import dataclass
 from itertools import product
 
-from exgrpo.jobs.tasks.grading.units import plain_words
+from exgrpo.jobs.tasks.grading.plain_text import plain_words
 
 _HALVES = {
     "am": "am", "pm": "pm", "noon": "pm", "midnight": "am", "in the morning": "am", "in the afternoon": "pm",

@@ -10,7 +10,7 @@ from fractions import Fraction
 from itertools import product
 from math import gcd, lcm
 
-from exgrpo.jobs.tasks.grading.units import SPACING, TEXT_COMMAND
+from exgrpo.jobs.tasks.grading.plain_text import SPACING, TEXT_COMMAND
 
 _MAX_EXPANDED = 10_000
 """Most residues that are listed to compare those of two moduli."""

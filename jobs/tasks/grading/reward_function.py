@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from exgrpo_core.types import Int32Array, Question
 
@@ -19,6 +19,13 @@ class Grade(StrEnum):
     """Grading took longer than the limit and was killed."""
     CRASH = "crash"
     """Grading ran out of memory or took its process down."""
+
+
+class Decision(NamedTuple):
+    """A verdict and the rule by which it was reached, in words."""
+
+    grade: Grade
+    rule: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,8 @@ r"""Quantities: answers that name a unit, such as `12 \text{ cm}^2`, `\$5 \text{
 Two quantities are compared after conversion to one unit. Units of another kind, such as cm and cm^2, make them differ.
 """
 
+import math
 import re
-import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -16,6 +16,8 @@ from typing import cast
 
 import yaml
 
+from exgrpo.jobs.tasks.grading.plain_text import MARKS, PLAIN, apply_steps, plain_words, with_mixed_numbers
+
 _MAX_NAMES = 6
 """Units in one product, and quantities in one sum: each may have several meanings."""
 _FILE = Path(__file__).parent / "units.yaml"
@@ -23,50 +25,6 @@ _PREFIXES = {
     "f femto": -15, "p pico": -12, "n nano": -9, "µ u micro": -6, "m milli": -3, "c centi": -2, "d deci": -1,
     "da deca": 1, "h hecto": 2, "k kilo": 3, "M mega": 6, "G giga": 9, "T tera": 12, "P peta": 15,
 }  # fmt: skip
-_MARKS = "$€£¥₹₩¢₽₺฿₫₪₦₱₴"
-_CODES = f"[{_MARKS}]|[A-Z]{{3}}|Rs|kr"
-_DOLLARS = {"US": "$", "C": "CAD", "CA": "CAD", "CAD": "CAD", "A": "AUD", "AU": "AUD", "AUD": "AUD"} | {
-    "NZ": "NZD", "HK": "HKD", "S": "SGD", "SG": "SGD", "NT": "TWD", "R": "BRL", "MX": "MXN",
-}  # fmt: skip
-_MAGNITUDES = tuple(
-    (rf"(?<=[\d\s}}])(\\text\s*\{{\s*)?\b{name}\b", rf" \\times {value} \1")
-    for name, value in {
-        "dozen": 12,
-        "gross": 144,
-        "hundred": 10**2,
-        "thousand": 10**3,
-        "lakh": 10**5,
-        "million": 10**6,
-        "crore": 10**7,
-        "billion": 10**9,
-        "trillion": 10**12,
-        "quadrillion": 10**15,
-    }.items()
-)
-SPACING = r"\\[,;:! ]|~|\\q?quad(?![A-Za-z])|\\(?:left|right)(?![A-Za-z])"
-TEXT_COMMAND = r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit|mbox|operatorname|rm)\s*\{([^{}]*)\}"
-_PLAIN = (
-    (r"(?<!\\)\$([^$]*)(?<!\\)\$", r"\1"),
-    (SPACING, " "),
-    (r"\^\s*\{\s*(-?\d)\s*\}", r"^\1"),
-    (TEXT_COMMAND, r" \1"),
-    (r"\\([$])", r"\1"),
-    (r"\{([:.])\}", r"\1"),
-    (r"\^\s*\{?\s*\\circ\s*\}?|[°º]|\\degree(?![a-z])", " deg "),
-    (r"\\mu\s*|\u03bc", "µ"),
-    (r"\\Omega(?![a-z])", "Ω"),
-    (r"\\[dt]?frac\s*\{\s*([A-Za-z][^{}]*)\}\s*\{\s*([A-Za-z][^{}]*)\}", r" \1/\2"),
-    (r"(?<=\d)\s*(?:''|\")", " inch "),
-    (r"(?<=\d)\s*'", " foot "),
-    *_MAGNITUDES,
-    (r"(?<=[A-Za-z])\.", ""),
-    (r"\(s\)", "s"),
-    (r"\(([A-Za-z][^()]*)\)\s*$", r" \1"),
-    (r"^\s*(?:\\?[A-Za-z]+(?:\s*[A-Za-z])?(?:_\{?\w+\}?)?\s*(?:=|\\approx)|\\sim|\\approx|about|approximately)\s*", ""),
-    *((rf"\b{dollar}\$", code) for dollar, code in _DOLLARS.items()),
-    (rf"^\s*([-+]?)\s*({_CODES})\s*((?:[\d.,{{}}\s]*\d|\\[dt]?frac[\d{{}}]+)(?:\s*\\times 10+)?)", r"\1\3 \2"),
-)
-"""An answer's text as numbers and names of units, step by step."""
 _NAMED = re.compile(
     r"(?P<value>.*\S)\s*\\(?:text|textrm|mathrm|mbox)\s*\{(?P<unit>[^{}]*)\}(?P<power>\s*\^\s*\{?\d\}?)?", re.DOTALL
 )
@@ -80,22 +38,14 @@ _UNIT_PLAIN = (
 )
 _PART = re.compile(
     r"[\s,]*+(?P<value>[-+]?\s*+(?:\\(?:[dt]?frac|sqrt|pi|times|cdot)(?![A-Za-z])|\d[eE][-+]?\d|[\d.,\s{}()+*/^-])*+)"
-    rf"(?P<unit>(?:[^\W\d_]|[{_MARKS}])(?:[^\W\d_]|[{_MARKS}\s/*·()]|\\cdot|\^-?\d|(?<=[a-z])-(?=[a-z])|(?<=[a-z])[23](?!\s*[\w.]))*)"
+    rf"(?P<unit>(?:[^\W\d_]|[{MARKS}])(?:[^\W\d_]|[{MARKS}\s/*·()]|\\cdot|\^-?\d|(?<=[a-z])-(?=[a-z])|(?<=[a-z])[23](?!\s*[\w.]))*)"
 )
 _PLURAL = re.compile(r"(?<=\w\w)e?s$")
-_TOKEN = re.compile(rf"([^\W\d_]+|[{_MARKS}])\^?(-?\d)?")
+_TOKEN = re.compile(rf"([^\W\d_]+|[{MARKS}])\^?(-?\d)?")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _COMMA = re.compile(r",(?!\d{3}(?!\d))|\\text\s*\{\s*(?:and|or)\s*\}|\b(?:and|or)\b")
+_PLAIN_NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?")
 _DECIMAL = re.compile(r"\d+\.\d+(?![eE\d])")
-_MIXED = re.compile(r"(?<![\d.,/^])(\d+)(?:\s|\\[ ,]|~)+(\d+)/(\d+)(?![\d/])")
-_DIRECTION = re.compile(
-    r"(?<![\\\w-])(?:(?:to|towards?)\s+the\s+|due\s+)?(?P<name>(?i:(?:(?:north|south)[\s-]?)?(?:east|west)|north|south|up|down|"
-    r"left|right|above|below|back|(?:for|in|out)(?=ward)|(?:counter-?|anti-?)?clock(?=wise))(?:wards?|wise|er?ly|ern)?"
-    r"|[NSEW]?[NS][EW])(?![\w-])"
-)
-_LATITUDE = re.compile(r"((?:\\circ\s*\}?|°|\bdeg(?:rees?)?)\s*(?:\\(?:text|mathrm|rm)\s*\{)?\s*)([NSEW])(?![\w.])")
-_LONE_WAY = re.compile(r"[-+]?[\d.,]+\s*(?:[a-z]+\s+)?([NSEW])")
-_WAYS = {"N": " north", "S": " south", "E": " east", "W": " west", "above": "up", "below": "down"}
 _PERCENT = re.compile(r"%|\bper\s?cent\b")
 _DEFINITION = re.compile(r"(?P<factor>[\d.e/-]+(?=\s))?\s*(?P<unit>[^+]*?)(?:\s*\+\s*(?P<zero>[\d.]+))?")
 
@@ -135,55 +85,10 @@ def is_unit(word: str) -> bool:
     return bool(_read_factor(word, 1))
 
 
-def with_mixed_numbers(text: str) -> str:
-    r"""Return the text with numbers such as `2 3/4` as sums that Math-Verify reads."""
-    return _MIXED.sub(
-        lambda match: rf"({match[1]}+\frac{{{match[2]}}}{{{match[3]}}})" if int(match[2]) < int(match[3]) else match[0],
-        text,
-    )
-
-
-def with_magnitudes(text: str) -> str:
-    """Return the text with numbers such as `5 million` as products."""
-    return _apply(_MAGNITUDES, text)
-
-
-def plain_words(text: str) -> str:
-    """Return an answer's text as numbers and words, without the commands of LaTeX around them."""
-    return _apply(_PLAIN, with_plain_digits(text)).strip()
-
-
-def with_plain_digits(text: str) -> str:
-    """Return the text with raised and lowered digits as powers and indices: 10⁶ is `10^{6}`."""
-    for pattern, mark in ((r"[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻]+", "^"), ("[₀₁₂₃₄₅₆₇₈₉]+", "_")):
-        for signs in sorted(set(re.findall(pattern, text)), key=len, reverse=True):
-            text = text.replace(signs, f"{mark}{{{unicodedata.normalize('NFKC', signs)}}}".replace("\u2212", "-"))
-    return text
-
-
-def split_directions(text: str) -> tuple[str, list[str]]:
-    """Return a text without its directions, and these: `5 km to the NE` is `5 km`, north and east."""
-    text = _LATITUDE.sub(lambda match: match[1] + _WAYS[match[2]], text)
-    found = [
-        re.sub(r"[\s-]|wards?$|wise$|er?ly$|ern$", "", match["name"].lower()) for match in _DIRECTION.finditer(text)
-    ]
-    found = [
-        re.sub("[nsew]", lambda sign: _WAYS[sign[0].upper()], name) if len(name) in {2, 3} else name for name in found
-    ]
-    words = " ".join(_WAYS.get(name, name.replace("anti", "counter")) for name in found)
-    return _DIRECTION.sub(" ", text), re.findall("north|south|[a-z]+", words)
-
-
-def have_other_ways(gold: str, answer: str) -> bool:
-    """Return whether two numbers have different ones of N, S, E and W, be they directions or units."""
-    ways = [_LONE_WAY.fullmatch(plain_words(text)) for text in (gold, answer)]
-    return ways[0] is not None and ways[1] is not None and ways[0][1] != ways[1][1]
-
-
 def quantity_lists(gold: str, answer: str) -> tuple[list[str], list[str]] | None:
     """Return the items of two lists of the same length with a quantity among them, None of other answers."""
     left, right = (
-        [item.strip() for item in _COMMA.split(_apply(_PLAIN, text).strip(" ()"))] for text in (gold, answer)
+        [item.strip() for item in _COMMA.split(apply_steps(PLAIN, text).strip(" ()"))] for text in (gold, answer)
     )
     items = [*left, *right]
     are_lists = len(left) == len(right) > 1 and all(items) and any(map(_read_quantities, items))
@@ -215,10 +120,33 @@ def comparable_values(gold: str, answer: str) -> tuple[list[tuple[str, str]], bo
 
 
 def _in_one_unit(left: _Quantity, right: _Quantity) -> tuple[str, str]:
-    """Return the values of two quantities in the smaller of their units."""
+    """Return the values of two quantities in the smaller of their units, of equal ones where the answer is rounded."""
+    if _rounds_to(left, right):
+        return left.value, left.value
     if left.unit.factor < right.unit.factor:
         return left.value, _converted(right, left.unit)
     return _converted(left, right.unit), right.value
+
+
+def _rounds_to(gold: _Quantity, answer: _Quantity) -> bool:
+    """Return whether an answer in another unit is the gold value at its precision, which is that of its last digit.
+
+    1 mile is right for 1.6 km, since no number of miles with two digits is 1.6 km. The answer has no more digits than
+    the gold one, which has two at least. What has an exact conversion with as many digits, 0.5 days for 12 hours, must
+    be exact, and so must the answer where the gold value has fewer digits than its conversion: 1.6 km is not 1 mile.
+    """
+    texts = gold.value.strip(), answer.value.strip()
+    if gold.unit == answer.unit or not all(map(_PLAIN_NUMBER.fullmatch, texts)):
+        return False
+    mine, other = gold.unit, answer.unit
+    digits = [len(re.sub(r"^[-+0.]+|\.|0+$" if "." not in text else r"^[-+0.]+|\.", "", text)) for text in texts]
+    ratio = other.factor / mine.factor * Fraction(math.pi) ** (other.pi_power - mine.pi_power)
+    exact = (Fraction(texts[0]) + mine.zero) / ratio - other.zero
+    converted = (Fraction(texts[1]) + other.zero) * ratio - mine.zero
+    num_decimals = len(texts[0].partition(".")[2])
+    is_exact = float(f"{float(exact):.{digits[0]}g}") == float(exact)
+    is_near = abs(converted - Fraction(texts[0])) * 2 * 10**num_decimals <= 1
+    return digits[0] > 1 and digits[1] <= digits[0] and not is_exact and is_near
 
 
 def _converted(quantity: _Quantity, unit: _Unit) -> str:
@@ -237,19 +165,13 @@ def _latex(number: Fraction) -> str:
     return str(number) if number.denominator == 1 else rf"\frac{{{number.numerator}}}{{{number.denominator}}}"
 
 
-def _apply(steps: Sequence[tuple[str, str]], text: str) -> str:
-    for pattern, replacement in steps:
-        text = re.sub(pattern, replacement, text)
-    return text
-
-
 def _read_quantities(text: str) -> list[_Quantity]:
     """Return the meanings of a text that is a number with a unit, or any other value with a unit as its last text."""
     found = _read_parts(text)
     match = None if found else _NAMED.fullmatch(text.strip())
     if match is None or _COMMA.search(match["value"]):
         return found
-    unit = _apply(_PLAIN[1:], match["unit"] + (match["power"] or "")).strip()
+    unit = apply_steps(PLAIN[1:], match["unit"] + (match["power"] or "")).strip()
     return [_Quantity(match["value"], meaning) for meaning in _read_unit(unit)]
 
 
@@ -300,7 +222,7 @@ def _read_unit(text: str) -> list[_Unit]:
 
     Unknown words that are counted per unit are numbers.
     """
-    numerator, *denominators = _apply(_UNIT_PLAIN, _long_names().sub(_joined, text)).split("/")
+    numerator, *denominators = apply_steps(_UNIT_PLAIN, _long_names().sub(_joined, text)).split("/")
     words = numerator.split()
     if not denominators and words and len(words[0]) > 1 and words[0] != "in":
         # Of "12 hours later" and "5 cubic feet of water" the known names before the other words are the unit.

@@ -3,8 +3,8 @@
 `exgrpo.jobs.tasks.grading.worker_process` runs it as a program. It imports Math-Verify, tries it once, and then only
 forks: a child grades, and when it is killed or dies the next one is there in milliseconds. Children speak JSON lines
 over the program's input and output: in, [request's number, list of [rule, gold, answer]]; out, [0, process id] from
-each child when it is ready and [request's number, outcome] for each answer. A child that gets ready while an answer is
-waited for says that the answer took the one before it down.
+each child when it is ready and [request's number, outcome, what decided] for each answer. A child that gets ready while
+an answer is waited for says that the answer took the one before it down.
 
 Math-Verify's own time limits are off: they are signals that a worker thread cannot get and that library code in C
 ignores. The parent's clock kills the child; should the parent be gone, a kernel alarm on CPU time does.
@@ -27,14 +27,15 @@ ALARM_FACTOR = 2.0
 TRIAL = ("x + 1", "1 + x")
 """Two equal answers, compared once before the first fork: what libraries make at first use is there for every child."""
 
-Compare = Callable[[str, str], str]
+Compare = Callable[[str, str], tuple[str, str]]
+"""Returns an outcome and the rule that decided."""
 
 
 def load_rules() -> dict[str, Compare]:
     """Import Math-Verify and return for each rule its comparison of a gold answer with a given one."""
     from math_verify import ExprExtractionConfig, LatexExtractionConfig, parse, verify
 
-    from exgrpo.jobs.tasks.grading.equality import are_equal
+    from exgrpo.jobs.tasks.grading.equality import decide
     from exgrpo.jobs.tasks.grading.published_rules import equals_by_published_rules
 
     logging.disable(logging.CRITICAL)
@@ -50,28 +51,28 @@ def load_rules() -> dict[str, Compare]:
         )
         return found
 
-    def compare_as_rewarded(gold: str, answer: str) -> str:
+    def compare_as_rewarded(gold: str, answer: str) -> tuple[str, str]:
         def is_verified(left: list[Any], right: list[Any]) -> bool:
             return bool(verify(left, right, timeout_seconds=None))
 
-        is_equal = are_equal(gold, answer, read, is_verified)
-        return "unparsed" if is_equal is None else "correct" if is_equal else "wrong"
+        is_equal, rule = decide(gold, answer, read, is_verified)
+        return "unparsed" if is_equal is None else "correct" if is_equal else "wrong", rule
 
-    def compare_as_published(gold: str, answer: str) -> str:
+    def compare_as_published(gold: str, answer: str) -> tuple[str, str]:
         def is_verified(left: str, right: str) -> bool:
             return bool(verify(read_first(left), read_first(right), timeout_seconds=None))
 
-        return "correct" if equals_by_published_rules(gold, answer, is_verified) else "wrong"
+        return "correct" if equals_by_published_rules(gold, answer, is_verified) else "wrong", "the published rules"
 
     return {"training": compare_as_rewarded, "paper": compare_as_published}
 
 
-def compare(rules: dict[str, Compare], rule: str, gold: str, answer: str) -> str:
-    """Return the outcome by one of the rules; what takes too much memory or nesting is a crash of this answer only."""
+def compare(rules: dict[str, Compare], rule: str, gold: str, answer: str) -> tuple[str, str]:
+    """Return the outcome by one of the rules and what decided; too much memory or nesting is a crash of this answer."""
     try:
         return rules[rule](gold, answer)
     except (MemoryError, RecursionError):
-        return "crash"
+        return "crash", "the limit of memory and nesting"
 
 
 def serve(rules: dict[str, Compare], replies: TextIO, seconds_per_answer: float) -> None:
@@ -81,9 +82,9 @@ def serve(rules: dict[str, Compare], replies: TextIO, seconds_per_answer: float)
         number, comparisons = _read_request(line)
         for rule, gold, answer in comparisons:
             signal.setitimer(signal.ITIMER_PROF, ALARM_FACTOR * seconds_per_answer + 1.0)
-            outcome = compare(rules, rule, gold, answer)
+            outcome, decided_by = compare(rules, rule, gold, answer)
             signal.setitimer(signal.ITIMER_PROF, 0.0)
-            _reply(replies, number, outcome)
+            _reply(replies, number, outcome, decided_by)
 
 
 def keep_serving(serve_once: Callable[[], None]) -> None:
@@ -125,8 +126,8 @@ def _read_request(line: str) -> tuple[int, list[tuple[str, str, str]]]:
         return READY, []
 
 
-def _reply(replies: TextIO, number: int, content: str | int) -> None:
-    replies.write(json.dumps([number, content]) + "\n")
+def _reply(replies: TextIO, number: int, *content: str | int) -> None:
+    replies.write(json.dumps([number, *content]) + "\n")
     replies.flush()
 
 

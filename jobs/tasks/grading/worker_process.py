@@ -12,7 +12,7 @@ from multiprocessing.connection import wait
 from typing import IO
 
 from exgrpo.jobs.machine.engine_environments import PROJECT_ROOT
-from exgrpo.jobs.tasks.grading.reward_function import Grade
+from exgrpo.jobs.tasks.grading.reward_function import Decision, Grade
 from exgrpo.jobs.tasks.grading.verifier import READY
 
 START_SECONDS = 120.0
@@ -22,6 +22,8 @@ READ_BYTES = 1 << 16
 
 Comparison = tuple[str, str, str]
 """Rule (`training` or `paper`), gold answer, given answer."""
+_TIMEOUT = Decision(Grade.TIMEOUT, "the time limit")
+_CRASH = Decision(Grade.CRASH, "the end of the grading process")
 
 
 class GraderError(RuntimeError):
@@ -49,15 +51,15 @@ class GradingProcess:
         """Id of the process that grades, or None."""
         return self._child
 
-    def grade(self, pairs: Sequence[Comparison]) -> list[Grade]:
-        """Return the outcome of each comparison, in order.
+    def grade(self, pairs: Sequence[Comparison]) -> list[Decision]:
+        """Return the outcome of each comparison and what decided, in order.
 
         A late or dying child costs the answer at which it was; the rest goes to the next one.
 
         Raises:
             GraderError: The process does not start, or `abandon` was called.
         """
-        outcomes: list[Grade] = []
+        outcomes: list[Decision] = []
         while len(outcomes) < len(pairs):
             self._refuse_if_abandoned()
             self._start()
@@ -88,22 +90,22 @@ class GradingProcess:
                 with contextlib.suppress(OSError):
                     pipe.close()
 
-    def _grade_until_fault(self, pairs: Sequence[Comparison]) -> list[Grade]:
+    def _grade_until_fault(self, pairs: Sequence[Comparison]) -> list[Decision]:
         """Return outcomes up to and with the first answer that had to be killed or that took its child down."""
-        outcomes: list[Grade] = []
+        outcomes: list[Decision] = []
         if not self._send(pairs):
             self.close()
-            return [Grade.CRASH]
+            return [_CRASH]
         for _ in pairs:
             reply = self._read_reply(time.monotonic() + self._seconds)
-            if isinstance(reply, str) and reply:
-                outcomes.append(Grade(reply))
+            if isinstance(reply, list) and reply:
+                outcomes.append(Decision(Grade(reply[0]), reply[1]))
                 continue
             if reply is None:
                 self._replace_child()
             elif not reply:
                 self.close()
-            return [*outcomes, Grade.TIMEOUT if reply is None else Grade.CRASH]
+            return [*outcomes, _TIMEOUT if reply is None else _CRASH]
         return outcomes
 
     def _replace_child(self) -> None:
@@ -115,7 +117,7 @@ class GradingProcess:
     def _await_child(self) -> None:
         """Wait until a child says that it is ready; without one the process is of no use and ended."""
         deadline = time.monotonic() + START_SECONDS
-        while isinstance(reply := self._read_reply(deadline), str) and reply:
+        while isinstance(reply := self._read_reply(deadline), list) and reply:
             continue
         if not isinstance(reply, int):
             self.close()
@@ -165,19 +167,19 @@ class GradingProcess:
             return False
         return True
 
-    def _read_reply(self, deadline: float) -> str | int | None:
-        """Return the next outcome of the newest request, or the process id of a child that has just got ready.
+    def _read_reply(self, deadline: float) -> list[str] | int | None:
+        """Return the next outcome of the newest request and its rule, or the process id of a child that is ready now.
 
-        An empty text if the process has ended, None at the deadline.
+        An empty list if the process has ended, None at the deadline.
         """
         while (line := self._read_line(deadline)) is not None and line:
-            number, content = json.loads(line)
+            number, *content = json.loads(line)
             if number == READY:
-                self._child = int(content)
+                self._child = int(content[0])
                 return self._child
             if number == self._request:
-                return str(content)
-        return None if line is None else ""
+                return content
+        return None if line is None else []
 
     def _read_line(self, deadline: float) -> bytes | None:
         """Return one line, an empty one if the process has ended, or None at the deadline."""

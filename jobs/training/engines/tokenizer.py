@@ -53,7 +53,7 @@ def load_tokenizer(source: str, revision: str | None = None) -> PreTrainedTokeni
         settings = get_tokenizer_config(source, revision=revision)
         is_plain = settings.get("tokenizer_class") in _PLAIN_TOKENIZERS
         loader = PreTrainedTokenizerFast if is_plain else AutoTokenizer
-        return cast(PreTrainedTokenizerBase, loader.from_pretrained(source, **options))
+        tokenizer = cast(PreTrainedTokenizerBase, loader.from_pretrained(source, **options))
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # the readers of tokenizers raise errors of any kind, a panic of Rust's too
@@ -61,3 +61,9 @@ def load_tokenizer(source: str, revision: str | None = None) -> PreTrainedTokeni
             f"the tokenizer of {source} cannot be read ({first_line(error)}); choose another model.",
             "model.source",
         ) from error
+    # Without any file transformers makes one that has special tokens only.
+    if len(tokenizer) <= len({*tokenizer.all_special_tokens}):
+        raise EngineError(
+            f"{source} has no tokenizer; put its files, such as tokenizer.json, into the folder.", "model.source"
+        )
+    return tokenizer

@@ -144,6 +144,7 @@ def test_an_entry_point_of_another_package_has_a_name_and_needs_the_same_permiss
         ("tests.nowhere:Rule", "cannot be imported"),
         (f"{MODULE}:TrajectorySelector", "expected a TrajectorySelector"),
         (f"{MODULE}:np", "expected a TrajectorySelector"),
+        (f"{MODULE}:Nameless", "Nameless has no name of its own; write `name = "),
     ],
 )
 def test_allowed_code_that_is_no_part_is_refused(monkeypatch, name, message):

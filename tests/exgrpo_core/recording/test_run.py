@@ -19,6 +19,7 @@ from exgrpo_core.errors import InputError
 from exgrpo_core.recording.lines import parse_trajectory
 from exgrpo_core.recording.record_file import read_members, record_path
 from exgrpo_core.recording.rows import Message, RecordedTrajectory
+from exgrpo_core.recording.run import NOT_FINISHED
 from tests.records import read_lines, tokens_of
 
 TRAJECTORY = {"prompt": "1 + 1?", "response": "2", "reward": 1.0, "tokens": [5, 6], "logprobs": [-0.5, -0.25]}
@@ -304,6 +305,23 @@ def test_only_the_core_and_numpy_are_loaded_and_an_end_without_finish_is_recorde
     subprocess.run([sys.executable, "-I", "-c", PROGRAM, tmp_path, core], check=True, timeout=60)
     outcome = json.loads((tmp_path / "alone" / "attempts" / "0001" / "outcome.json").read_text())
     assert outcome["status"] == "stopped"
+
+
+@pytest.mark.parametrize(
+    ("last_line", "status", "reason"),
+    [
+        ("1 / 0", "failed", "ZeroDivisionError: division by zero"),
+        ("class Broken(RuntimeError): pass\nraise Broken('out of\\nreach')", "failed", "Broken: out of"),
+        ("raise KeyboardInterrupt", "stopped", NOT_FINISHED),
+        ("sys.exit(3)", "stopped", NOT_FINISHED),
+        ("try:\n    1 / 0\nexcept ZeroDivisionError:\n    pass", "stopped", NOT_FINISHED),
+    ],
+)
+def test_a_program_that_an_error_ends_has_failed(tmp_path, last_line, status, reason):
+    core = Path(recording.__file__).parents[2]
+    subprocess.run([sys.executable, "-I", "-c", f"{PROGRAM}{last_line}\n", tmp_path, core], timeout=60)
+    outcome = read_outcome(tmp_path / "alone" / "attempts" / "0001")
+    assert (outcome.status.value, outcome.reason) == (status, reason)
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,20 @@ def test_settings_are_read_by_name_and_those_set_later_are_recorded(run):
         _ = wandb.config.momentum
 
 
+def test_the_run_has_its_name_its_id_and_a_summary_of_the_newest_values(run):
+    assert (wandb.run.name, wandb.run.id) == ("words", run.path.name)
+    wandb.run.name = "other"
+    assert wandb.run.name == "words"
+    wandb.log({"loss": 0.5, "eval": {"acc": 0.1}}, step=4)
+    wandb.run.summary["best"] = 0.9
+    wandb.run.summary.update({"eval/acc": 0.2})
+    wandb.log({"loss": 0.25})
+    assert dict(run.summary) == {"loss": 0.25, "eval/acc": 0.2, "best": 0.9}
+    assert [(line["step"], line["metrics"]) for line in read(run, "metrics")] == [
+        (4, {"loss": 0.5, "eval/acc": 0.1}), (4, {"best": 0.9}), (4, {"eval/acc": 0.2}), (5, {"loss": 0.25}),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("given", [argparse.Namespace(lr=0.5), {"lr": 0.5}, [("lr", 0.5)], SimpleNamespace(lr=0.5)])
 def test_settings_are_a_mapping_or_parsed_arguments(tmp_path, given):
     run = wandb.init(config=given, dir=tmp_path)

@@ -222,6 +222,16 @@ def test_a_damaged_configuration_is_among_all_reasons(tmp_path, sums, content, w
     assert words in refused[1]
 
 
+@pytest.mark.parametrize("content", ["", "[1", '{"model": 5}', "\x00"])
+def test_a_damaged_tokenizer_is_refused_before_the_start(tmp_path, sums, content):
+    save_tiny_model(tmp_path / "model")
+    (tmp_path / "model" / "tokenizer.json").write_text(content)
+    fields = {"benchmarks": [{"name": "sums", "source": str(sums)}]}
+    spec = plan_evaluation(tmp_path / "runs", str(tmp_path / "model"), fields, "test")
+    (refusal,) = resolve_evaluation(spec, tmp_path / "runs").refusals
+    assert "tokenizer.json: is no tokenizer (" in refusal.mistake
+
+
 def test_a_model_is_asked_in_the_template_that_its_evaluation_plans(run, tmp_path):
     (tmp_path / "sums.jsonl").write_text('{"problem": "1 + 1", "answer": "2"}\n')
     choice = {"name": "sums", "source": str(tmp_path / "sums.jsonl")}

@@ -350,6 +350,15 @@ def test_metrics_of_lm_eval_are_a_curve_each_and_only_a_verdict_or_the_only_one_
     assert (line.get("reward"), {name: line["extra"][f"{prefix}{name}"] for name in metrics}) == (reward, metrics)
 
 
+@pytest.mark.parametrize("metric", ["exact_match", "acc"])
+def test_rows_of_lm_eval_that_name_no_metrics_have_the_verdict_that_they_hold(tmp_path, metric):
+    rows = [
+        {name: value for name, value in row.items() if name != "metrics"}
+        for row in lm_eval_rows([1.0, 0.0], "none", metric)
+    ]
+    assert runs_of(write(tmp_path / "logs", "samples_sums_1.jsonl", rows), tmp_path / "runs") == {"mine": [1.0, 0.0]}
+
+
 @pytest.fixture
 def inspect(monkeypatch):
     """The reader of Inspect's package, which the tests' environment lacks: the samples of a log in JSON."""

@@ -230,6 +230,12 @@ def test_a_file_that_cannot_be_read_is_refused_by_name_and_row(tmp_path, name, c
         load(tmp_path / name)
 
 
+def test_a_table_with_two_columns_of_one_name_is_refused_by_the_name(tmp_path):
+    pq.write_table(pa.table([["1 + 1?"], ["2"], ["3"]], ["problem", "answer", "answer"]), tmp_path / "a.parquet")
+    with pytest.raises(DataError, match=r"a.parquet: answer: two columns have this name; rename one of them."):
+        load(tmp_path / "a.parquet")
+
+
 def test_other_names_and_splits_that_are_not_there_are_refused(tmp_path):
     datasets.DatasetDict({"train": datasets.Dataset.from_list(ROWS)}).save_to_disk(str(tmp_path / "saved"))
     for name, split in ((tmp_path / "missing.parquet", "train"), ("nobody/nothing", "train"), ("saved", "test")):

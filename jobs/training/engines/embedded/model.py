@@ -227,13 +227,26 @@ def load_weights(source: str, revision: str | None = None, **options: object) ->
     """Return a model as transformers loads it; on the device "meta" its files are looked through alone.
 
     Raises:
-        EngineError: They lack weights of the model, which transformers would draw at random, or hold further layers.
+        EngineError: They lack weights of the model, which transformers would draw at random, hold further layers, or
+            have other sizes.
         OSError, ValueError: They cannot be found or read.
     """
     loaded: Any = model_class(AutoConfig.from_pretrained(source, revision=revision)).from_pretrained(
-        source, revision=revision, trust_remote_code=False, output_loading_info=True, **options
+        source,
+        revision=revision,
+        trust_remote_code=False,
+        output_loading_info=True,
+        ignore_mismatched_sizes=True,  # refused below, by name
+        **options,
     )
-    model, report = cast(tuple[PreTrainedModel, dict[str, set[str]]], loaded)
+    model, report = cast(tuple[PreTrainedModel, dict[str, set[Any]]], loaded)
+    if other := sorted(report["mismatched_keys"], key=str):
+        name, found, expected = other[0]
+        raise EngineError(
+            f"{source} has weights of other sizes than its config.json says, such as {name}: expected "
+            f"{list(expected)}, got {list(found)}; take the config.json that belongs to them.",
+            "model.source",
+        )
     own = {_DIGITS.sub("", name) for name in model.state_dict()}
     missing = sorted(report["missing_keys"])
     further = sorted(name for name in report["unexpected_keys"] if _DIGITS.sub("", name) in own)

@@ -96,7 +96,7 @@ def check(path, rows, batch_size=2, **data):
         ([*ROWS, verl_row("Why? \ud83d")], SMALL, r"a.jsonl, row 101, prompt, content: holds half of a character"),
         ([*ROWS, verl_row("Why?", math.nan)], SMALL, r"a.jsonl, row 101, reward_model.ground_truth: "),
         ([*ROWS, verl_row("What is  7?", "5")], SMALL, "row 101, reward_model.ground_truth: '5' .* '4' of row 8"),
-        (ROWS[:2], SMALL, "has 2 usable questions, expected 3"),
+        (ROWS[:2], SMALL, "has too few usable questions: 2, expected 3, which"),
         (ROWS[:2], {"num_questions": None, "num_held_out": 1}, r"^algorithm.batch_size, data.num_held_out: .*\(1 of"),
         (ROWS[:2], {"num_questions": None, "num_held_out": 9}, "questions to train on \\(0 of a.jsonl"),
     ],
@@ -177,5 +177,5 @@ def test_rows_of_benchmarks_and_of_hub_data_that_were_loaded_before_are_checked_
     with ArrowWriter(path=str(folder / "sums-train.arrow")) as writer:
         writer.write_table(rows.data.table)
     assert any("some/Sums: 1 of the 3 " in notice for notice in check_rows(look_at(spec)))
-    with pytest.raises(SpecError, match="has 3 usable questions, expected 9"):
+    with pytest.raises(SpecError, match="has too few usable questions: 3, expected 9, which"):
         check_rows(look_at(parse_spec(content | {"data": hub | {"num_questions": 8}}, "test")))

@@ -118,6 +118,17 @@ def fields_of(spec, runs_root):
     return [field for refusal in refusals for field in refusal.mistake.fields]
 
 
+@pytest.mark.parametrize("field", ["buffer_capacity", "buffer_age"])
+def test_limits_of_a_buffer_that_no_run_fills_are_said_to_have_no_effect(tmp_path, field):
+    def notices(share):
+        settings = [f"algorithm.{field}=64", f"algorithm.experience_ratio={share}"]
+        return resolve(apply_settings(load_preset("chains-exgrpo"), settings), tmp_path).notices
+
+    begin = f"algorithm.{field}: it has no effect without replay;"
+    assert [notice.startswith(begin) for notice in notices(0.0)].count(True) == 1
+    assert not any(notice.startswith(begin) for notice in notices(0.5))
+
+
 @pytest.mark.parametrize("field", ["validation.interval", "checkpoint_interval", "algorithm.review_interval"])
 def test_what_never_comes_within_the_run_is_said(tmp_path, field):
     def notices(interval):

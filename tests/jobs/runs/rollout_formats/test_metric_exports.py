@@ -44,7 +44,6 @@ def write(folder, name, content):
         ("list.json", json.dumps(ROWS)),
         ("indented.json", json.dumps({"metrics": ROWS}, indent=1)),
         ("mark.jsonl", b'\xef\xbb\xbf{"_step":0,"loss":1.5}\n{"_step":1,"loss":0.5}\n'),
-        ("media.jsonl", '{"_step":0,"loss":1.5,"h":{"_type":"histogram","count":3}}\n{"_step":1,"loss":0.5}\n'),
         ("decimals.parquet", pa.table({"_step": [0, 1], "loss": [Decimal("1.5"), Decimal("0.5")]})),
     ],
 )
@@ -81,6 +80,21 @@ def test_another_step_of_a_history_is_a_metric(tmp_path):
     assert read(path)[0] == {0: {"trainer/global_step": 50, "loss": 1.5}, 1: {"trainer/global_step": 60, "loss": 0.5}}
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.jsonl", '{"step":0,"ok":true,"eval":{"ok":false}}\n'),
+        ("a.csv", "step,ok,eval/ok\n0,True,False\n"),
+        ("a.json", '[{"_step":0,"ok":true,"eval/ok":"FALSE"}]'),
+        ("a.parquet", pa.table({"step": [0], "ok": [True], "eval/ok": [False]})),
+        ("mlflow.json", '[{"key":"ok","value":true,"step":0},{"key":"eval/ok","value":false,"step":0}]'),
+    ],
+)
+def test_true_and_false_are_one_and_zero_as_in_the_recorder(tmp_path, name, content):
+    assert read(write(tmp_path, name, content)) == ({0: {"ok": 1.0, "eval/ok": 0.0}}, [])
+
+
+MEDIA = '{"_step":0,"loss":1.5,"h":{"_type":"histogram","count":3}}\n'
 TWICE = "two columns have this name; rename one of them."
 
 
@@ -99,6 +113,13 @@ TWICE = "two columns have this name; rename one of them."
         ("a.csv", "_step,note\n0,x\n", {}, "expected a number in one of its fields 'note'; this file has none."),
         ("a.csv", "_step,é\n0,1\n".encode("latin-1"), {}, "expected text in UTF-8, got another encoding at byte 6."),
         ("a.json", '{"_step": [0, 1], "loss": [1, 2]}', {}, "expected a list of JSON objects, each with a step."),
+        (
+            "media.jsonl",
+            MEDIA + MEDIA.replace('0,"loss":1.5', '1,"loss":0.5'),
+            LOSSES,
+            "line 1: h: expected a number; a histo",
+        ),
+        ("media.json", f"[{MEDIA}]", {0: {"loss": 1.5}}, "h: expected a number; a histogram of W&B is not read."),
         ("a.json", json.dumps({"metrics": ROWS, "next_page_token": "x"}), LOSSES, "next_page_token: this is one page"),
     ],
 )

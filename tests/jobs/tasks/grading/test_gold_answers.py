@@ -15,6 +15,7 @@ READ = [
 NOT_READ = [
     "So there are 7 apples", "42 (approximately)", "7, because 3 + 4 = 7",
     r"\frac{1", r"\sqrt{", "?", "-", "...", "∎", "答案是7", "There are no real solutions to this equation",
+    "1" * 1001,
 ]  # fmt: skip
 
 

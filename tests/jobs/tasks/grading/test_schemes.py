@@ -38,7 +38,11 @@ MATH = [
     ("8.7e8", r"\boxed{8.8\times10^{8}}", (W, W)), ("2.5e-3", r"\boxed{0.0025}", (C, C)),
     ("5", r"\boxed{5\text{ cm}}", (C, C)), ("50", r"\boxed{50\%}", (C, C)), ("7/2", r"\boxed{3\frac{1}{2}}", (C, C)),
     ("1024", r"\boxed{1,024}", (C, C)), (r"\frac{\pi}{3}", r"\boxed{\pi/3}", (C, C)), ("5", r"\boxed{x=5}", (C, C)),
-    ("(3,4)", r"\boxed{(4,3)}", (W, W)),
+    ("(3,4)", r"\boxed{(4,3)}", (W, W)), ("5", r"<think>\boxed{3}</think> \boxed{5}", (C, C)),
+    ("5", r"<think>\boxed{5}</think> It is 6.", (C, C)), ("5", r"\boxed{\text{it is } \boxed{5}}", (C, C)),
+    ("5, 6", r"$\boxed{5}$ and $\boxed{6}$", (W, C)), ("6", r"$\boxed{5}$ and $\boxed{6}$", (C, W)),
+    ("6", "\\boxed{5}\n\n\\boxed{6}", (C, C)), ("5", r"boxed{5}", (U, U)), ("5", r"\fbox{5}", (U, U)),
+    ("5", r"\boxed{5} or equivalently \boxed{5.0}", (C, C)), ("21", r"\boxed{\text{twenty-one}}", (W, C)),
 ]  # fmt: skip
 CHOICES = [
     ("C", r"\boxed{C}", (C, C)), ("C", r"\boxed{(C)}", (C, C)), ("C", r"\boxed{C.}", (W, C)),
@@ -46,6 +50,9 @@ CHOICES = [
     ("C", "**Answer: C**", (U, U)), ("C", "**ANSWER: C**", (U, U)), ("C", r"\boxed{3}", (W, W)),
     ("3", r"\boxed{C}", (W, W)), ("C", "\\boxed{B}\nANSWER: C", (W, W)), ("C", "the answer is C", (U, U)),
     ("C", "ANSWER: C or D", (U, U)), ("C", r"\boxed{Carbon}", (W, U)),
+    ("C", r"\boxed{Option C}", (W, C)), ("C", r"\boxed{choice (C)}", (W, C)),
+    ("C", r"\boxed{B} or \boxed{C}", (C, U)), ("C", r"\boxed{C}, \boxed{(C)}", (C, C)), ("C", r"\boxed{B, C}", (W, U)),
+    ("C", "\\boxed{B}\n\\boxed{C}", (C, C)), ("C", r"\boxed{option}", (W, U)),
 ]  # fmt: skip
 
 

@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 import torch
@@ -89,6 +90,23 @@ def test_weights_that_are_not_those_of_the_configuration_are_refused_by_name(tmp
     for look in (lambda: load_policy(str(tmp_path), CPU), lambda: refuse_odd_files(str(tmp_path))):
         with pytest.raises(EngineError, match=named):
             look()
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [({"vocab_size": 5}, "embed_tokens.weight: expected [5, "), ({"intermediate_size": 3}, "weight: expected [")],
+)
+def test_weights_of_other_sizes_than_the_configuration_says_are_refused_by_name(folder, change, named):
+    edit_json(folder / "config.json", **change)
+    with pytest.raises(EngineError, match=re.escape(named)):
+        load_policy(str(folder), CPU)
+
+
+def test_a_folder_without_a_tokenizer_is_refused(folder):
+    for path in (*folder.glob("*token*"), *folder.glob("vocab*"), *folder.glob("merges*")):
+        path.unlink()
+    with pytest.raises(EngineError, match=r"has no tokenizer; put its files, such as tokenizer.json, into the folder."):
+        load_policy(str(folder), CPU)
 
 
 def test_a_tokenizer_larger_than_the_model_is_refused(folder):

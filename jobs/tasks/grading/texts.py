@@ -1,0 +1,95 @@
+"""Answers that are texts: labels of options, words, points, sets by their names, and numbers of programs."""
+
+import re
+from itertools import accumulate
+
+from exgrpo.jobs.tasks.grading.boxed_answers import read_choice
+from exgrpo.jobs.tasks.grading.plain_text import TEXT_COMMAND
+
+_WORDS = re.compile(r"[A-Za-z]+(?:[\s-]+[A-Za-z]+)*\.?")
+_ARTICLE = re.compile(r"^(?:an?|the)\s+(?=[a-z]{3})", re.IGNORECASE)
+_POINTS = re.compile(
+    r"\\(angle|triangle|overline|overrightarrow|overleftrightarrow|widehat)\s*\{?\s*([A-Z]{2,5})\s*\}?"
+)
+_COMPUTER_NUMBER = re.compile(r"0[xX][0-9A-Fa-f]+|0[bB][01]+|0[oO][0-7]+")
+_LITERAL = tuple(map(re.compile, (r"[IVX]{2,}", r"\d+(?:\.\d+){2,}", r"[A-Z](?:\s*\\times\s*[A-Z])+")))
+"""Roman numerals, numbers of versions and addresses, and products of sets."""
+_OPERANDS = re.compile(r"[A-Z](?:\s*\\(?:cup|cap)\s*[A-Z])+")
+_PRIME = re.compile(r"(?<=[A-Za-z)'}])(?:'|\^\s*\{?(?:\\prime\s*)+\}?)")
+
+
+def compare_texts(gold: str, answer: str) -> bool | None:
+    """Return whether words, points, letters of options or of sets agree; None where both have to be computed."""
+    verdicts = (compare(gold, answer) for compare in (_labels, _numbers, _literals, _points, _operands, _words))
+    return next((verdict for verdict in verdicts if verdict is not None), None)
+
+
+def _labels(gold: str, answer: str) -> bool | None:
+    pairs = [(gold, answer), (answer, gold)]
+    is_label = any(re.fullmatch("[A-J]", one) and len(other) > 1 and read_choice(other) == one for one, other in pairs)
+    return is_label or None
+
+
+def _numbers(gold: str, answer: str) -> bool | None:
+    if not any(map(_COMPUTER_NUMBER.fullmatch, (gold, answer))):
+        return None
+    values = [_read_integer(text) for text in (gold, answer)]
+    return None not in values and values[0] == values[1]
+
+
+def _literals(gold: str, answer: str) -> bool | None:
+    """Return False of what Math-Verify takes for equal: it orders factors, and leaves out primes and inner braces."""
+    are_literal = any(all(map(pattern.fullmatch, (gold, answer))) for pattern in _LITERAL)
+    depths = _depth(gold), _depth(answer)
+    is_other = are_literal or _PRIME.sub("", gold) == _PRIME.sub("", answer) or (all(depths) and len({*depths}) > 1)
+    return False if is_other and gold != answer else None
+
+
+def _depth(text: str) -> int:
+    r"""Return how deep the sets of a text are nested: 2 for `\{\{1\}, 2\}`."""
+    signs = re.findall(r"\\[{}]", text)
+    return max(accumulate(1 if sign == r"\{" else -1 for sign in signs), default=0)
+
+
+def _points(gold: str, answer: str) -> bool | None:
+    points = [_POINTS.fullmatch(text) for text in (gold, answer)]
+    return _are_same_points(*points[0].groups(), *points[1].groups()) if points[0] and points[1] else None
+
+
+def _operands(gold: str, answer: str) -> bool | None:
+    if not all(map(_OPERANDS.fullmatch, (gold, answer))):
+        return None
+    signs = {sign for text in (gold, answer) for sign in re.findall(r"\\cup|\\cap", text)}
+    return len(signs) == 1 and set(re.findall("[A-Z]", gold)) == set(re.findall("[A-Z]", answer))
+
+
+def _words(gold: str, answer: str) -> bool | None:
+    words = [_ARTICLE.sub("", " ".join(re.sub(TEXT_COMMAND, r"\1", text).split())) for text in (gold, answer)]
+    if words[0] == words[1] or (all(_WORDS.fullmatch(text) for text in words) and min(map(len, words)) > 1):
+        return _are_same_words(*words)
+    return None
+
+
+def _read_integer(text: str) -> int | None:
+    try:
+        return int(text, 0)
+    except ValueError:
+        return None
+
+
+def _are_same_points(kind: str, points: str, other_kind: str, other: str) -> bool:
+    if kind != other_kind:
+        return False
+    if kind == "triangle":
+        return sorted(points) == sorted(other)
+    return points == other or (kind != "overrightarrow" and points == other[::-1])
+
+
+def _are_same_words(gold: str, answer: str) -> bool | None:
+    left, right = ("".join(text.casefold().split()).removesuffix(".") for text in (gold, answer))
+    if left == right:
+        return gold == answer or None if max(len(left), len(right)) < 3 else True
+    # Products of letters commute: xy is yx. Points and words do not.
+    is_anagram = sorted(left) == sorted(right)
+    are_words = len(left) > 3 or (len(left) > 2 and gold.isupper() and answer.isupper())
+    return False if is_anagram and are_words else None
