@@ -86,7 +86,7 @@ class Run:
         return str(self._started_with.get("name") or self.run_id)
 
     @name.setter
-    def name(self, name: object) -> None:
+    def name(self, name: str) -> None:
         logger.warning("%s: name: %r has no effect; give the name when the run starts.", self.path, name)
 
     @cached_property

@@ -135,7 +135,9 @@ def _selected(
         return
     if changed[Effect.DRAWS] and not before.question_selection == after.question_selection == GAUSSIAN:
         rule = next(name for name in (after.question_selection, before.question_selection) if name != GAUSSIAN)
-        raise ReplayError(f"question_selection: draws of {rule} cannot be compared, since it uses no mu and sigma.")
+        raise ReplayError(
+            f"question_selection: draws of {rule} cannot be compared, since it uses no mu and sigma; change others."
+        )
     name = after.trajectory_selection if changed[Effect.CHOICES] else None
     selector = None if name is None else selector_of(dataclasses.asdict(after), name)
     state = BucketsThen(recorded.moves, before.rollouts_per_question, recorded.step - 1)

@@ -73,6 +73,8 @@ def facts_of(recorded: RecordedStep, settings: Sequence[str], method: str | None
     if spec.kind == RECORDED_KIND:
         return formula_facts(recorded)
     if not isinstance(spec, TrainSpec):
-        raise ReplayError(f"{run.run_id}: is of kind {spec.kind}; only training has steps to execute again.")
+        raise ReplayError(
+            f"{run.run_id}: is of kind {spec.kind}; only training has steps to execute again; `exgrpo runs` lists runs."
+        )
     config = spec.algorithm
     return [*selection_facts(recorded, config), *reward_facts(recorded, spec), *advantage_facts(recorded, config)]

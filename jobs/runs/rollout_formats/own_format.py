@@ -105,7 +105,9 @@ def _python_rule(path: Path) -> Rule:
     try:
         spec.loader.exec_module(module)
     except Exception as error:  # noqa: BLE001 - the user's code may raise anything
-        raise OwnFormatError(f"{path}: cannot be loaded ({type(error).__name__}: {first_line(error)}).") from None
+        raise OwnFormatError(
+            f"{path}: cannot be loaded ({type(error).__name__}: {first_line(error)}); correct the file."
+        ) from None
     own = [value for _, value in inspect.getmembers(module, inspect.isfunction) if value.__module__ == module.__name__]
     rules = [value for value in own if not value.__name__.startswith("_")]
     if len(rules) != 1:

@@ -121,9 +121,11 @@ def are_equal(gold: str, answer: str, parse: Parse, verify: Verify) -> bool | No
 def decide(gold: str, answer: str, parse: Parse, verify: Verify) -> tuple[bool | None, str]:
     """Return whether two answers are equal, as `are_equal` does, and by which rule."""
     is_equal, rule = _decide_as_written(gold, answer, parse, verify)
-    readings = () if is_equal else other_readings(without_markup(gold), without_markup(answer))
-    is_read = (name for name, *pair in readings if _decide_as_written(*pair, parse, verify)[0])
-    reading = next(is_read, None)
+    if is_equal:
+        return is_equal, rule
+    readings = other_readings(without_markup(gold), without_markup(answer))
+    is_so = (name for name, left, right in readings if _decide_as_written(left, right, parse, verify)[0])
+    reading = next(is_so, None)
     return (is_equal, rule) if reading is None else (True, reading)
 
 

@@ -107,10 +107,10 @@ def test_training_agrees_with_math_verifys_tests_as_often_as_math_verify_alone(o
 
 
 def test_changed_outcomes_raise_the_version_of_the_rules(grader, of_suite):
-    """On the cases above, those of Math-Verify's own tests, and the written pairs."""
+    """On the cases above, those of Math-Verify's own tests, and some written pairs, whose verdicts have another test."""
     items = [GradeItem(gold, text, "math") for gold, text, _ in MATH]
     items += [GradeItem(gold, text, "choice") for gold, text, _ in CHOICES]
-    items += [GradeItem(gold, rf"\boxed{{{answer}}}", "math") for gold, answer, _ in WRITTEN_PAIRS]
+    items += [GradeItem(gold, rf"\boxed{{{answer}}}", "math") for gold, answer, _ in WRITTEN_PAIRS[::10]]
     outcomes = [*(outcome for _, outcome in of_suite), *grader.grade_side_by_side(items)]
     found = [[outcome.paper, outcome.training] for outcome in outcomes]
     digest = hashlib.sha256(json.dumps(found).encode()).hexdigest()[:16]
