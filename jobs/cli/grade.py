@@ -22,7 +22,7 @@ def grade(
     ] = "math",
     as_json: AsJson = False,
 ) -> None:
-    """Grade an answer as a run does, and print the verdict and the rule that decided."""
+    """Grade an answer as a run does. It prints the verdict and the rule that decided."""
     decision = grade_answer(answer, gold, grading, kind)
     if as_json:
         print_json(decision._asdict())
