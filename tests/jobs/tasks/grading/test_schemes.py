@@ -107,7 +107,7 @@ def test_training_agrees_with_math_verifys_tests_as_often_as_math_verify_alone(o
 
 
 def test_changed_outcomes_raise_the_version_of_the_rules(grader, of_suite):
-    """On the cases above, those of Math-Verify's own tests, and some written pairs, whose verdicts have another test."""
+    """On the cases above, those of Math-Verify's own tests, and some written pairs, which have a test of their own."""
     items = [GradeItem(gold, text, "math") for gold, text, _ in MATH]
     items += [GradeItem(gold, text, "choice") for gold, text, _ in CHOICES]
     items += [GradeItem(gold, rf"\boxed{{{answer}}}", "math") for gold, answer, _ in WRITTEN_PAIRS[::10]]
