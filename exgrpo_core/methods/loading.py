@@ -129,10 +129,9 @@ def find_part(setting: str, name: str) -> type[Any]:
     if name in built_in:
         return built_in[name]
     part = load_code(allowed_location(name, built_in, ENTRY_POINTS))
-    if not (inspect.isclass(part) and issubclass(part, kind) and not inspect.isabstract(part)):
-        raise InputError(f"expected a {kind.__name__} with all of its methods, which {name} is not.")
-    if not isinstance(vars(part).get("name"), str):
-        raise InputError(f'{name} has no name of its own; write `name = "my-method"` into the class.')
+    is_whole = inspect.isclass(part) and issubclass(part, kind) and not inspect.isabstract(part)
+    if not is_whole or not isinstance(getattr(part, "name", None), str):
+        raise InputError(f"expected a {kind.__name__} with a name and all of its methods, which {name} is not.")
     return part
 
 
@@ -166,6 +165,9 @@ def find_mistakes(settings: Settings) -> Iterator[Mistake]:
         yield from part.find_mistakes(settings)
     for name in settings.strategy_settings.keys() - known:
         choice = f"expected one of {', '.join(sorted(known))}" if known else "remove it"
+        undecorated = (vars(type(part)) for part in parts if "__dataclass_fields__" not in vars(type(part)))
+        if any(name in content.get("__annotations__", ()) for content in undecorated):
+            choice = "write @dataclass(frozen=True, slots=True) above the class that has it"
         yield Mistake(f"the chosen strategies have no setting {name}; {choice}.", "strategy_settings")
 
 
@@ -193,7 +195,7 @@ def load_code(location: str) -> Any:  # noqa: ANN401 # whatever the module holds
     """Return what `module:Class` names.
 
     Raises:
-        InputError: It cannot be imported.
+        InputError: It cannot be imported, or fails while it is.
     """
     module, _, name = location.partition(":")
     try:
@@ -202,6 +204,10 @@ def load_code(location: str) -> Any:  # noqa: ANN401 # whatever the module holds
         raise InputError(
             f"{location} cannot be imported ({error}); correct the name, start the workbench in the folder of the "
             "module, or install it where the workbench runs."
+        ) from error
+    except Exception as error:  # what code of others raises
+        raise InputError(
+            f"{location} cannot be imported ({type(error).__name__}: {error}); correct its file."
         ) from error
 
 

@@ -57,6 +57,12 @@ def estimate_disk(spec: TrainSpec, mean_response_tokens: float | None = None) ->
     num_rollouts = 0 if spec.sft is not None else config.rollouts_per_question
     num_fresh = config.batch_size * num_rollouts * steps - num_replays
     num_stored = num_fresh * ASSUMED_SUCCESS_RATE if config.replays_experience else 0.0
+    if config.limits_buffer:
+        each_step = num_stored / steps
+        held = min(config.buffer_capacity or num_stored, each_step * (config.buffer_age or steps))
+        # A checkpoint needs what was held when it was written.
+        num_since = each_step * spec.checkpoint_interval * (spec.num_checkpoints_kept + 1)
+        num_stored = min(num_stored, held * (1 + spec.keeps_best_checkpoint) + num_since)
     kept = _KEPT_SHARES[spec.recording.token_data]
     # With `all`, the embedded engine records what the update saw, of replayed trajectories too.
     is_seen = spec.recording.token_data == "all" and spec.engine == "embedded"

@@ -22,8 +22,14 @@ class Shortest(TrajectorySelector):
         return np.where(lengths < self.least_tokens, np.float32(np.inf), lengths)
 
 
-class Nameless(Shortest):
-    """Has the name of another rule."""
+class Nameless(TrajectorySelector):
+    def score(self, candidates):
+        return candidates.entropies
+
+
+class Undecorated(Nameless):
+    name = "undecorated"
+    least_tokens: NotNegative = 1.0
 
 
 class Even(Uniform):

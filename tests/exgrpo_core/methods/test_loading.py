@@ -3,6 +3,7 @@
 import dataclasses
 import importlib.metadata
 import inspect
+import re
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -144,7 +145,7 @@ def test_an_entry_point_of_another_package_has_a_name_and_needs_the_same_permiss
         ("tests.nowhere:Rule", "cannot be imported"),
         (f"{MODULE}:TrajectorySelector", "expected a TrajectorySelector"),
         (f"{MODULE}:np", "expected a TrajectorySelector"),
-        (f"{MODULE}:Nameless", "Nameless has no name of its own; write `name = "),
+        (f"{MODULE}:Nameless", "expected a TrajectorySelector with a name"),
     ],
 )
 def test_allowed_code_that_is_no_part_is_refused(monkeypatch, name, message):
@@ -176,6 +177,29 @@ def test_the_folder_of_the_start_has_allowed_modules_that_are_not_installed_and_
         load_code("own_package.rules:WHOSE")
     with pytest.raises(InputError, match="no attribute 'WHOSE'"):
         load_code("colorsys:WHOSE")
+
+
+@pytest.mark.usefixtures("modules_as_before")
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [("def broken(:\n", r"SyntaxError: .*own_broken.py, line 1"), ("x = nothing\n", "NameError: name 'nothing'")],
+)
+def test_a_module_with_an_error_is_one_sentence_on_its_line(tmp_path, monkeypatch, text, reason):
+    (tmp_path / "own_broken.py").write_text(text)
+    monkeypatch.setenv(CODE_FOLDER_VARIABLE, str(tmp_path))
+    monkeypatch.setenv(ALLOWED_CODE_VARIABLE, "own_broken")
+    (mistake,) = find_mistakes(config(trajectory_selection="own_broken:Rule"))
+    assert mistake.startswith("trajectory_selection: own_broken:Rule cannot be imported")
+    assert re.search(reason, mistake)
+
+
+def test_a_setting_of_a_class_without_the_decorator_is_told_to_have_it(monkeypatch):
+    monkeypatch.setenv(ALLOWED_CODE_VARIABLE, "tests")
+    changes = {"trajectory_selection": f"{MODULE}:Undecorated", "strategy_settings": {"least_tokens": 1.0}}
+    (mistake,) = find_mistakes(config(**changes))
+    assert mistake.endswith(
+        "no setting least_tokens; write @dataclass(frozen=True, slots=True) above the class that has it."
+    )
 
 
 @pytest.mark.usefixtures("modules_as_before")

@@ -37,6 +37,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "vcrl": GRPO | {"question_selection": "vcrl", "strategy_settings": {"variance_threshold": 0.8}},
     "rollout_level": GRPO | {"question_selection": "rollout_level", "strategy_settings": {"max_age": 3.0}},
     "m2po": {"off_policy_correction": "m2po", "strategy_settings": {"moment_limit": 0.0002}},
+    "p3o": {"off_policy_correction": "p3o"},
     "a2r": {"question_selection": "a2r", "off_policy_correction": "policy_divergence"},
     "repair_window": GRPO | {"question_selection": "repair_window", "strategy_settings": {"review_delay": 1.0}},
     "bapo": GRPO | {"question_selection": "bapo", "strategy_settings": {"most_rate": 0.75}},

@@ -47,6 +47,7 @@ def weigh(name, ratios, advantages=None, index=None, mask=None, **settings):
         ("masked", [0.0, 0.0, 1.0], [0.0, 0.0, 1.0]),
         ("cispo", [1.28, 0.8, 1.0], [1.28, 0.8, 1.0]),
         ("m2po", [3.0, 0.4, 1.0], [3.0, 0.4, 1.0]),
+        ("p3o", [1.0, 1.0, 1.0], [1.0, 1.0, 1.0]),
         ("policy_divergence", [3.0, 0.4, 1.0], [3.0, 0.4, 1.0]),
         # -f(w) and -f'(w) w, with f' = log(2 w / (1 + w)) / 2.
         (
@@ -75,6 +76,15 @@ def test_m2po_leaves_out_the_largest_log_ratios_until_the_mean_square_of_a_step_
     assert factors_of("m2po", gaps, moment_limit=0.05) == [[1.0, 0.0], [1.0, 1.0]]
     assert factors_of("m2po", gaps, moment_limit=0.08) == [[1.0, 1.0], [1.0, 1.0]]
     assert factors_of("m2po", gaps, moment_limit=0.001) == [[0.0, 0.0], [1.0, 0.0]]
+
+
+def test_p3o_limits_ratios_by_the_effective_sample_size_of_a_step():
+    # w = 2, 1 and 1: (2 + 1 + 1)^2 / (3 * (4 + 1 + 1)) = 8/9. With .5 in the place of the last 1: 3.5^2 / (3 * 5.25).
+    limit = pytest.approx(8 / 9)
+    assert factors_of("p3o", [[math.log(2.0), 0.0], [0.0]]) == [[limit, limit], [limit]]
+    limit = pytest.approx(7 / 9)
+    assert factors_of("p3o", [[math.log(2.0), 0.0], [math.log(0.5)]]) == [[limit, limit], [0.5]]
+    assert factors_of("p3o", [[0.0]]) == [[1.0]]
 
 
 def test_replay_counts_less_as_policies_differ():

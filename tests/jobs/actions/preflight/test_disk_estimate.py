@@ -69,6 +69,27 @@ def test_only_what_a_run_records_is_estimated_and_a_paper_run_takes_less_than_20
     assert 8e9 < estimate_disk(paper_spec(), mean_response_tokens=2_000).total < LIMIT_BYTES
 
 
+@pytest.mark.parametrize(
+    ("limits", "num_stored"),
+    [
+        ({}, 4000),
+        ({"buffer_capacity": 100}, 100 + 10 * 3 * 40),
+        ({"buffer_age": 5}, 5 * 40 + 10 * 3 * 40),
+        ({"buffer_capacity": 100, "buffer_age": 1}, 40 + 10 * 3 * 40),
+        ({"buffer_capacity": 3900}, 4000),
+    ],
+)
+def test_segments_of_a_limited_buffer_are_what_it_holds_and_what_kept_checkpoints_need(limits, num_stored):
+    # Of 4 groups of 20 rollouts a step stores half; with so small a share none of them replays.
+    spec = TrainSpec(num_steps=100, checkpoint_interval=10, num_checkpoints_kept=2, keeps_best_checkpoint=False)
+    sizes = {"batch_size": 4, "mini_batch_size": 4, "rollouts_per_question": 20, "experience_ratio": 0.1}
+    spec = spec.model_copy(update={"algorithm": dataclasses.replace(spec.algorithm, **sizes, **limits)})
+    assert estimate_disk(spec, mean_response_tokens=10).buffer_segments == pytest.approx(num_stored * 10 * 8.0)
+    with_best = estimate_disk(spec.model_copy(update={"keeps_best_checkpoint": True}), mean_response_tokens=10)
+    num_more = min(num_stored - 10 * 3 * 40, 4000 - num_stored)
+    assert with_best.buffer_segments == pytest.approx((num_stored + num_more) * 10 * 8.0)
+
+
 def test_checkpoints_are_those_kept_and_the_one_being_written_and_verls_hold_the_model_beside_adapters():
     spec = TrainSpec(num_steps=100, checkpoint_interval=25, num_checkpoints_kept=2)
     assert checkpoint_bytes(TINY, spec) == 348 * 12 * 4

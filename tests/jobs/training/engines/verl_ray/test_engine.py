@@ -40,7 +40,6 @@ ONLY_SELECTING = {
     "fifo",
     "fresh_per",
     "bapo",
-    "a2r",
     "limited",
     "limited groups",
 }
