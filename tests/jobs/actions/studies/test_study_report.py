@@ -6,7 +6,9 @@ from hashlib import sha256
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pytest
+from scipy import stats
 
 from exgrpo.db.rows.runs import RunRow
 from exgrpo.jobs.actions import run_actions
@@ -182,3 +184,17 @@ def test_the_document_s_figures_are_those_of_its_file(repository):
         assert re.search(rf"\| {cell} \|[^|]+\| {score['mean']:.1f} ± {score['half']:.1f} \|", text)
     largest = max(abs(score["mean"] - scores["on-policy"]["mean"]) for score in scores.values())
     assert f"by more than {largest:.1f} points" in text
+
+
+def test_the_document_s_figures_of_the_methods_are_those_of_its_file(repository):
+    results = json.loads((repository / "docs" / "studies" / "methods-chains.json").read_text(encoding="utf-8"))
+    text = (repository / "docs" / "results.md").read_text(encoding="utf-8")
+    names = ("Held-out Avg@8 (%)", "Steps", "Replayed tokens (%)", "Peak of the buffer (trajectories)")
+    baseline = np.array(results["figures"]["on-policy"][names[0]]["values"])
+    for cell, figures in results["figures"].items():
+        score, *others = (figures[name] for name in names)
+        differences = np.array(score["values"]) - baseline
+        half = stats.t.ppf(0.975, 4) * differences.std(ddof=1) / 5**0.5
+        difference = "0 (baseline)" if cell == "on-policy" else f"{differences.mean():+.1f} ± {half:.1f}"
+        counts = " | ".join(f"{other['mean']:,.0f}" for other in others)
+        assert f"| {cell} | {score['mean']:.1f} ± {score['half']:.1f} | {difference} | {counts} |" in text
