@@ -6,6 +6,7 @@
   they are on disk, as if the loop waited, by the number of them: at the engine's pace, and if steps took 100 ms.
 - Size: a step's files with the default retention next to JSON lines of the same step: all that is known of every
   trajectory, and only what the retention keeps.
+- Replay: processor time of executing a step of the paper's size again, by stage; a record of all that updates saw.
 - Ingest: from files to tables, reading and parsing included: steps of 48 metrics without trajectories, and
   trajectories of 150 words on average with their full-text index. Another process asks for the list of runs and for a
   chart all the while. Every measurement starts with an empty database.
@@ -29,6 +30,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+import torch
 
 from bench.chains_run import open_chains_run
 from bench.made_up_steps import StepMaker, StepSize
@@ -37,13 +39,21 @@ from exgrpo.db.connections.opening import open_database, reset
 from exgrpo.db.queries.metrics import metric_series
 from exgrpo.db.queries.run_filter import RunFilter
 from exgrpo.db.queries.runs import list_runs
+from exgrpo.jobs.actions.replay.advantages import advantage_facts
+from exgrpo.jobs.actions.replay.loss import loss_facts
+from exgrpo.jobs.actions.replay.rewards import reward_facts
+from exgrpo.jobs.actions.replay.selection import selection_facts
+from exgrpo.jobs.actions.replay.steps import open_step
 from exgrpo.jobs.execution.supervisor.open_index import ingest_all
 from exgrpo.jobs.runs.attempts import write_outcome
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.specs.train import RecordingSpec, TrainSpec
+from exgrpo_core.methods.loading import build_objective
+from exgrpo_core.policy_optimization.objective import MiniBatchSizes, exgrpo_loss, pack_inputs
 from exgrpo_core.recording.file_recorder import FileRecorder
 from exgrpo_core.recording.run_status import RunStatus
 from exgrpo_core.step_report import StepReport
+from exgrpo_core.types import SeenMiniBatch
 
 PAPER_STEP = StepSize(num_questions=128, mean_tokens=2000)
 SMALL_STEP = StepSize(num_questions=16, mean_tokens=2000)
@@ -60,6 +70,7 @@ READERS_PAUSE_SECONDS = 0.05
 TARGETS = {"paper/share_of_step": "<= 0.002", "embedded/share_of_100_ms": "<= 0.02", "size/json_lines_ratio": ">= 7"}
 RATES = {"ingest/metric_points_per_s": 100_000, "ingest/trajectories_per_s": 5_000}
 """Into SQLite; half of that into PostgreSQL."""
+STAGES = {f"replay/{stage}_s": "<= 2" for stage in ("selection", "reward", "advantages", "loss")}
 READERS = {"readers/runs_list_ms": "<= 50", "readers/chart_ms": "<= 50"}
 
 
@@ -100,6 +111,38 @@ def measure_paper(runs_root: Path, size: StepSize, num_steps: int) -> dict[str, 
         "size/json_lines_of_the_kept_ratio": sum(json_lines_bytes(value, is_whole=False) for value in reports)
         / num_bytes,
     }
+
+
+def measure_replay(runs_root: Path, size: StepSize) -> dict[str, float]:
+    """Return the processor seconds of executing a step of the paper's size again, by stage; torch is loaded before."""
+    spec = TrainSpec(recording=RecordingSpec(token_data="all"))
+    run = RunDirectory.create(runs_root, spec)
+    run.attempt_path(1).mkdir(parents=True)
+    recorder = FileRecorder(run, 1, spec.recording)
+    [made] = StepMaker(size).reports(1)
+    items = [item for group in made.groups for item in group.trajectories]
+    nothing, objective = torch.empty(0), build_objective(spec.algorithm, is_replay_open=True)
+    sums = exgrpo_loss(pack_inputs([], nothing, nothing, nothing), objective, MiniBatchSizes(1, 1)).sums
+    seen = {(item.trajectory_id, False): {"update_log_probs": item.log_probs} for item in items}
+    made.mini_batches = [SeenMiniBatch({name: float(value) for name, value in sums.items()}, seen)]
+    record_all(recorder, [made])
+    recorder.close()
+    write_outcome(run.attempt_path(1), RunStatus.FINISHED, "")
+    ingest_all(runs_root, None)
+    with closing(open_database(None, runs_root)) as database:
+        recorded = open_step(database, runs_root, run.run_id, 1)
+        stages: dict[str, Callable[[], object]] = {
+            "selection": lambda: selection_facts(recorded, spec.algorithm),
+            "reward": lambda: reward_facts(recorded, spec),
+            "advantages": lambda: advantage_facts(recorded, spec.algorithm),
+            "loss": lambda: list(loss_facts(recorded, spec.algorithm)),
+        }
+        figures = {}
+        for name, execute in stages.items():
+            began_at = time.process_time()
+            execute()
+            figures[f"replay/{name}_s"] = time.process_time() - began_at
+    return figures
 
 
 def json_lines_bytes(step_report: StepReport, *, is_whole: bool) -> int:
@@ -227,6 +270,8 @@ def main() -> int:
     paper = SMALL_STEP if is_short else PAPER_STEP
     with tempfile.TemporaryDirectory() as name:
         figures = measure_paper(Path(name), paper, num_paper) | measure_embedded(Path(name), num_embedded)
+    with tempfile.TemporaryDirectory() as name:
+        figures |= measure_replay(Path(name), PAPER_STEP)
     seconds, _ = measure_ingest(url, NO_ROLLOUTS, num_metric)
     num_points = num_metric * len(next(StepMaker(NO_ROLLOUTS).reports(1)).metrics)
     figures["ingest/metric_points_per_s"] = num_points / seconds
@@ -237,7 +282,7 @@ def main() -> int:
         print(f"{key:40}{value:14.4g}")
     share = 1.0 if url is None else 0.5
     rates = {key: f">= {rate * share:g}" for key, rate in RATES.items()}
-    report("recording", figures, TARGETS | rates | READERS)
+    report("recording", figures, TARGETS | rates | STAGES | READERS)
     return 0
 
 

@@ -1,6 +1,6 @@
 """Advantages of groups, and their rows in mini-batches with the share rho of whole experiential groups (Eq. ExGRPO)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import NamedTuple
@@ -132,6 +132,15 @@ class MiniBatch:
     def num_tokens(self) -> int:
         """Response tokens over which the entropy bonus averages."""
         return sum(row.token_ids.size for row in self.rows)
+
+    def keep_seen(
+        self, sums: Mapping[str, float], rows: Sequence[TrainingRow], values: Iterable[Mapping[str, Float32Array]]
+    ) -> None:
+        """Keep what the update saw: the sums of the loss, and `SEEN_VALUES` of the tokens of rows with a gradient."""
+        tokens = {(row.trajectory_id, row.is_replayed): dict[str, Float32Array]() for row in self.rows}
+        for row, of_row in zip(rows, values, strict=True):
+            tokens[row.trajectory_id, row.is_replayed] |= of_row
+        self.seen = SeenMiniBatch(sums, tokens)
 
 
 def rows_with_gradient(mini_batch: MiniBatch, objective: ObjectiveSettings) -> list[TrainingRow]:

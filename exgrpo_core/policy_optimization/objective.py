@@ -58,17 +58,15 @@ def pack_inputs(
     )
 
 
-def split_seen(rows: Sequence[TrainingRow], inputs: LossInputs) -> dict[tuple[int, bool], dict[str, Float32Array]]:
-    """Return what the loss read of the tokens of packed rows, as `SeenMiniBatch.tokens`."""
-    ends = np.cumsum([row.token_ids.size for row in rows])[:-1]
-    tensors = {name: getattr(inputs, name.removeprefix("update_")) for name in SEEN_VALUES}
-    parts = {
-        name: np.split(tensor.detach().float().cpu().numpy(), ends)
-        for name, tensor in tensors.items()
-        if tensor is not None
-    }
-    keys = ((row.trajectory_id, row.is_replayed) for row in rows)
-    return {key: {name: values[i] for name, values in parts.items()} for i, key in enumerate(keys)}
+def split_seen(inputs: LossInputs, lengths: Sequence[int]) -> list[dict[str, Float32Array]]:
+    """Return what the loss read of the tokens of each trajectory, of so many tokens: `SEEN_VALUES` by name, (T,)."""
+    parts: dict[str, Sequence[Float32Array]] = {}
+    for name in SEEN_VALUES:
+        tensor = getattr(inputs, name.removeprefix("update_"))
+        if tensor is not None:
+            array = tensor.detach().float().cpu().numpy()
+            parts[name] = array if array.ndim == 2 else np.split(array, np.cumsum(lengths)[:-1])
+    return [{name: rows[i][:length] for name, rows in parts.items()} for i, length in enumerate(lengths)]
 
 
 @dataclass(frozen=True, slots=True)

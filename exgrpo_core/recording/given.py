@@ -21,7 +21,7 @@ _NAMES = {
 }
 """Other names of facts."""
 _FACTS = frozenset(field.name for field in fields(RecordedTrajectory)) - {"messages", "extra"}
-_OF_TOKENS = frozenset({"token_ids", "log_probs", "entropies"})
+_OF_TOKENS = frozenset({"token_ids", "log_probs", "update_log_probs", "entropies"})
 
 
 def as_trajectory(given: object) -> RecordedTrajectory:

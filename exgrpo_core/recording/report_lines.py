@@ -2,7 +2,8 @@
 
 Fresh trajectories keep the values of their tokens where the retention setting says so, replayed ones always: under the
 policy that chose them, with the log-probs of the policy that generated them. Of rollouts generated ahead, fresh ones
-have the latter too, and a column of policy versions.
+have the latter too, and a column of policy versions. Where it is recorded what updates saw, fresh ones have those of
+another sampler.
 """
 
 import json
@@ -50,7 +51,7 @@ def token_lines(report: StepReport, keeps_tokens: KeepsTokens) -> Iterator[bytes
     for group in report.groups:
         for item in filter(keeps_tokens, group.trajectories):
             values = {"token_ids": item.token_ids, "log_probs": item.log_probs, "entropies": item.entropies}
-            values |= {"behavior_log_probs": item.sampler_log_probs if item.is_ahead else None}
+            values |= {"behavior_log_probs": item.sampler_log_probs if item.is_ahead or seen else None}
             values |= _padded(seen.get((item.trajectory_id, False), {}), item.token_ids.size)
             yield tokens_line(report.step, int(item.trajectory_id), values)
         for replay in group.replays:

@@ -60,6 +60,8 @@ class RecordedTrajectory:
     """Of generated tokens, as are log-probs and entropies."""
     log_probs: Sequence[float] | None = None
     """Nats, under the policy that generated the tokens."""
+    update_log_probs: Sequence[float] | None = None
+    """Nats, under the policy that the loss of the update saw."""
     entropies: Sequence[float] | None = None
     """Nats."""
     advantage: float | None = None

@@ -21,7 +21,7 @@ from verl.workers.engine_workers import ActorRolloutRefWorker
 
 import exgrpo_core.verl_plugin.fsdp_engine
 import exgrpo_core.verl_plugin.own_exchange  # noqa: F401 - both enter verl's registries in workers of this class
-from exgrpo_core.types import BoolArray, Int64Array
+from exgrpo_core.types import BoolArray, Float32Array, Int64Array
 from exgrpo_core.verl_plugin.rank_files import find_changed
 from exgrpo_core.verl_plugin.rollout_queue import fetch_rows, put_column
 from exgrpo_core.verl_plugin.rows import (
@@ -35,6 +35,7 @@ from exgrpo_core.verl_plugin.rows import (
     read_rollouts,
     token_checksums,
 )
+from exgrpo_core.verl_plugin.update import ROW
 
 Answer = dict[str, Any]
 """Columns of a rank's rows, without those that pad: `JoinedRows`, or a list with one value a row."""
@@ -192,6 +193,12 @@ def answer_scored(block: Block, batch: TensorDict, scored: TensorDict, queued: M
     return answer | rollouts | joined
 
 
+def answer_seen(block: Block, seen: Sequence[Mapping[str, Float32Array]]) -> Answer:
+    """Return what a loss saw of the tokens of a block's rows; nothing if it kept nothing."""
+    names = seen[0] if seen else ()
+    return {name: _joined(block, [torch.from_numpy(row[name]) for row in seen], torch.float32) for name in names}
+
+
 def _block(rows: Sequence[TokenRow | QueuedRow], columns: Sequence[str], options: Mapping[str, Any]) -> Block:
     whole = [row for row in rows if isinstance(row, TokenRow)]
     return Block(
@@ -298,11 +305,13 @@ class BlockWorker(ActorRolloutRefWorker):
         return self._reference_scores(block, self.compute_ref_log_prob)
 
     @_by_block("actor")
-    def train_block(self, block: Block) -> dict[str, Any] | None:
-        """Take one optimizer step on all ranks' blocks and return verl's metrics."""
-        queued = fetch_queued(block, TRAINED_COLUMNS)
-        output = self.update_actor(read_block(block, queued, (LOG_PROBS, STORED_LOG_PROBS)))
-        return None if output is None else get(output, "metrics")
+    def train_block(self, block: Block) -> tuple[dict[str, Any], Answer] | None:
+        """Take one optimizer step on all ranks' blocks; return verl's metrics, and what the loss saw if it keeps it."""
+        batch = read_block(block, fetch_queued(block, TRAINED_COLUMNS), (LOG_PROBS, STORED_LOG_PROBS))
+        batch[ROW] = _jagged(torch.arange(len(block.is_queued)).split(1))
+        output, loss = self.update_actor(batch), self.actor.loss_fn
+        seen, loss.seen = [loss.seen[place] for place in sorted(loss.seen)], {}
+        return None if output is None else (get(output, "metrics"), answer_seen(block, seen))
 
     @_by_rank
     def find_changed(self, folder: str) -> list[str]:

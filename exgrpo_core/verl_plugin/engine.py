@@ -183,8 +183,12 @@ class VerlEngine:
             rows = update_rows(trained, self._kept)
             if objective.kl_coefficient > 0.0:
                 rows = self._with_reference(rows)
-            metrics = self.trainer.train_mini_batch(rows, objective, mini_batch.num_trajectories, mini_batch.num_tokens)
-            tally.add(f"mini-batch {number + 1} of {len(mini_batches)}", trained, metrics)
+            sizes = mini_batch.num_trajectories, mini_batch.num_tokens
+            returned, seen = self.trainer.train_mini_batch(rows, objective, *sizes)
+            is_applied = tally.add(f"mini-batch {number + 1} of {len(mini_batches)}", trained, returned)
+            if seen and is_applied:
+                of_rows = (dict(zip(seen, values, strict=True)) for values in zip(*seen.values(), strict=True))
+                mini_batch.keep_seen(tally.sums[-1], trained, of_rows)
         self._kept.clear()
         metrics = tally.metrics()
         if self._log_prob_gaps.size:

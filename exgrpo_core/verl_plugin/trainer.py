@@ -22,7 +22,7 @@ from exgrpo_core.verl_plugin.blocks import Answer, Block, in_given_order, make_b
 from exgrpo_core.verl_plugin.own_exchange import StoppableExchange
 from exgrpo_core.verl_plugin.rollout_queue import HEALTH_CHECK_SECONDS, OTHER, TRAINING, Prompt, begin, clear_rows, take
 from exgrpo_core.verl_plugin.rows import LOG_PROBS, QueuedRow, TokenRow
-from exgrpo_core.verl_plugin.update import decided_columns, experience_loss
+from exgrpo_core.verl_plugin.update import ExperienceLoss, decided_columns
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +57,8 @@ class ExperienceTrainer:
     agent_loop_manager: Any
     shares_gpus = True
     """Servers are on the GPUs of training."""
+    keeps_seen = False
+    """Have updates return what the losses saw, for records."""
     stop_requested: Callable[[], bool] = staticmethod(lambda: False)
     """Asked while weights are sent to the servers, which can take long."""
     _begun: "tuple[Sequence[Prompt], Prompt] | None" = None
@@ -121,12 +123,15 @@ class ExperienceTrainer:
 
     def train_mini_batch(
         self, rows: Sequence[TokenRow | QueuedRow], objective: ObjectiveSettings, num_trajectories: int, num_tokens: int
-    ) -> dict[str, float]:
-        """Take one optimizer step and return verl's metrics, with the loss's sums among them."""
+    ) -> tuple[dict[str, float], dict[str, list[Float32Array]]]:
+        """Take one optimizer step; return verl's metrics with the loss's sums, and what losses saw of the rows' tokens.
+
+        The latter are `SEEN_VALUES` by name, (T,) for each row, and nothing without `keeps_seen`.
+        """
         self._sleep()
         self._has_weights = False
         if objective != self._objective:
-            self.actor_rollout_wg.set_loss_fn(partial(experience_loss, objective))
+            self.actor_rollout_wg.set_loss_fn(ExperienceLoss(objective, self.keeps_seen))
             self._objective = objective
         options = {
             "num_mini_batch": 1,
@@ -139,10 +144,10 @@ class ExperienceTrainer:
             "num_tokens": num_tokens,
         }
         workers = self.actor_rollout_wg
-        blocks, _ = make_blocks(rows, num_ranks(workers), decided_columns(objective), options)
+        blocks, shares = make_blocks(rows, num_ranks(workers), decided_columns(objective), options)
+        answers = workers.train_block(blocks)
         # Ranks have gathered each other's metrics.
-        metrics: dict[str, float] = reduce_metrics(workers.train_block(blocks)[0])
-        return metrics
+        return reduce_metrics(answers[0][0]), in_given_order(shares, [seen for _, seen in answers], len(rows))
 
     def save(self, folder: str) -> None:
         """Write every rank's share of model and optimizer and checksums into `folder`, which all machines must see."""

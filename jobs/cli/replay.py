@@ -65,15 +65,15 @@ def replay(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its
             rows = [row for row in rows if row.outcome is not Outcome.NO_EFFECT]  # the update shows the effect
             rows += _executed_updates(database, runs_root, run_id, numbers, *other)
             rows.sort(key=lambda row: row.step)
+    shown = summed_over(rows) if steps else rows
     if as_json:
         print_json(rows)
     else:
-        shown = summed_over(rows) if steps else rows
         _print_table(shown, is_sum=bool(steps))
         for row in shown:
             if row.outcome is Outcome.DIFFERS:
                 print_result(f"First difference: step {row.step}, {row.stage}, {row.compared}, {row.first_difference}.")
-    if any(row.outcome is Outcome.DIFFERS for row in rows) and not settings and method is None:
+    if any(row.outcome is Outcome.DIFFERS for row in shown) and not settings and method is None:
         raise typer.Exit(EXIT_FAILURE)
 
 

@@ -173,6 +173,11 @@ class RecordingSpec(Spec):
     loggers: tuple[Literal["tensorboard", "wandb", "mlflow"], ...] = ()
     """Loggers besides the run directory."""
 
+    @property
+    def keeps_seen(self) -> bool:
+        """Whether what each update saw is recorded: without the tokens of all rollouts, nothing is computed from it."""
+        return self.token_data == "all"
+
 
 class TrainSpec(Spec):
     """One training run."""

@@ -175,8 +175,7 @@ def _components(spec: TrainSpec, reward: RewardFunction, terms: RewardParts | No
 
 
 def _engine(spec: TrainSpec, reward: RewardFunction, loaded: _Loaded, optim: OptimSettings) -> EmbeddedEngine:
-    keeps_seen = spec.recording.token_data == "all"  # without the tokens of all rollouts nothing is computed from them
-    engine = EmbeddedEngine(loaded.policy, reward, spec.algorithm, optim, spec.seed, keeps_seen)
+    engine = EmbeddedEngine(loaded.policy, reward, spec.algorithm, optim, spec.seed, spec.recording.keeps_seen)
     # Modules and questions live as long as the process: without them, later collections and so steps are shorter.
     gc.collect()
     gc.freeze()

@@ -164,6 +164,7 @@ def _open(
         open_trainer(config, process_variables(spec)) as trainer,
     ):
         trainer.stop_requested = stop_requested
+        trainer.keeps_seen = spec.recording.keeps_seen
         questions, held_out = data.encode(tokenizer)
         log_first_prompt(questions, tokenizer)
         external = read_external(spec, questions, tokenizer)

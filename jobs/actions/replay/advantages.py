@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from exgrpo.db.rows.replays import StepTrajectoryRow
-from exgrpo.jobs.actions.replay.facts import Fact, Outcome, Stage, compare, unknown
+from exgrpo.jobs.actions.replay.facts import Fact, Outcome, Stage, compare, named, unknown
 from exgrpo.jobs.actions.replay.recorded_step import RecordedStep, part_of
 from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.methods.loading import QUESTIONS
@@ -67,10 +67,7 @@ def formula_facts(recorded: RecordedStep) -> list[Fact]:
     fits = {name: [_fits(*pair) for pair in zip(advantages, of_one, strict=True)] for name, of_one in found.items()}
     whole = [name for name, of_groups in fits.items() if all(of_groups)]
     if whole:
-        sentence = f"Advantages are {whole[0]}" + (
-            f"; these groups cannot tell it from {', '.join(whole[1:])}" if whole[1:] else ""
-        )
-        return [Fact(_A, "formula of advantages", Outcome.SAME, num_compared=len(groups), note=f"{sentence}.")]
+        return [named(_A, "formula of advantages", "Advantages are", whole, len(groups))]
     nearest = max(fits, key=lambda name: sum(fits[name]))
     first = fits[nearest].index(False)
     fact = compare(

@@ -57,6 +57,8 @@ class Fact:
     """Counted from 1."""
     num_different: int = 1
     """Of those compared, where something differs."""
+    formulas: tuple[str, ...] = ()
+    """The names of all formulas that give the recorded values, of a fact by `named`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,7 @@ class ReplayRow:
     computed: Any
     note: str
     mini_batch: int | None = None
+    formulas: tuple[str, ...] = ()
 
     @property
     def first_difference(self) -> str:
@@ -104,6 +107,13 @@ class ReplayRow:
 def unknown(stage: Stage, compared: str, note: str, question_index: int | None = None) -> Fact:
     """Return that something cannot be compared, and why."""
     return Fact(stage, compared, Outcome.UNKNOWN, question_index, num_compared=0, note=note)
+
+
+def named(stage: Stage, compared: str, begin: str, formulas: Sequence[str], num_compared: int) -> Fact:
+    """Return that formulas give the recorded values: the first is named, and the others that cannot be told from it."""
+    others = f"; what is recorded cannot tell it from {', '.join(formulas[1:])}" if formulas[1:] else ""
+    note = f"{begin} {formulas[0]}{others}."
+    return Fact(stage, compared, Outcome.SAME, num_compared=num_compared, note=note, formulas=tuple(formulas))
 
 
 def compare(
@@ -193,17 +203,34 @@ def summed_over(rows: Iterable[ReplayRow]) -> list[ReplayRow]:
         kinds.setdefault((row.stage, row.compared), []).append(row)
     found = []
     for of_kind in kinds.values():
-        first = next(row for outcome in Outcome for row in of_kind if row.outcome is outcome)
+        first = _common(next(row for outcome in Outcome for row in of_kind if row.outcome is outcome), of_kind)
         gaps = [row.largest_difference for row in of_kind if row.outcome is first.outcome]
         found.append(
             replace(
                 first,
                 num_compared=sum(row.num_compared for row in of_kind),
-                num_different=sum(row.num_different for row in of_kind),
+                num_different=sum(row.num_different for row in of_kind) or first.num_different,
                 largest_difference=max((gap for gap in gaps if not np.isnan(gap)), default=float("nan")),
             )
         )
     return sorted(found, key=lambda row: list(Stage).index(row.stage))
+
+
+def _common(first: ReplayRow, rows: Sequence[ReplayRow]) -> ReplayRow:
+    """Return a row with only those formulas that give the values of all steps; one that differs if there are none."""
+    kept = list(first.formulas)
+    for row in rows if kept else ():
+        left = [name for name in kept if name in row.formulas]
+        if row.formulas and not left:
+            note = f"No formula gives all steps: before step {row.step} it is {kept[0]}, there {row.formulas[0]}."
+            return replace(
+                row, outcome=Outcome.DIFFERS, num_different=1, recorded=row.formulas[0], computed=kept[0], note=note
+            )
+        kept = left if row.formulas else kept
+    if not kept:
+        return first
+    begin = first.note.partition(first.formulas[0])[0].rstrip()
+    return replace(first, note=named(first.stage, first.compared, begin, kept, 1).note, formulas=tuple(kept))
 
 
 def _row(step: int, facts: Sequence[Fact]) -> ReplayRow:
@@ -227,4 +254,5 @@ def _row(step: int, facts: Sequence[Fact]) -> ReplayRow:
         computed=None if first is None else first.computed,
         note=next((fact.note for fact in facts if fact.note), ""),
         mini_batch=None if first is None else first.mini_batch,
+        formulas=() if different else facts[0].formulas,
     )

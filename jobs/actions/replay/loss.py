@@ -47,10 +47,7 @@ _WITH_POLICY = frozenset({"loss/policy", "loss/total"})
 _FLOAT32 = 2.0**-24
 """Largest relative error of one float32 addition."""
 _TOKENS_OF_PART = 1 << 18
-_NOT_SEEN = (
-    "The log-probs that the update saw were not recorded. `recording.token_data: all` records them with the embedded "
-    "engine."
-)
+_NOT_SEEN = "The log-probs that the update saw were not recorded. `recording.token_data: all` records them."
 
 
 @needs(Role.VIEWER)
@@ -69,7 +66,7 @@ def replay_step(
     if not isinstance(spec, TrainSpec):
         return summed_up(step, facts)
     if not settings and method is None:
-        return summed_up(step, [*facts, *_loss_facts(recorded, spec.algorithm)])
+        return summed_up(step, [*facts, *loss_facts(recorded, spec.algorithm)])
     other = changed_spec(spec, settings, method)
     changed = changed_fields(spec, other)
     loss = list(_other_facts(recorded, other, changed, facts))
@@ -90,10 +87,10 @@ def _other_facts(
     elif Stage.REWARD in differs:
         yield unknown(_L, "loss", "The advantages of other rewards are not computed.")
     elif changed[Effect.ADVANTAGES] or changed[Effect.LOSS]:
-        yield from _loss_facts(recorded, other.algorithm, has_new_advantages=bool(changed[Effect.ADVANTAGES]))
+        yield from loss_facts(recorded, other.algorithm, has_new_advantages=bool(changed[Effect.ADVANTAGES]))
 
 
-def _loss_facts(recorded: RecordedStep, config: ExGRPOConfig, has_new_advantages: bool = False) -> Iterator[Fact]:
+def loss_facts(recorded: RecordedStep, config: ExGRPOConfig, has_new_advantages: bool = False) -> Iterator[Fact]:
     """Yield what the loss adds up in each mini-batch, and the metrics of the step."""
     seen = recorded.line.get(MINI_BATCHES)
     if not seen:
@@ -125,8 +122,11 @@ def _loss_facts(recorded: RecordedStep, config: ExGRPOConfig, has_new_advantages
     }
     was = recorded.line["metrics"]
     if _GAP in was:
-        gaps = [(part.log_probs - part.behavior_log_probs).abs()[~part.is_replayed] for part in inputs[0]]
-        computed[_GAP] = sum(float(gap.sum()) for gap in gaps) / max(1, sum(map(len, gaps)))
+        fresh = [item for group in groups for item in group.trajectories]
+        own = [item.log_probs - item.sampler_log_probs for item in fresh if item.sampler_log_probs is not None]
+        seen_first = ((part.log_probs - part.behavior_log_probs)[~part.is_replayed].numpy() for part in inputs[0])
+        gaps = np.abs(np.concatenate(own or [*seen_first]), dtype=np.float64)
+        computed[_GAP] = float(gaps.sum()) / max(1, gaps.size)
     names = {*computed, *(name for name in was if name.startswith(("loss/", "ratio/")))}
     yield from _metric_facts({name: was.get(name) for name in names}, computed, sum(rounding) / len(seen))
 

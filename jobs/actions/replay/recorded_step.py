@@ -173,7 +173,7 @@ class RecordedStep:
     @cached_property
     def _lines(self) -> dict[str, list[bytes]]:
         """The lines of its files: one file, or several if it was recorded in parts."""
-        return {file: self._read(file) for file in dict.fromkeys(row.file for row in self.trajectories)}
+        return {part: self._read(part) for part in dict.fromkeys(_part(row.file)[0] for row in self.trajectories)}
 
     def rollout_groups(self, has_tokens: bool = False) -> list[RolloutGroup]:
         """Return the groups as the algorithm has them, without texts, and with tokens if asked."""
@@ -200,14 +200,15 @@ class RecordedStep:
         return {number: values for (number, _), values in found.items()}
 
     def _tokens(self, files: Mapping[tuple[int, bool], str]) -> dict[tuple[int, bool], Tokens]:
-        by_file: dict[str, set[tuple[int, int | None]]] = defaultdict(set)
-        for (number, is_replayed), file in files.items():
-            by_file[file].add((number, self.step if is_replayed else None))
+        by_part: dict[str, dict[tuple[str | int, int | None], tuple[int, bool]]] = defaultdict(dict)
+        for key, file in files.items():
+            part, name = _part(file)
+            by_part[part][name or key[0], self.step if key[1] else None] = key
         found: dict[tuple[int, bool], Tokens] = {}
-        for file, wanted in by_file.items():
+        for part, wanted in by_part.items():
             with suppress(OSError, UnreadableFileError):
-                arrays = parse_token_arrays(self.run.path / file, self._lines.get(file) or self._read(file), wanted)
-                found |= {(int(number), step is not None): values for (number, step), values in arrays.items()}
+                arrays = parse_token_arrays(self.run.path / part, self._lines.get(part) or self._read(part), wanted)
+                found |= {wanted[place]: values for place, values in arrays.items()}
         return found
 
     def _read(self, file: str) -> list[bytes]:
@@ -224,12 +225,18 @@ class RecordedStep:
             return 0
 
     def _place(self, file: str) -> tuple[Path | None, int]:
-        name, _, place = file.partition("@")
-        begin = place.partition(":")[0]
+        name, _, begin = _part(file)[0].partition("@")
         try:
             return (inside(self.run.path, name), int(begin)) if begin else (None, 0)
         except RunDirectoryError:
             return None, 0
+
+
+def _part(file: str) -> tuple[str, str]:
+    """Return the place of a member of a file, and the id that a loop's trajectory has there, "" of an engine's."""
+    path, at, place = file.partition("@")
+    begin, _, name = place.partition(":")
+    return f"{path}{at}{begin}", name
 
 
 def as_group(

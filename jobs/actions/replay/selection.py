@@ -9,7 +9,6 @@ from exgrpo.db.rows.replays import SelectionRow
 from exgrpo.db.rows.runs import CandidateRow
 from exgrpo.jobs.actions.replay import other_settings
 from exgrpo.jobs.actions.replay.facts import Fact, Outcome, Stage, compare, compare_ids, unknown
-from exgrpo.jobs.actions.replay.other_settings import Candidate
 from exgrpo.jobs.actions.replay.recorded_step import BucketsThen, RecordedStep, Tokens, part_of
 from exgrpo_core.config import ExGRPOConfig, LogProbRefresh, RetiredRule, RewardKind, SamplerCorrection
 from exgrpo_core.errors import NotRecordedError
@@ -241,7 +240,7 @@ def _as_stored(first: Tokens | None, config: ExGRPOConfig) -> Tokens | None:
 def _scores(candidates: Sequence[CandidateRow], estimator: TrajectorySelector | None) -> Iterator[Fact]:
     if estimator is None or not other_settings.is_recomputable(estimator):
         return
-    computed = estimator.score(other_settings.recorded_columns(list(map(Candidate.of, candidates))))
+    computed = estimator.score(other_settings.recorded_columns(candidates))
     for row, score in zip(candidates, computed.tolist(), strict=True):
         yield compare(
             _S, "score of a candidate", row.score, score, tolerance=_FLOAT32_TOLERANCE, question=row.question_index,
@@ -254,8 +253,7 @@ def _argmin(selection: SelectionRow, candidates: Sequence[CandidateRow], estimat
     if candidates and all(np.isnan(row.score) for row in candidates):
         return unknown(_S, name, "A choice without scores cannot be made again.", index)
     if estimator is not None and other_settings.is_recomputable(estimator):
-        best = other_settings.rechoose(list(map(Candidate.of, candidates)), estimator, None)
-        expected = None if best is None else best.trajectory_id
+        expected = other_settings.rechoose(candidates, estimator)
     else:
         expected = min(candidates, key=lambda row: row.score).trajectory_id if candidates else None
     return compare_ids(_S, name, selection.chosen_trajectory_id, expected, index, expected)

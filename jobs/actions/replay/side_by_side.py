@@ -8,10 +8,10 @@ from exgrpo.db.queries import buffer
 from exgrpo.jobs.actions.replay.advantages import advantage_facts
 from exgrpo.jobs.actions.replay.facts import Fact, Outcome, ReplayError, Stage, compare, compare_ids, unknown
 from exgrpo.jobs.actions.replay.other_settings import (
-    QuestionDraw,
-    Settings,
-    other_choices,
-    recorded_draw,
+    RecordedDraw,
+    Scored,
+    is_recomputable,
+    rechoose,
     redraw,
     selector_of,
 )
@@ -135,26 +135,31 @@ def _selected(
         return
     if changed[Effect.DRAWS] and not before.question_selection == after.question_selection == GAUSSIAN:
         rule = next(name for name in (after.question_selection, before.question_selection) if name != GAUSSIAN)
-        raise ReplayError(
-            f"question_selection: draws of {rule} cannot be compared, since it uses no mu and sigma; change others."
-        )
-    name = after.trajectory_selection if changed[Effect.CHOICES] else None
-    selector = None if name is None else selector_of(dataclasses.asdict(after), name)
-    state = BucketsThen(recorded.moves, before.rollouts_per_question, recorded.step - 1)
-    size = before.rollouts_per_question
-    then = {index: bucket for bucket in range(1, size + 1) for index in state.members(bucket).tolist()}
-    settings = Settings(after.bucket_center, after.bucket_spread, after.experience_ratio, selector)
-    draw = QuestionDraw({row.question_index: row.bucket for row in rows}, {}, {}, {})
+        raise ReplayError(f"question_selection: draws of {rule} cannot be compared, since it uses no mu and sigma.")
+    then = drawn = {row.question_index: row.bucket for row in rows}
+    chosen = {row.question_index: row.trajectory_id for row in reversed(rows) if row.is_chosen}
     if changed[Effect.DRAWS]:
-        draw = redraw(recorded_draw(then, recorded.buckets, rows, before.batch_size, size), settings, seed=0)
-    stored = []
-    if draw.added:
-        stored = buffer.stored_candidates(recorded.database, recorded.run_id, recorded.step, tuple(draw.added))
-    for choice in other_choices(rows, stored, draw, selector):
-        index = choice.question_index
-        was, is_now = index not in draw.added, index not in draw.dropped
-        texts = ["drawn" if is_drawn else "not drawn" for is_drawn in (was, is_now)]
+        state = BucketsThen(recorded.moves, before.rollouts_per_question, recorded.step - 1)
+        members = {bucket: state.members(bucket) for bucket in range(1, before.rollouts_per_question + 1)}
+        probabilities = {row.bucket: row.probability for row in recorded.buckets}
+        draw = RecordedDraw(recorded.step, before.batch_size, members, drawn, probabilities)
+        then = redraw(draw, after.bucket_center, after.bucket_spread, after.experience_ratio)
+    scored: dict[int, list[Scored]] = {index: [*of_one] for index, of_one in recorded.candidates.items()}
+    if added := sorted(then.keys() - drawn.keys()):
+        for row in buffer.stored_candidates(recorded.database, recorded.run_id, recorded.step, added):
+            scored.setdefault(row.question_index, []).append(row)
+    selector = selector_of(dataclasses.asdict(after))
+    is_known = selector is not None and is_recomputable(selector)
+    for index in sorted(drawn.keys() | then.keys()):
+        texts = ["drawn" if index in questions else "not drawn" for questions in (drawn, then)]
         yield compare(Stage.SELECTION, "drawn questions", *texts, question=index)
-        if was and is_now:
-            number = None if choice.choice is None else choice.choice.trajectory_id
-            yield compare_ids(Stage.SELECTION, "chosen trajectory", choice.recorded_id, number, index)
+        number = chosen.get(index)
+        if index not in then:
+            continue
+        if index in added or changed[Effect.CHOICES]:
+            if selector is None or not is_known:
+                note = f"Choices by {after.trajectory_selection} do not follow from what is recorded."
+                yield unknown(Stage.SELECTION, "chosen trajectory", note, index)
+                continue
+            number = rechoose(scored.get(index, []), selector)
+        yield compare_ids(Stage.SELECTION, "chosen trajectory", chosen.get(index), number, index)

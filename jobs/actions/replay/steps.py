@@ -6,6 +6,7 @@ from pathlib import Path
 from exgrpo.db.connections.session import Database
 from exgrpo.db.rows.spec_fields import RECORDED_KIND
 from exgrpo.jobs.actions.replay.advantages import advantage_facts, formula_facts
+from exgrpo.jobs.actions.replay.aggregation import aggregation_facts
 from exgrpo.jobs.actions.replay.facts import Fact, ReplayError, Stage
 from exgrpo.jobs.actions.replay.recorded_step import RecordedStep
 from exgrpo.jobs.actions.replay.rewards import reward_facts
@@ -42,11 +43,14 @@ def obstacles(runs_root: Path, run_id: str, step: int) -> dict[Stage, str]:
     """Return why the stages that load torch cannot be executed, by the settings and files of the run, each if so."""
     run = RunDirectory.open(runs_root, run_id)
     spec = run.job_spec()
-    if not isinstance(spec, TrainSpec) or spec.engine != "embedded":
-        return dict.fromkeys((Stage.LOSS, Stage.UPDATE), "Only steps of the embedded engine are executed.")
-    if (kept := spec.recording.token_data) != "all":
+    if not isinstance(spec, TrainSpec):
+        return dict.fromkeys((Stage.LOSS, Stage.UPDATE), "Only training has steps to execute again.")
+    if not spec.recording.keeps_seen:
+        kept = spec.recording.token_data
         why = f"`recording.token_data: all` records what loss and update need; of this run it is `{kept}`."
         return dict.fromkeys((Stage.LOSS, Stage.UPDATE), why)
+    if spec.engine != "embedded":
+        return {Stage.UPDATE: "Only updates of the embedded engine are executed."}
     if step > 1 and not checkpoint_path(run.checkpoints_path, step - 1).exists():
         why = (
             f"There is no checkpoint of step {step - 1}; `checkpoint_interval: 1` and a larger `num_checkpoints_kept` "
@@ -71,7 +75,7 @@ def facts_of(recorded: RecordedStep, settings: Sequence[str], method: str | None
         return other_facts(recorded, run.spec(), changed_spec(run.spec(), settings, method))
     spec = run.job_spec()
     if spec.kind == RECORDED_KIND:
-        return formula_facts(recorded)
+        return [*formula_facts(recorded), *aggregation_facts(recorded)]
     if not isinstance(spec, TrainSpec):
         raise ReplayError(
             f"{run.run_id}: is of kind {spec.kind}; only training has steps to execute again; `exgrpo runs` lists runs."

@@ -113,3 +113,13 @@ def test_answers_of_ranks_are_of_the_tokens_of_responses_in_the_order_of_the_row
     for name in ("log_probs", "entropy"):
         assert [row.tolist() for row in columns[name]] == [[2.0, 3.0, 0.0], [0.0], [2.0, 3.0, 0.0]]
         assert columns[name][0].dtype == np.float32
+
+
+def test_what_losses_saw_comes_back_in_the_order_of_the_rows_and_nothing_of_what_pads():
+    from exgrpo_core.verl_plugin.blocks import answer_seen, in_given_order, make_blocks
+
+    blocks, shares = make_blocks(rows(), 2, ["advantages"], {})
+    seen = [[{"update_log_probs": numbers(*[-position] * 2)} for position in share] for share in shares]
+    columns = in_given_order(shares, [answer_seen(*pair) for pair in zip(blocks, seen, strict=True)], 3)
+    assert [row.tolist() for row in columns["update_log_probs"]] == [[0.0, 0.0], [-1.0, -1.0], [-2.0, -2.0]]
+    assert in_given_order(shares, [answer_seen(block, []) for block in blocks], 3) == {}

@@ -87,11 +87,14 @@ def nested(*rows):
     return torch.nested.as_nested_tensor([torch.tensor(row) for row in rows], layout=torch.jagged)
 
 
-def sums(**changes):
-    """Return the loss of a fresh and a replayed row, of prompts of 2 and 1 tokens and responses of 1 and 2."""
+def sums(keeps_seen=False, **changes):
+    """Return the loss of a fresh and a replayed row, of prompts of 2 and 1 tokens and responses of 1 and 2.
+
+    Then its sums, and what it saw of the rows, which are those of the places 1 and 0 of their block.
+    """
     from tensordict import TensorDict
 
-    from exgrpo_core.verl_plugin.update import experience_loss
+    from exgrpo_core.verl_plugin.update import ExperienceLoss
 
     columns = {
         "prompts": nested([1, 2], [3]),
@@ -103,22 +106,31 @@ def sums(**changes):
         "advantages": nested([2.0], [-1.0]),
         "is_replayed": nested([0.0], [1.0]),
         "is_behavior_stored": nested([0.0], [1.0]),
+        "row": nested([1], [0]),
     }
     data = TensorDict(columns | changes, batch_size=[2])
     for name, value in {"num_trajectories": 2, "num_tokens": 3, "dp_size": 1}.items():
         data.set_non_tensor(name, value)
-    loss, metrics = experience_loss(OBJECTIVE, {"log_probs": columns["log_probs"]}, data)
-    return float(loss), {name: metric.aggregate() for name, metric in metrics.items()}
+    compute = ExperienceLoss(OBJECTIVE, keeps_seen)
+    loss, metrics = compute({"log_probs": columns["log_probs"]}, data)
+    return float(loss), {name: metric.aggregate() for name, metric in metrics.items()}, compute.seen
 
 
 def test_behavior_log_probs_are_those_before_the_update_or_the_stored_ones_as_each_row_says():
-    _, metrics = sums()
+    _, metrics, seen = sums()
+    assert seen == {}
     assert (metrics["num_fresh"], metrics["num_replayed"]) == (1.0, 2.0)
     assert metrics["behavior_log_prob_sum"] == pytest.approx(0.0 - 1.5 - 1.0)
-    _, metrics = sums(is_behavior_stored=nested([1.0], [0.0]))
+    _, metrics, _ = sums(is_behavior_stored=nested([1.0], [0.0]))
     assert metrics["behavior_log_prob_sum"] == pytest.approx(-5.0 - 1.0 - 2.0)
 
 
 def test_an_advantage_of_a_row_is_that_of_each_of_its_tokens():
     assert sums(advantages=nested([2.0], [-1.0, -1.0])) == sums()
     assert sums(advantages=nested([2.0], [-1.0, -3.0])) != sums()
+
+
+def test_what_the_loss_saw_of_each_row_is_kept_by_its_place_and_without_padding():
+    _, _, seen = sums(keeps_seen=True, response_mask=nested([1], [1, 0]))
+    values = {place: {name: array.tolist() for name, array in of_row.items()} for place, of_row in seen.items()}
+    assert values == {1: {"update_log_probs": [np.float32(0.001)]}, 0: {"update_log_probs": [-1.0, -2.0]}}

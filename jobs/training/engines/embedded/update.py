@@ -24,7 +24,7 @@ from exgrpo_core.policy_optimization.objective import (
     pack_inputs,
     split_seen,
 )
-from exgrpo_core.types import Float32Array, SeenMiniBatch
+from exgrpo_core.types import Float32Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,9 +257,8 @@ class PolicyUpdater:
         self._optimizer.clear_gradients()
         batches = self._policy.backend.batches(sequences, self._max_tokens)
         all_sums, gaps = [], []
-        seen: dict[tuple[int, bool], dict[str, Float32Array]] = {
-            (row.trajectory_id, row.is_replayed): {} for row in mini_batch.rows
-        }
+        seen_rows: list[TrainingRow] = []
+        seen: list[dict[str, Float32Array]] = []
         for batch in batches:
             of_batch = [rows[i] for i in batch]
             inputs = self._loss_inputs(of_batch, [sequences[i] for i in batch], objective)
@@ -268,7 +267,8 @@ class PolicyUpdater:
             torch.autograd.backward(outputs.loss)
             all_sums.append(outputs.sums)
             if self._keeps_seen:
-                seen |= split_seen(of_batch, inputs)
+                seen_rows += of_batch
+                seen += split_seen(inputs, [row.token_ids.size for row in of_batch])
             if is_first:
                 gap = (inputs.log_probs.detach() - inputs.behavior_log_probs).abs()
                 gaps.append(gap[~inputs.is_replayed])
@@ -278,7 +278,7 @@ class PolicyUpdater:
         tally.gradient_norms.append(self._optimizer.step())
         tally.sums.append(merge_sums(all_sums))
         if self._keeps_seen:
-            mini_batch.seen = SeenMiniBatch(tally.sums[-1], seen)
+            mini_batch.keep_seen(tally.sums[-1], seen_rows, seen)
         tally.log_prob_gaps += gaps
         tally.num_tokens += sum(row.token_ids.size for row in rows)
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from exgrpo.db.queries import buffer
 from exgrpo.jobs.actions.replay.facts import Outcome, ReplayError
 from exgrpo.jobs.actions.replay.loss import replay_step
 from exgrpo.jobs.actions.replay.side_by_side import Effect, changed_fields
@@ -39,6 +40,20 @@ def test_questions_that_would_not_have_been_drawn_are_counted(root):
     assert (drawn.recorded, drawn.computed) == ("drawn", "not drawn")
     more = with_settings(root, "experience_ratio=0.75")["drawn questions"]
     assert (more.recorded, more.computed, more.num_different) == ("not drawn", "drawn", 2)
+
+
+def test_what_would_be_replayed_of_a_question_that_takes_a_place_is_chosen_too(root):
+    row = with_settings(root, "experience_ratio=0.75")["chosen trajectory"]
+    assert (row.num_compared, row.num_different, row.recorded) == (6, 2, None)
+    with open_fresh_index(root, None) as database:
+        stored = buffer.stored_candidates(database, "solved", AT, [row.question_index])
+    entropies = {known.trajectory_id: known.entropy for known in stored}
+    assert entropies[row.computed] == min(entropies.values())
+
+
+def test_choices_that_do_not_follow_from_the_record_say_so(root):
+    row = with_settings(root, "trajectory_selection=random")["chosen trajectory"]
+    assert (row.outcome, "Choices by random" in row.note) == (Outcome.UNKNOWN, True)
 
 
 def test_another_rule_chooses_other_trajectories_of_the_same_questions(root):

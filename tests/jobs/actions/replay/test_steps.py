@@ -1,6 +1,8 @@
 """A recorded step executed again: true runs are found true, and each planted fault is found where it is."""
 
 import dataclasses
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -68,6 +70,24 @@ def test_what_a_methods_own_rule_stores_is_not_judged_without_the_tokens_it_read
     assert [row for row in rows if row.outcome is Outcome.DIFFERS] == []
     for compared in ("bucket after the step", "trajectories stored"):
         assert {row.outcome for row in rows if row.compared == compared} == {outcome}
+
+
+def test_torch_is_not_loaded_below_the_loss_and_not_by_the_loss_of_another_trainer(tmp_path):
+    solved_runs.record(tmp_path)
+    loop_run(tmp_path, lambda groups: [rewards - rewards.mean() for rewards in groups])
+    code = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from exgrpo.jobs.actions.replay.loss import replay_step\n"
+        "from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index\n"
+        "root = Path(sys.argv[1])\n"
+        "with open_fresh_index(root, None) as database:\n"
+        f"    rows = [*replay_step(database, root, 'solved', {AT}), *replay_step(database, root, 'loop', 1)]\n"
+        "print(*sorted({row.stage for row in rows}), 'torch' in sys.modules)\n"
+    )
+    words = [sys.executable, "-c", code, str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["advantages", "loss", "reward", "selection", "False"]
 
 
 def mixed(report):
@@ -289,6 +309,11 @@ def loop_run(root, advantages_of, groups=((1.0, 0.0, 0.0, 1.0), (0.0, 0.0, 1.0, 
         run.log(1, {"loss": 0.5}, trajectories=trajectories)
 
 
+def row_of_loop(root):
+    [row] = [row for row in rows_of(root, [1], "loop") if row.stage is Stage.ADVANTAGES]
+    return row
+
+
 def whole(values):
     return np.concatenate(values)
 
@@ -309,14 +334,14 @@ def whole(values):
 )
 def test_formula_of_another_programs_advantages_is_named(tmp_path, formula, name):
     loop_run(tmp_path, lambda groups: [values.astype(np.float32).tolist() for values in formula(groups)])
-    [row] = rows_of(tmp_path, [1], "loop")
+    row = row_of_loop(tmp_path)
     assert row.outcome is Outcome.SAME
     assert name in row.note.partition(";")[0]
 
 
 def test_advantages_of_equal_rewards_are_those_of_no_formula(tmp_path):
     loop_run(tmp_path, lambda groups: [np.zeros(4) for _ in groups], [(1.0,) * 4, (0.0,) * 4])
-    [row] = rows_of(tmp_path, [1], "loop")
+    row = row_of_loop(tmp_path)
     assert row.outcome is Outcome.UNKNOWN
     assert row.note == "Each group has equal rewards and advantages of 0, which every formula gives."
 
@@ -326,7 +351,7 @@ def test_first_group_that_no_formula_gives_is_named(tmp_path):
         return [(rewards - rewards.mean()) * (3 if number == 2 else 1) for number, rewards in enumerate(groups)]
 
     loop_run(tmp_path, wrong_in_the_third)
-    [row] = rows_of(tmp_path, [1], "loop")
+    row = row_of_loop(tmp_path)
     assert row.outcome is Outcome.DIFFERS
     assert (row.question_index, row.recorded, row.computed) == (2, -0.5625, -0.1875)
     assert "2 of 3" in row.note
@@ -335,7 +360,7 @@ def test_first_group_that_no_formula_gives_is_named(tmp_path):
 
 def test_no_formula_is_nearest_where_none_gives_a_group(tmp_path):
     loop_run(tmp_path, lambda groups: [(rewards + 1) * 3 for rewards in groups])
-    [row] = rows_of(tmp_path, [1], "loop")
+    row = row_of_loop(tmp_path)
     assert row.note.startswith("No formula gives any of the groups; ")
     assert "nearest" not in row.note
     assert (row.outcome, row.num_compared, row.num_different) == (Outcome.DIFFERS, 3, 3)
@@ -343,7 +368,7 @@ def test_no_formula_is_nearest_where_none_gives_a_group(tmp_path):
 
 def test_what_a_loop_did_not_record_is_said_with_the_argument_that_records_it(tmp_path):
     loop_run(tmp_path, lambda groups: [[None] * 4 for _ in groups])
-    [row] = rows_of(tmp_path, [1], "loop")
+    row = row_of_loop(tmp_path)
     assert row.outcome is Outcome.UNKNOWN
     assert "'advantage': value" in row.note
 

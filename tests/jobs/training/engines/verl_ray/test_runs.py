@@ -9,6 +9,9 @@ import pytest
 
 from exgrpo.jobs.actions.evaluations import plan_evaluation
 from exgrpo.jobs.actions.queueing import queue_job
+from exgrpo.jobs.actions.replay.facts import Outcome
+from exgrpo.jobs.actions.replay.loss import replay_step
+from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
 from exgrpo.jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
 from exgrpo.jobs.runs.attempts import read_outcome
 from exgrpo.jobs.runs.directory import RunDirectory
@@ -36,7 +39,7 @@ pytestmark = [pytest.mark.verl, pytest.mark.slow, pytest.mark.timeout(3600)]
 @pytest.fixture(scope="module")
 def experiential(tmp_path_factory) -> RunDirectory:
     """An ExGRPO run that was never interrupted."""
-    run = new_run(tmp_path_factory.mktemp("runs"))
+    run = new_run(tmp_path_factory.mktemp("runs"), recording={"token_data": "all"})
     assert work(run) == "finished"
     return run
 
@@ -54,6 +57,15 @@ def test_run_passes_the_delayed_start_fills_the_buffer_replays_and_retires(exper
     assert metrics[-1]["buffer/num_retired"] > 0
     assert all(metric["generator/log_prob_gap"] < 1e-4 for metric in metrics)
     assert all(item["ratio/replayed_mean"] > 0.0 for item in metrics if item["replay/num_replayed"])
+
+
+def test_no_step_that_is_executed_again_differs_from_the_record(experiential):
+    root, steps = experiential.path.parent, range(1, NUM_STEPS + 1)
+    with open_fresh_index(root, None) as database:
+        rows = [row for step in steps for row in replay_step(database, root, experiential.run_id, step)]
+    assert [row for row in rows if row.outcome is Outcome.DIFFERS] == []
+    for compared in ("loss/policy", "generator/log_prob_gap"):
+        assert [row.outcome for row in rows if row.compared == compared] == [Outcome.SAME] * NUM_STEPS
 
 
 def test_run_that_lost_its_newest_checkpoint_goes_on_from_the_one_before_with_the_same_draws(experiential, tmp_path):
