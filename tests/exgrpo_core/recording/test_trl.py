@@ -63,7 +63,7 @@ def train(folder, **settings):
     ],
 )
 def test_loss_and_advantages_of_each_kind_are_named(tmp_path, loss_type, scale_rewards, loss, advantages):
-    run = train(tmp_path, loss_type=loss_type, scale_rewards=scale_rewards, per_device_train_batch_size=16)
+    run = train(tmp_path, loss_type=loss_type, scale_rewards=scale_rewards, per_device_train_batch_size=8)
     words = [EXGRPO, "replay", run.name, "--steps", "1:4", "--json", "--runs-root", tmp_path]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     rows = json.loads(done.stdout)
