@@ -72,7 +72,6 @@ class RecordingCallback:
 
     def _trajectories(self) -> Iterator[dict[str, Any]]:
         logs = self._trainer._logs
-        counts = self._token_counts()
         weights = dict(zip(self._trainer.reward_func_names, self._trainer.reward_weights.tolist(), strict=True))
         for index, completion in enumerate(logs["completion"]):
             parts = {name: values[index] for name, values in logs["rewards"].items()}
@@ -84,24 +83,5 @@ class RecordingCallback:
                 "rewards": parts,
                 "reward": sum(known) if known else None,
                 "advantage": logs["advantages"][index],
-                "num_tokens": counts.get((_text(completion), logs["advantages"][index])),
                 **columns,
             }
-
-    def _token_counts(self) -> dict[tuple[object, float], int]:
-        """Return the tokens that count of this process's newest completions, by text and advantage.
-
-        TRL's log has other processes' completions too, in another order than the batches of the update.
-        """
-        found = {}
-        for batch in self._trainer._buffered_inputs or ():
-            masks = batch["completion_mask"].bool()
-            ids = [row[mask] for row, mask in zip(batch["completion_ids"], masks, strict=True)]
-            texts = self._trainer.processing_class.batch_decode(ids, skip_special_tokens=True)
-            keys = zip(texts, batch["advantages"].tolist(), strict=True)
-            found |= {key: size for key, size in zip(keys, map(len, ids), strict=True) if size}
-        return found
-
-
-def _text(completion: Any) -> object:  # noqa: ANN401 - a text, or messages
-    return completion if isinstance(completion, str) else completion[-1].get("content") if completion else ""
