@@ -39,7 +39,12 @@ def copied(address, origin, tmp_path):
         f"from exgrpo.jobs.actions.remote_rollouts import copy_rollouts as copy\n"
         f"try:\n    print(copy({address!r}))\nexcept Exception as error:\n    print(error)"
     )
-    own = {"HF_ENDPOINT": origin, "HF_HOME": str(tmp_path / "hf"), "XDG_CACHE_HOME": str(tmp_path)}
+    own = {
+        "HF_ENDPOINT": origin,
+        "HF_HUB_OFFLINE": "0",
+        "HF_HOME": str(tmp_path / "hf"),
+        "XDG_CACHE_HOME": str(tmp_path),
+    }
     done = subprocess.run(
         [sys.executable, "-c", code], env=os.environ | own, capture_output=True, text=True, check=True
     )
