@@ -2,6 +2,7 @@
 
 import streamlit as st
 
+from exgrpo.app import settings
 from exgrpo.app.components.benchmarks import (
     backbone_bars,
     evaluation_form,
@@ -47,7 +48,7 @@ def _scores(scheme: str, tables: list[str], words: str) -> None:
     if not rows:
         notice.show_empty(
             "leaderboard", "No scores yet",
-            "Switch on **Score a model** above, or score a checkpoint from a terminal. Below are the paper's numbers.",
+            "Press **Score models** above, or score a checkpoint from a terminal. Below are the paper's numbers.",
             "exgrpo eval RUN@last -b math500",
         )  # fmt: skip
     elif not measured_lines:
@@ -72,9 +73,10 @@ def _scores(scheme: str, tables: list[str], words: str) -> None:
 
 with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
     st.title("Benchmarks", anchor=False, width="content")
-    starts = st.toggle("Score a model", key="start", bind="query-params")
+    if not settings.current().is_view:
+        evaluation_form.show_button()
 st.caption("Scores of your checkpoints and models next to those that the paper printed, over backbones.")
-if starts:
+if evaluation_form.ADDRESS in st.query_params:
     evaluation_form.show()
 chosen_scheme, chosen_tables, searched = _controls()
 job_results.show_evaluations(len(list_scores(chosen_scheme)), chosen_scheme)

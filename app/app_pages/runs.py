@@ -34,7 +34,7 @@ _JOBS: tuple[tuple[str, str, str, str, dict[str, str]], ...] = (
     ("new_run", "Train", "model_training", "With experience replay, on a built-in task, your data or the paper's.", {}),
     (
         "benchmarks",
-        "Score a model",
+        "Score models",
         "leaderboard",
         "On the paper's benchmarks or questions of yours.",
         {"start": "true"},

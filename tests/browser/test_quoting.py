@@ -19,7 +19,7 @@ def test_a_benchmark_of_ones_own_is_scored_and_read_after_five_clicks(browser, t
         enter(page, served.link)
         page.goto(f"{served.origin}/benchmarks?target={folder}&template=none")
         page.locator(IDLE).wait_for()
-        page.get_by_text("Score a model", exact=True).first.click()
+        page.get_by_role("button", name="Score models").click()
         page.locator("[data-testid=stFileUploader] input").set_input_files(tmp_path / "sums.jsonl")
         page.get_by_text("Your benchmark sums: 2 questions").wait_for()
         page.get_by_text("1+1?", exact=True).wait_for()

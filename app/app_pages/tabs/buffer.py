@@ -58,12 +58,11 @@ def _steps(row: RunRow, name: str) -> tuple[int, int, RunRow]:
         return row.step, row.step // 2, row
     if name not in _OF_TWO_STEPS:
         return address_choice.select_step("After step", 1, row.step, row.step, "step"), row.step // 2, row
-    left, middle, right = st.columns([4, 3, 2], gap="medium", vertical_alignment="bottom")
-    with right:
-        other = _other(row)
+    left, right = st.columns([3, 1], gap="medium", vertical_alignment="bottom")
     with left:
         step = address_choice.select_step("After step", 1, row.step, row.step, "step") if row.step > 1 else 1
-    with middle:
+    with right, st.popover("Compared with", icon=":material/compare_arrows:", key="compared", width="stretch"):
+        other = _other(row)
         last = max(1, other.step)
         usual = last // 2 if other.run_id == row.run_id else last
         base = address_choice.select_step("Compare with step", 0, last, usual, "base")

@@ -54,7 +54,7 @@ def show(row: RunRow) -> None:
 
 def _choose(row: RunRow, steps: list[int]) -> tuple[int, list[str], str | None]:
     """Show the choice of the step and of other settings, and return them."""
-    left, middle, right = st.columns([4, 3, 2], gap="medium", vertical_alignment="bottom")
+    left, right = st.columns([3, 1], gap="medium", vertical_alignment="bottom")
     with left:
         wanted = steps[-1]
         if len(steps) > 1:
@@ -64,13 +64,12 @@ def _choose(row: RunRow, steps: list[int]) -> tuple[int, list[str], str | None]:
         st.caption(f"No responses of step {wanted:,} are recorded: showing step {step:,}.")
     if row.is_recorded:
         return step, [], None
-    with middle:
+    with right, st.popover("Other settings", icon=":material/tune:", key="step-settings", width="stretch"):
         text: str = st.text_input(
             "With another setting", placeholder="algorithm.experience_ratio=.25",
             help="Several are separated by spaces. Symbols as mu, sigma and rho are known, too.",
             **address_choice.bound(_SETTING, st.query_params.get(_SETTING, ""), _SETTING),
         )  # fmt: skip
-    with right:
         names = {"": "of the run"} | {name: name for name in preset_names()}
         method = address_choice.select("With the method of a preset", names, _METHOD, "")
     return step, text.split(), method or None

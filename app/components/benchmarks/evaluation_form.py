@@ -1,4 +1,4 @@
-"""Starts evaluations of runs' checkpoints or of any models."""
+"""The dialog that starts evaluations of runs' checkpoints or of any models."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,6 +6,7 @@ from typing import get_args
 
 import streamlit as st
 
+from exgrpo.app import address
 from exgrpo.app.components.benchmarks.backbone_bars import STUDIES
 from exgrpo.app.components.benchmarks.score_table import printed_lines
 from exgrpo.app.components.widgets import notice
@@ -29,40 +30,56 @@ _LOOK = "evaluate-look"
 TEMPLATES = ("paper", "paper_llama_base", "compact", "none", "chat")
 
 
+ADDRESS = "start"
+"""The parameter of the address that opens the dialog; `target` and `template` fill it in."""
+
+
+def show_button() -> None:
+    """Show the button that opens the dialog."""
+    st.button(
+        "Score models", icon=":material/leaderboard:", type="primary", key="score-models", on_click=address.put,
+        args=({ADDRESS: "true"},),
+    )  # fmt: skip
+
+
+def _close() -> None:
+    address.put(dict.fromkeys((ADDRESS, "target", "template")))
+
+
+@st.dialog("Score models", width="large", on_dismiss=_close)
 def show() -> None:
-    """Show the form; its button queues an evaluation per model, or one sentence names the mistake.
+    """Show the form in a dialog; its button queues an evaluation per model, or one sentence names the mistake.
 
     The page of a single evaluation is opened; several are followed on this page.
     """
-    with st.container(border=True, key="evaluate"):
-        left, right = st.columns(2, gap="medium")
-        with left:
-            target, further = _targets()
-            template = _template()
-        with right:
-            look, answer_kind = _own_data((target or "").strip(), template)
-        if look is not None:
-            _show_look(look)
-        with st.form("evaluate-form", border=False, enter_to_submit=False):
-            chosen = _benchmarks(look)
-            limits, fields = _fields()
-            _say_missing_vllm()
-            with st.expander("Server", icon=":material/dns:", key="evaluate-server"):
-                address = st.text_input(
-                    "Address", key="evaluate-address", placeholder="http://HOST:8000/v1",
-                    help="Its key is read from EXGRPO_API_KEY where the supervisor runs, never from here",
-                )  # fmt: skip
-                model = st.text_input("Name of the model there", key="evaluate-model")
-            named = st.session_state.get("evaluate-file") or st.session_state["evaluate-source"].strip()
-            is_unread = look is None and bool(named)  # else the benchmarks below alone would be scored
-            is_sent = st.form_submit_button(
-                "Start evaluation", type="primary", icon=":material/play_arrow:", disabled=is_unread
-            )
+    targets = _targets()
+    left, right = st.columns(2, gap="medium")
+    with left:
+        template = _template()
+    with right:
+        look, answer_kind = _own_data(targets[0] if targets else "", template)
+    if look is not None:
+        _show_look(look)
+    with st.form("evaluate-form", border=False, enter_to_submit=False):
+        chosen = _benchmarks(look)
+        limits, fields = _fields()
+        _say_missing_vllm()
+        with st.expander("Server", icon=":material/dns:", key="evaluate-server"):
+            server_address = st.text_input(
+                "Address", key="evaluate-address", placeholder="http://HOST:8000/v1",
+                help="Its key is read from EXGRPO_API_KEY where the supervisor runs, never from here",
+            )  # fmt: skip
+            model = st.text_input("Name of the model there", key="evaluate-model")
+        named = st.session_state.get("evaluate-file") or st.session_state["evaluate-source"].strip()
+        is_unread = look is None and bool(named)  # else the benchmarks below alone would be scored
+        is_sent = st.form_submit_button(
+            "Start evaluation", type="primary", icon=":material/play_arrow:", disabled=is_unread
+        )
     if is_sent:
-        server = {"address": address.strip(), "model": model.strip()} if fields["generator"] == "server" else None
+        is_served = fields["generator"] == "server"
+        server = {"address": server_address.strip(), "model": model.strip()} if is_served else None
         benchmarks = [{"name": name, **_own_fields(name, look, answer_kind), **limits} for name in chosen]
-        content = {**fields, "template": template, "benchmarks": benchmarks, "server": server}
-        _submit([target or "", *further], content)
+        _submit(targets, {**fields, "template": template, "benchmarks": benchmarks, "server": server})
 
 
 def _own_data(target: str, template: str | None) -> tuple[BenchmarkLook | None, DeclaredKind | None]:
@@ -156,8 +173,8 @@ def _template() -> str | None:
     )  # fmt: skip
 
 
-def _targets() -> tuple[str | None, list[str]]:
-    """Show the choice of the model, a run's newest checkpoint or typed text, and of others that are scored alike."""
+def _targets() -> list[str]:
+    """Show the choice of the models: newest checkpoints of runs, and any others that are typed."""
     rows = training_names(has_steps=True)
     names = distinct_names((row.run_id, row.name) for row in rows)
     offered = {
@@ -167,20 +184,14 @@ def _targets() -> tuple[str | None, list[str]]:
     wanted = st.query_params.get("target")
     saved = next((run_id for run_id in names if ask(runs.list_checkpoints, run_id)), None)
     usual = wanted or (saved and f"{saved}@last")
-    options = list(dict.fromkeys([*([wanted] if wanted else []), *offered]))
-    target = st.selectbox(
-        "Model", options, index=options.index(usual) if usual else None,
-        format_func=lambda source: offered.get(source, escape_control_characters(source)),
-        accept_new_options=True, placeholder="A run, RUN@STEP, a folder, or a hub name", key="evaluate-target",
+    chosen = st.multiselect(
+        "Models", list(dict.fromkeys([*([wanted] if wanted else []), *offered])), [usual] if usual else [],
+        format_func=lambda source: offered.get(source, escape_control_characters(source)), accept_new_options=True,
+        select_all=False, placeholder="Runs, RUN@STEP, folders, or hub names", key="evaluate-models",
         help="Choose a run for its newest checkpoint, or write RUN@best (highest held-out score), RUN@STEP, a model's "
-        "folder or its hub name",
+        "folder or its hub name. Each model gets an evaluation of its own with the same settings",
     )  # fmt: skip
-    further = st.multiselect(
-        "Further models", options, key="evaluate-further", accept_new_options=True, select_all=False,
-        format_func=lambda source: offered.get(source, escape_control_characters(source)),
-        placeholder="None: one model is scored", help="Each one gets an evaluation of its own with the same settings",
-    )  # fmt: skip
-    return target, further
+    return [name for source in chosen if (name := source.strip())]
 
 
 def _fields() -> tuple[dict[str, int | None], dict[str, object]]:
@@ -211,16 +222,18 @@ def _fields() -> tuple[dict[str, int | None], dict[str, object]]:
 
 
 def _submit(targets: Sequence[str], content: dict[str, object]) -> None:
-    names = [name for target in dict.fromkeys(targets) if (name := target.strip())]
-    if not names:
-        notice.show("error", "Not started", "Model: expected a run, RUN@STEP, a folder or a hub name, got nothing.")
+    if not targets:
+        notice.show("error", "Not started", "Models: expected a run, RUN@STEP, a folder or a hub name, got nothing.")
         return
     queued = []
-    for name in names:
-        with notice.refusals("Not started" if len(names) == 1 else f"Not started: {escape_control_characters(name)}"):
+    for name in targets:
+        with notice.refusals("Not started" if len(targets) == 1 else f"Not started: {escape_control_characters(name)}"):
             checked = resolve_evaluation(plan_evaluation(runs_root(), name, content, "form"), runs_root())
             queued.append(queue_checked(runs_root(), checked))
-    if len(names) == len(queued) == 1:
+    if len(targets) == len(queued) == 1:
         st.switch_page("app_pages/run.py", query_params={"run": queued[0]})
     if queued:
         st.toast(f"Queued {counted(len(queued), 'evaluation')}", icon=":material/check:")
+    if len(queued) == len(targets):
+        _close()
+        st.rerun()

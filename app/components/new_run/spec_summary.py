@@ -19,6 +19,7 @@ from exgrpo.app.formats import byte_size, counted, duration, escape_control_char
 from exgrpo.db.rows.spec_differences import Difference, differences
 from exgrpo.db.rows.spec_fields import bucket_meaning
 from exgrpo.jobs.actions.preflight.disk_estimate import ResourceEstimate
+from exgrpo.jobs.actions.preflight.looks import lacks_model
 from exgrpo.jobs.actions.studies.running import estimate_step_seconds
 from exgrpo.jobs.machine.gpu_types import type_of
 from exgrpo.jobs.specs.train import TrainSpec, load_preset, preset_exists
@@ -75,6 +76,8 @@ def _verdict(check: FormCheck, count: str, *, has_changes: bool) -> None:
         if list(check.mistakes) == [NO_ADDRESS]
         else f":red[:material/error:] **{counted(len(check.mistakes), 'problem')} to fix**"
         if check.mistakes
+        else ":orange[:material/help:] **Can be launched; the model is not checked**"
+        if check.preflight is not None and lacks_model(check.preflight.look)
         else ":green[:material/check_circle:] **Ready to launch**"
     )
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):

@@ -15,6 +15,8 @@ from exgrpo.db.rows.runs import BucketRow, CandidateRow
 from exgrpo_core import ExGRPOConfig, bucket_probabilities
 
 _WAY_OPACITY = 0.45
+_MANY_BARS = 40
+"""More have no gaps, which would be narrower than a pixel."""
 
 
 def sizes(view: View, num_buckets: int, meaning: str) -> go.Figure:
@@ -117,6 +119,7 @@ def counts(values: Mapping[int, int], title: str, unit: str) -> go.Figure | None
     if not values:
         return None
     figure = _bars(title)
+    figure.update_layout(bargap=0.0 if len(values) > _MANY_BARS else 0.25)
     hover = f"{unit} %{{x}}, trajectories: %{{y:,}}<extra></extra>"
     x, y = (np.array(list(numbers), dtype=np.int32) for numbers in (values, values.values()))
     figure.add_trace(figures.bars(x, y, "", theme.palette().replay, hover))

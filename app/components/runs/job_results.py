@@ -107,7 +107,9 @@ def _show_evaluations(num_scores: int, scheme: str, was_live: bool) -> None:
     if not live and not broken:
         return
     with st.container(border=True, gap="xsmall", key="evaluations"):
-        st.markdown(f"**Evaluations** &nbsp; :gray[:small[{len(live):,} running]]")
+        num_queued = sum(row.status == RunStatus.QUEUED for row in live)
+        counts = f"{len(live) - num_queued:,} running, {num_queued:,} queued"
+        st.markdown(f"**Evaluations** &nbsp; :gray[:small[{counts}]]")
         for row in [*live, *broken]:
             _evaluation_row(row)
 

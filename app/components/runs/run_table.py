@@ -23,7 +23,7 @@ from exgrpo.jobs.specs.train import TrainSpec
 from exgrpo_core.step_report import METRIC_LABELS, METRICS
 
 DEFAULT_COLUMNS = (
-    "State", "Run", "Method", "Progress", "Time left", BATCH_PASS_RATE, "Curve", held_out_score(), "Scores", "Created",
+    "State", "Run", "Method", "Progress", held_out_score(), "Scores", BATCH_PASS_RATE, "Curve", "Time left", "Created",
     "Health", "Tags", "Model", "Reason",
 )  # fmt: skip
 _OF_OTHER_JOBS = ("State", "Run", "Data", "Progress", "Time left", "Reason", "Created", "Tags")
@@ -227,7 +227,7 @@ _OF_ROWS: dict[str, tuple[Callable[[RunRow], object], ColumnConfig]] = {
         lambda row: escape_control_characters(row.status_reason),
         _TEXT(width=190, help="Why the run failed, was lost or waits"),
     ),
-    "Tags": (lambda row: list(map(escape_control_characters, row.tags)), st.column_config.ListColumn(width=84)),
+    "Tags": (lambda row: list(map(escape_control_characters, row.tags)), st.column_config.ListColumn(width=150)),
     "Created": (lambda row: ago(row.created_at), _TEXT(width=88)),
     "Started": (lambda row: ago(row.started_at), _TEXT(width=88)),
     "Model": (lambda row: escape_control_characters(model_name(row.model)), _TEXT(width=96)),

@@ -151,20 +151,19 @@ WHOLE = CurveView()
 
 
 def choose(show_more: Callable[[], None]) -> CurveView:
-    """Show the axis, a menu of the other choices, and the zoom; return the choices.
+    """Show a menu of the axis and the other choices, and the zoom; return the choices.
 
     They are in the address as x, smooth, log and zoom. `show_more` shows what else is in the menu.
     """
     wanted = _of_address()
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key="curve-view"):
         shown = next(name for name, axis in AXES.items() if axis is wanted.axis)
-        st.segmented_control(
-            "Against", list(AXES), required=True, label_visibility="collapsed",
-            **address_choice.bound("x", shown, "curves-x", ["zoom"], "Steps"),
-        )  # fmt: skip
-        menu = st.popover("Charts", icon=":material/tune:", key="curves-menu")
+        menu = st.popover(f"Charts over {shown.lower()}", icon=":material/tune:", key="curves-menu")
         show_zoom(wanted)
     with menu:
+        st.segmented_control(
+            "Over", list(AXES), required=True, **address_choice.bound("x", shown, "curves-x", ["zoom"], "Steps")
+        )
         # Buttons as those before them: the browser would load ten more scripts for a slider and a switch.
         st.segmented_control(
             "Smoothing", sorted({*SMOOTHINGS, wanted.smoothing}), required=True,

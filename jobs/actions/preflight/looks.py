@@ -18,6 +18,7 @@ from exgrpo.jobs.training.pretrained.model_shapes import (
     model_file,
     model_shape,
 )
+from exgrpo.jobs.training.pretrained.sources import PACKAGE_PREFIX
 from exgrpo.jobs.training.templates import Message
 from exgrpo_core.bounded_json import UnreadableFileError, read_json, read_plain
 from exgrpo_core.errors import first_line
@@ -92,6 +93,23 @@ class Look:
 def look_at(spec: TrainSpec) -> Look:
     """Return what is known before a run of a resolved specification."""
     return Look(spec, look_at_model(spec.model.source, spec.model.revision), list_gpus())
+
+
+def lacks_model(look: Look) -> bool:
+    """Whether the run has to download its model, so that nothing of it is known before."""
+    spec, source = look.spec, look.spec.model.source
+    is_awaited = spec.waits_for is not None and source.startswith(f"{spec.waits_for}@")
+    is_here = look.model.has_config or source == CHAINS_WARM_MODEL or Path(source).exists()
+    return not (is_awaited or is_here or source.startswith(PACKAGE_PREFIX))
+
+
+def check_origin(look: Look) -> Iterator[str]:
+    """Yield that nothing is known of a model of the hub that was not downloaded yet."""
+    if lacks_model(look):
+        yield (
+            f"model.source: {look.spec.model.source} is not on this machine, so it is not checked. The run downloads "
+            "it from the Hugging Face hub when it starts, and fails if the hub has no model of this name."
+        )
 
 
 def check_model_files(model: ModelLook) -> None:

@@ -15,7 +15,7 @@ from exgrpo.jobs.actions.preflight.local_sources import (
     with_absolute_sources,
     with_model_source,
 )
-from exgrpo.jobs.actions.preflight.looks import Look, check_chat_templates, check_context, look_at
+from exgrpo.jobs.actions.preflight.looks import Look, check_chat_templates, check_context, check_origin, look_at
 from exgrpo.jobs.actions.preflight.machine_fit import (
     UNNAMED_RUN,
     check_engine,
@@ -175,6 +175,7 @@ def _refuse_adapters(spec: TrainSpec, start: NamedCheckpoint) -> None:
 
 OF_THIS_MACHINE = (check_engine, check_machine, check_memory)
 CHECKS: tuple[Callable[[Look], Iterable[str] | None], ...] = (
+    check_origin,
     check_context,
     check_chat_templates,
     check_parallelism,

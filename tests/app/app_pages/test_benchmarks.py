@@ -32,16 +32,16 @@ def test_page_without_scores_shows_the_papers_and_leads_to_the_form_with_the_mod
     assert has_text(page, "the paper prints 41.6, but the mean of its cells is 53.73")
     assert "benchmarks?start=true&amp;target=sail%2FQwen2.5-Math-7B-Oat-Zero&amp;template=chat" in table_html(page)
     page = open_page("benchmarks", start="true", target="sail/Qwen2.5-Math-7B-Oat-Zero", template="chat")
-    assert "rzzhan/ExGRPO-Llama3.1-8B-Zero (paper: ExGRPO)" in page.selectbox(key="evaluate-target").options
-    assert page.selectbox(key="evaluate-target").value == "sail/Qwen2.5-Math-7B-Oat-Zero"
-    send(page, target="sail/Qwen2.5-Math-7B-Oat-Zero")
+    assert "rzzhan/ExGRPO-Llama3.1-8B-Zero (paper: ExGRPO)" in page.multiselect(key="evaluate-models").options
+    assert page.multiselect(key="evaluate-models").value == ["sail/Qwen2.5-Math-7B-Oat-Zero"]
+    send(page)
     (run,) = list_run_directories(runs_root)
     assert (run.job_spec().model.source, run.job_spec().template) == ("sail/Qwen2.5-Math-7B-Oat-Zero", "chat")
 
 
 @pytest.mark.usefixtures("played_shared")
 def test_form_offers_the_newest_checkpoints_of_runs_that_have_done_a_step(open_page):
-    offered = open_page("benchmarks", start="true").selectbox(key="evaluate-target").options
+    offered = open_page("benchmarks", start="true").multiselect(key="evaluate-models").options
     assert "whole replay, newest checkpoint" in offered
     assert "waiting, newest checkpoint" not in offered
 
@@ -104,7 +104,8 @@ def test_evaluations_under_way_show_progress_and_failed_ones_their_reason_until_
 
 
 def send(page, **values):
-    page.selectbox(key="evaluate-target").set_value(values.pop("target"))
+    if "models" in values:
+        page.multiselect(key="evaluate-models").set_value(values.pop("models"))
     for key, value in values.items():
         page.number_input(key=f"evaluate-{key}").set_value(value)
     (button,) = [element for element in page.button if element.label == "Start evaluation"]
@@ -112,15 +113,15 @@ def send(page, **values):
 
 
 def test_evaluation_is_queued_and_what_is_not_allowed_is_refused(runs_root, open_page):
-    page = send(open_page("benchmarks", start="true", target="nobody@5"), target="nobody@5")
+    page = send(open_page("benchmarks", start="true", target="nobody@5"))
     assert has_text(page, "**Not started**")
     assert has_text(page, "nobody")
     page = open_page("benchmarks", start="true", target="owner/model")
     page.multiselect(key="evaluate-rewards").set_value(["os:getcwd"])
-    assert has_text(send(page, target="owner/model"), "which this machine does not run")
+    assert has_text(send(page), "which this machine does not run")
     assert list_run_directories(runs_root) == []
     page.multiselect(key="evaluate-rewards").set_value(["format", "answer"])
-    send(page, target="owner/model", questions=5, n=2)
+    send(page, questions=5, n=2)
     (run,) = list_run_directories(runs_root)
     spec = run.job_spec()
     assert (spec.kind, spec.model.source, spec.generator) == ("eval", "owner/model", "embedded")
@@ -131,8 +132,7 @@ def test_evaluation_is_queued_and_what_is_not_allowed_is_refused(runs_root, open
 
 def test_several_models_are_scored_in_one_go_and_one_that_is_refused_is_named(runs_root, open_page):
     page = open_page("benchmarks", start="true", target="owner/model")
-    page.multiselect(key="evaluate-further").set_value(["rzzhan/ExGRPO-Llama3.1-8B-Zero", "nobody@5"]).run()
-    send(page, target="owner/model", n=2)
+    send(page, models=["owner/model", "rzzhan/ExGRPO-Llama3.1-8B-Zero", "nobody@5"], n=2)
     assert has_text(page, "Not started: nobody@5")
     specs = [run.job_spec() for run in list_run_directories(runs_root)]
     assert sorted(spec.model.source for spec in specs) == ["owner/model", "rzzhan/ExGRPO-Llama3.1-8B-Zero"]
@@ -149,7 +149,7 @@ def test_form_offers_ones_own_benchmarks_and_names_a_wrong_declaration(runs_root
     page = open_page("benchmarks", start="true", target="owner/model")
     assert "sums" in page.multiselect(key="evaluate-benchmarks").options
     page.multiselect(key="evaluate-benchmarks").set_value(["sums", "math500"])
-    send(page, target="owner/model")
+    send(page)
     (run,) = list_run_directories(runs_root)
     sources = {choice.name: choice.source for choice in run.job_spec().benchmarks}
     assert sources == {"sums": str(folder / "sums.jsonl"), "math500": None}
@@ -173,7 +173,7 @@ def test_a_named_file_is_read_shown_as_it_is_asked_and_scored_under_its_name(run
     assert "1+2?" in [code.value for code in page.run().code]
     page.selectbox(key="evaluate-kind").set_value("choice").run()
     assert has_text(page, "Gold answer: 2, graded as choice")
-    page = send(page, target="owner/model")
+    page = send(page)
     (run,) = list_run_directories(runs_root)
     (choice,) = run.job_spec().benchmarks
     assert (choice.name, choice.source, choice.answer_kind) == ("my_sums", f"{tmp_path}/My sums.v2.jsonl", "choice")
@@ -210,7 +210,7 @@ def test_generator_vllm_says_that_no_environment_has_it_and_what_makes_one(runs_
     sentence = "no environment has vLLM; make one with"
     assert has_text(page, sentence)
     page.selectbox(key="evaluate-generator").set_value("vllm")
-    page = send(page, target="owner/model", questions=5)
+    page = send(page, questions=5)
     assert [text for text in texts(page) if text.startswith(rf"generator\: {sentence}")]
     assert not list_run_directories(runs_root)
 

@@ -101,6 +101,15 @@ def test_presets_fill_the_form_unchanged_and_draws_by_bucket_weights_have_a_char
     assert has_text(page, words)
 
 
+def test_a_model_that_is_not_on_this_machine_is_not_called_ready(open_page):
+    page = open_page("new_run", section="Model")
+    field(page, "model.source").set_value("Qwen/No-Such-Model").run()
+    assert has_text(page, "the model is not checked")
+    assert has_text(page, "fails if the hub has no model of this name")
+    assert not has_text(page, "Ready to launch")
+    assert not page.button(key="launch").disabled
+
+
 def test_a_ray_cluster_needs_its_address_and_takes_overrides(open_page):
     page = open_page("new_run", section="verl engine")
     page.radio(key=f"{PRESET_FORM}-where").set_value(Where.CLUSTER.value).run()

@@ -164,7 +164,9 @@ def test_buttons_lead_to_forms_with_the_runs_values(open_page, key, title, targe
     page = open_page("run", run="run-finished")
     page.button(key=key).click().run()
     assert [element.value for element in page.title] == [title]
-    assert (page.selectbox(key="evaluate-target").value == target) if target else field(page, "num_steps").value == 30
+    assert (
+        (page.multiselect(key="evaluate-models").value == [target]) if target else field(page, "num_steps").value == 30
+    )
 
 
 def test_run_that_the_database_does_not_know_yet_is_waited_for(open_page, runs_root):

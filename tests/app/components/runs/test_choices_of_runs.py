@@ -30,7 +30,7 @@ def evaluated(played_runs, monkeypatch):
     [
         ("run", "selectbox", "run-choice"),
         ("compare", "multiselect", "runs-choice"),
-        ("benchmarks", "selectbox", "evaluate-target"),
+        ("benchmarks", "multiselect", "evaluate-models"),
     ],
 )
 def test_runs_are_offered_below_many_newer_evaluations(open_page, page, kind, key):
