@@ -6,13 +6,15 @@ from urllib.parse import urlencode
 
 import pandas as pd
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 from streamlit.elements.lib.column_types import ColumnConfig
 
 from exgrpo.app import address
-from exgrpo.app.components.widgets import grid, long_lists
+from exgrpo.app.components.widgets import address_choice, grid, long_lists
 from exgrpo.app.formats import NONE_SHOWN, escape_control_characters, literal
 from exgrpo.app.queries.answers import ask
 from exgrpo.db.queries import trajectory_list
+from exgrpo.db.queries.trajectory_list import FacetCounts
 from exgrpo.db.rows.trajectories import TrajectoryFacets, TrajectoryOrder, TrajectoryRow, TrajectorySortKey
 from exgrpo_core.sums import VERDICTS
 
@@ -32,6 +34,8 @@ _FAILURES = VERDICTS[1:]
 _CHOICES = (*_FLAGS, "bucket", "tool")
 _KEYS = (*_CHOICES, *_RANGES, "question-index")
 _RUN_KEY = "run-of-filters"
+_PER_ROW = 4
+"""Facets next to each other."""
 _SIGNS = {True: "yes", False: "no", None: NONE_SHOWN}
 
 
@@ -60,24 +64,38 @@ def words() -> str:
 
 
 def show(run_id: str, searched: str, rollouts_per_question: int) -> TrajectoryFacets:
-    """Show the facets with their counts, and return the chosen ones."""
+    """Show the facets, each value with how many would match if it were chosen, and return the chosen ones."""
     if (former := st.query_params.pop(_FORMER_VERDICT, None)) is not None:
-        st.session_state[_OUTCOME] = former
+        st.query_params[_OUTCOME] = former
     panel = st.expander("Filters", icon=":material/tune:", key="facets", on_change="rerun", bind="query-params")
-    with panel:
-        if panel.open or _is_any_set():
-            _fields(rollouts_per_question, ask(trajectory_list.list_tools, run_id))
-        counts = st.container()
+    is_shown = panel.open or _is_any_set()
+    tools = ask(trajectory_list.list_tools, run_id) if is_shown else None
+    choices: dict[str, DeltaGenerator] = {}
+    if is_shown:
+        with panel:
+            choices = _fields(tools)
+    offered = {key: (label, names) for key, (label, _, names) in _FLAGS.items()}
+    offered[_OUTCOME] = (_FLAGS[_OUTCOME][0], (*_FLAGS[_OUTCOME][2], *_FAILURES))
+    offered["bucket"] = ("Stored in bucket", tuple(map(str, range(1, rollouts_per_question))))
+    offered["tool"] = ("Tool", tuple(tools or ()))
+    wanted = {key: st.query_params.get(key) for key in choices}
+    chosen = {key: value for key, value in wanted.items() if value in offered[key][1]}
     where = TrajectoryFacets(
-        run_id=run_id, words=searched, **{field: _flag(key) for key, (_, field, _) in _FLAGS.items()},
+        run_id=run_id, words=searched,
+        **{field: chosen[key] == names[0] for key, (_, field, names) in _FLAGS.items() if chosen.get(key) in names},
         **{name: st.session_state.get(name) for name in _RANGES}, question_index=st.session_state.get("question-index"),
-        bucket=int(bucket) if (bucket := _chosen("bucket")) else None, tool=_chosen("tool"),
-        verdict=chosen if (chosen := _chosen(_OUTCOME)) in _FAILURES else None,
+        bucket=int(chosen["bucket"]) if "bucket" in chosen else None, tool=chosen.get("tool"),
+        verdict=chosen[_OUTCOME] if chosen.get(_OUTCOME) in _FAILURES else None,
     )  # fmt: skip
-    if panel.open:
-        with counts:
-            _counts(where)
-    summary = _summary(where)
+    counts = ask(trajectory_list.count_facets, where) if panel.open else {}
+    for key, place in choices.items():
+        label, names = offered[key]
+        labels = {name: escape_control_characters(name) + _count(counts, key, name) for name in names}
+        place.selectbox(
+            label, [ANY, *names], format_func=({ANY: ANY} | labels).get,
+            **address_choice.bound(key, chosen.get(key, ANY), key, usual=ANY),
+        )  # fmt: skip
+    summary = _summary(where, [chosen[key] for key in _FLAGS if key in chosen])
     if summary:
         st.caption(f":material/filter_alt: {summary}")
     return where
@@ -89,14 +107,11 @@ def _is_any_set() -> bool:
     return any(value is not None and value != ANY for value in values)
 
 
-def _fields(rollouts_per_question: int, tools: Sequence[str] | None) -> None:
-    columns = st.columns(4, gap="medium")
-    for column, (key, (label, _, names)) in zip(columns, _FLAGS.items(), strict=False):
-        with column:
-            _choice(label, key, (*names, *_FAILURES) if key == _OUTCOME else names)
-    columns = st.columns(4, gap="medium")
-    with columns[0]:
-        _choice("Stored in bucket", "bucket", tuple(map(str, range(1, rollouts_per_question))))
+def _fields(tools: Sequence[str] | None) -> dict[str, DeltaGenerator]:
+    """Show the facets that are numbers; return the place of each choice, whose values have counts under these."""
+    places = dict(zip(list(_FLAGS)[:_PER_ROW], st.columns(_PER_ROW, gap="medium"), strict=True))
+    columns = st.columns(_PER_ROW, gap="medium")
+    places["bucket"] = columns[0]
     with columns[1]:
         st.number_input("Question", 0, value=None, step=1, key="question-index", bind="query-params")
     with columns[2]:
@@ -104,8 +119,11 @@ def _fields(rollouts_per_question: int, tools: Sequence[str] | None) -> None:
     with columns[3]:
         _range("Entropy, nats", "entropy_from", "entropy_to", 0.05, 0.0)
     if tools is not None:
-        _conversation_fields(tools)
-    columns = st.columns(4, gap="medium")
+        columns = st.columns(_PER_ROW, gap="medium")
+        places |= {"tool": columns[0], "errors": columns[1]}
+        with columns[2]:
+            _range("Turns", "turns_from", "turns_to", 1)
+    columns = st.columns(_PER_ROW, gap="medium")
     with columns[0]:
         _range("Length, tokens", "tokens_from", "tokens_to", 1)
     with columns[1]:
@@ -113,35 +131,16 @@ def _fields(rollouts_per_question: int, tools: Sequence[str] | None) -> None:
     with columns[2]:
         st.space("small")
         st.button("Clear all", icon=":material/filter_alt_off:", on_click=_clear, key="facets-clear")
+    return places
 
 
-def _conversation_fields(tools: Sequence[str]) -> None:
-    columns = st.columns(4, gap="medium")
-    with columns[0]:
-        _choice("Tool", "tool", tuple(tools))
-    with columns[1]:
-        label, _, names = _FLAGS["errors"]
-        _choice(label, "errors", names)
-    with columns[2]:
-        _range("Turns", "turns_from", "turns_to", 1)
-
-
-def _counts(where: TrajectoryFacets) -> None:
-    counts = ask(trajectory_list.count_facets, where)
-    sentences = []
-    for label, field, names in _FLAGS.values():
-        of_field = counts[field]
-        if of_field[True] or of_field[False]:
-            unknown = f", unknown {of_field[None]:,}" if field == "is_correct" and of_field[None] else ""
-            verdicts = counts["verdict"] if field == "is_correct" else {}
-            failed = ", ".join(f"{name} {verdicts[name]:,}" for name in _FAILURES if verdicts.get(name))
-            other = f"{names[1]} {of_field[False]:,}" + (f" ({failed})" if failed else "")
-            sentences.append(f"{label}: {names[0]} {of_field[True]:,}, {other}{unknown}")
-    st.caption(" · ".join(sentences) or "No trajectory matches; clear a filter.")
-
-
-def _choice(label: str, key: str, names: tuple[str, ...]) -> None:
-    st.selectbox(label, [ANY, *names], key=key, bind="query-params", format_func=escape_control_characters)
+def _count(counts: FacetCounts, key: str, name: str) -> str:
+    """Return how many trajectories have a value of a choice, in brackets; nothing of a value that is not counted."""
+    _, field, names = _FLAGS.get(key, ("", "", ("",)))
+    of_field, value = (
+        (counts.get("verdict", {}), name) if name in _FAILURES else (counts.get(field, {}), name == names[0])
+    )
+    return f" ({of_field[value]:,})" if value in of_field else ""
 
 
 def _range(label: str, low: str, high: str, step: float, least: float | None = 0) -> None:
@@ -153,18 +152,8 @@ def _range(label: str, low: str, high: str, step: float, least: float | None = 0
             )  # fmt: skip
 
 
-def _chosen(key: str) -> str | None:
-    value = st.session_state.get(key, ANY)
-    return None if value == ANY else value
-
-
-def _flag(key: str) -> bool | None:
-    value, names = _chosen(key), _FLAGS[key][2]
-    return value == names[0] if value in names else None
-
-
-def _summary(where: TrajectoryFacets) -> str:
-    parts = [str(chosen) for key in _FLAGS if (chosen := _chosen(key)) is not None]
+def _summary(where: TrajectoryFacets, flags: Sequence[str]) -> str:
+    parts = [*flags]
     if where.tool is not None:
         parts.append(f"tool {literal(where.tool)}")
     if where.bucket is not None:
@@ -181,8 +170,9 @@ def _bounds(where: TrajectoryFacets, name: str) -> str:
 
 
 def _clear() -> None:
-    for key in _KEYS:
-        st.session_state[key] = ANY if key in _CHOICES else None
+    address.put(dict.fromkeys(_CHOICES))
+    for key in (*_RANGES, "question-index"):
+        st.session_state[key] = None
 
 
 def show_table(
