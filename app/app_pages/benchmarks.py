@@ -4,7 +4,6 @@ import streamlit as st
 
 from exgrpo.app import settings
 from exgrpo.app.components.benchmarks import (
-    backbone_bars,
     evaluation_form,
     score_comparison,
     score_curves,
@@ -12,11 +11,15 @@ from exgrpo.app.components.benchmarks import (
     score_table_view,
 )
 from exgrpo.app.components.benchmarks.samples import SCHEMES
-from exgrpo.app.components.runs import job_results
 from exgrpo.app.components.widgets import address_choice, notice
+from exgrpo.app.formats import counted
 from exgrpo.app.queries.benchmarks import list_scores
+from exgrpo.app.queries.runs import list_runs
+from exgrpo.db.queries.run_filter import RunFilter
+from exgrpo_core.recording.run_status import LIVE
 
 MAX_LINES = 60
+REFRESH_SECONDS = 5
 
 
 def _controls() -> tuple[str, list[str], str]:
@@ -32,6 +35,16 @@ def _controls() -> tuple[str, list[str], str]:
             icon=":material/search:", width=260,
         )  # fmt: skip
     return scheme, tables, words.strip().lower()
+
+
+def _wait_for_scores(num_scores: int, scheme: str) -> None:
+    """Show how many evaluations are under way, as a link to them; the page reruns when there are new scores."""
+    if len(list_scores(scheme)) != num_scores:
+        st.rerun(scope="app")
+    if live := list_runs(RunFilter(statuses=LIVE, kinds=("eval",))):
+        label = f"{counted(len(live), 'evaluation')} running or queued"
+        query = {"kind": "Evaluations"}
+        st.page_link("app_pages/runs.py", label=label, icon=":material/hourglass_top:", query_params=query)
 
 
 def _fits(line: score_table.ScoreLine, words: str) -> bool:
@@ -59,8 +72,6 @@ def _scores(scheme: str, tables: list[str], words: str) -> None:
         score_table_view.show_user_benchmarks(score_table.rank(own, titles), titles)
     if lines:
         score_table_view.show(lines, "scores")
-    if st.toggle("Bars by backbone", key="bars", bind="query-params", help="The paper's figure of backbones"):
-        backbone_bars.show(measured_lines)
     if len(measured_lines) > MAX_LINES:
         st.caption(f"The newest {MAX_LINES} of {len(measured_lines):,} of your models; search for others.")
     if len(measured_lines) > 1:
@@ -79,5 +90,5 @@ st.caption("Scores of your checkpoints and models next to those that the paper p
 if evaluation_form.ADDRESS in st.query_params:
     evaluation_form.show()
 chosen_scheme, chosen_tables, searched = _controls()
-job_results.show_evaluations(len(list_scores(chosen_scheme)), chosen_scheme)
+st.fragment(_wait_for_scores, run_every=REFRESH_SECONDS)(len(list_scores(chosen_scheme)), chosen_scheme)
 _scores(chosen_scheme, chosen_tables, searched)

@@ -4,8 +4,6 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from exgrpo.app import theme
-from exgrpo.app.components.benchmarks import score_curves, score_table
 from exgrpo.app.components.runs import comparison, comparison_tables
 from exgrpo.app.components.runs.comparison import Group
 from exgrpo.app.components.widgets import (
@@ -21,14 +19,11 @@ from exgrpo.app.components.widgets.curve_view import CurveView
 from exgrpo.app.components.widgets.own_charts import OwnChart
 from exgrpo.app.formats import literal
 from exgrpo.app.queries.answers import ask
-from exgrpo.app.queries.benchmarks import list_scores
 from exgrpo.app.queries.runs import whole_curves
 from exgrpo.db.queries import runs
 from exgrpo_core.step_report import METRIC_LABELS
 
 REFRESH_SECONDS = 4
-SCHEME = "paper"
-"""The rules by which answers are scored here; Benchmarks offers the others."""
 BY_RUN, BY_GROUP = "Runs", "Mean over seeds"
 
 
@@ -64,24 +59,7 @@ def _show(run_ids: Sequence[str], names: dict[str, str]) -> None:
     comparison_tables.show_results(curves, rows, is_by_group, keys if is_recorded else ())
     if not is_recorded:
         comparison_tables.show_costs(rows, names)
-    _over_answers(list(rows), by)
     comparison_tables.show_differences(names, specs)
-
-
-def _over_answers(run_ids: Sequence[str], by: str) -> None:
-    """Show the benchmark scores of the runs' checkpoints over the number of answers; nothing without any.
-
-    Curves have the colours of their runs where the page draws runs, and each run has one curve here.
-    """
-    order = {run_id: index for index, run_id in enumerate(run_ids)}
-    scored = score_table.measured_lines([row for row in list_scores(SCHEME) if row.source_run_id in order])
-    index_of = {line.key: order[line.source_run_id] for line in scored if line.source_run_id is not None}
-    lines = sorted(scored, key=lambda line: index_of[line.key])
-    has_colours = by == BY_RUN and len(set(index_of.values())) == len(lines)
-    colours = {key: theme.look_of_run(index).colour for key, index in index_of.items()} if has_colours else {}
-    if lines:
-        st.subheader("Benchmarks over the number of answers", anchor=False)
-        score_curves.show(lines, SCHEME, score_curves.MAX_MODELS, colours)
 
 
 with st.container(horizontal=True, vertical_alignment="center"):

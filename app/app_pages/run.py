@@ -165,7 +165,8 @@ def _settings(row: RunRow) -> None:
         run_details.show_changes(spec, ask(runs.run_spec, parent.run_id), f"its parent {parent.name}")
     base = load_preset(row.preset) if preset_exists(row.preset) else TrainSpec()
     name = f"preset {row.preset}" if preset_exists(row.preset) else "the defaults"
-    run_details.show_configuration(spec, base.model_dump(mode="json"), name)
+    run_details.show_changes(spec, base.model_dump(mode="json"), name)
+    run_details.show_whole(spec)
 
 
 def _attempts(row: RunRow) -> None:

@@ -1,16 +1,13 @@
-"""Scores of benchmarks, live evaluations, two scored models compared, and the results of studies."""
+"""Scores of benchmarks, two scored models compared, and the results of studies."""
 
 import time
-from datetime import UTC, datetime, timedelta
 
 import streamlit as st
 
 from exgrpo.app import settings
 from exgrpo.app.queries.answers import ask, kept
-from exgrpo.app.queries.runs import list_runs
 from exgrpo.db.connections.session import Database
 from exgrpo.db.queries import benchmarks
-from exgrpo.db.queries.run_filter import RunFilter
 from exgrpo.db.rows.runs import RunRow
 from exgrpo.db.rows.scores import BenchmarkScoreRow, ComparisonRow, ScoredRuns
 from exgrpo.jobs.actions.studies.definition import Scale
@@ -18,11 +15,8 @@ from exgrpo.jobs.actions.studies.matrix import RunKey, wanted_keys
 from exgrpo.jobs.actions.studies.measures import AVERAGES
 from exgrpo.jobs.actions.studies.study_results import StudyResults, find_runs, read_results
 from exgrpo.jobs.actions.studies.sweeps import find_study
-from exgrpo_core.recording.run_status import BROKEN, LIVE
 
 MAX_SCORES = 5000
-MAX_UNFINISHED = 5
-BROKEN_SHOWN_HOURS = 24
 _STUDY_SECONDS = 60
 
 
@@ -31,25 +25,9 @@ def list_scores(scheme: str) -> list[BenchmarkScoreRow]:
     return ask(benchmarks.list_scores, scheme=scheme, limit=MAX_SCORES)
 
 
-def live_evaluations() -> list[RunRow]:
-    """Return queued and running evaluations, newest first."""
-    return _evaluations(LIVE)
-
-
-def broken_evaluations() -> list[RunRow]:
-    """Return the newest evaluations of the last day that ended without all of their scores."""
-    since = datetime.now(UTC) - timedelta(hours=BROKEN_SHOWN_HOURS)
-    recent = [row for row in _evaluations(BROKEN) if (row.ended_at or row.created_at) >= since]
-    return recent[:MAX_UNFINISHED]
-
-
 def compare_scores(first: ScoredRuns, second: ScoredRuns, scheme: str) -> list[ComparisonRow]:
     """Return the differences of two scored models, second minus first; scores do not change, so answers are kept."""
     return kept(ask, benchmarks.compare_scores, first, second, scheme, tuple(AVERAGES.items()))
-
-
-def _evaluations(states: tuple[str, ...]) -> list[RunRow]:
-    return list_runs(RunFilter(statuses=states, kinds=("eval",)))
 
 
 def study_runs(name: str) -> dict[RunKey, RunRow]:

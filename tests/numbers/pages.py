@@ -100,8 +100,7 @@ def _benchmarks(root: Root) -> Iterator[View]:
     expected = of_jobs.comparison(*jobs)
     lines = [of_scores.measured_line(job, root.by_name[record.CHAINS]) for job in jobs[::-1]]
     expected.tables |= of_scores.benchmark_tables(lines, record.BENCHMARK)
-    expected.figures |= of_scores.bars()
-    yield "benchmarks", {"bars": "true"}, expected
+    yield "benchmarks", {}, expected
 
 
 def _trajectories(root: Root) -> Iterator[View]:

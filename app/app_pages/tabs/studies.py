@@ -40,11 +40,6 @@ def _sweep_form() -> None:
         )  # fmt: skip
         for path in fields:
             st.text_input(shapes[path].label, key=f"{_VALUES}{path}", placeholder="values, separated by commas")
-        if st.toggle("As text", key="sweep-is-text", help="The same as `exgrpo sweep FILE` takes, in YAML"):
-            st.session_state.setdefault("sweep-text", _written())
-            st.text_area("Base and values", key="sweep-text", height=180)
-        else:
-            st.session_state.pop("sweep-text", None)
         st.button("Check and open", type="primary", key="keep-sweep", on_click=_keep)
         if (refusal := st.session_state.pop(_REFUSAL, None)) is not None:
             notice.show("error", "Not a sweep yet", refusal)
@@ -59,8 +54,7 @@ def _written() -> str:
 def _keep() -> None:
     # Arguments of the button would lack what was typed right before the click.
     try:
-        text = st.session_state["sweep-text"] if st.session_state["sweep-is-text"] else _written()
-        kept = sweeps.keep_text(settings.runs_root(), st.session_state["sweep-name"].strip(), text)
+        kept = sweeps.keep_text(settings.runs_root(), st.session_state["sweep-name"].strip(), _written())
     except UserError as error:
         st.session_state[_REFUSAL] = str(error)
         return

@@ -50,7 +50,7 @@ def _close() -> None:
 def show() -> None:
     """Show the form in a dialog; its button queues an evaluation per model, or one sentence names the mistake.
 
-    The page of a single evaluation is opened; several are followed on this page.
+    The page of a single evaluation is opened; several are followed in the list of runs.
     """
     targets = _targets()
     left, right = st.columns(2, gap="medium")
@@ -235,5 +235,4 @@ def _submit(targets: Sequence[str], content: dict[str, object]) -> None:
     if queued:
         st.toast(f"Queued {counted(len(queued), 'evaluation')}", icon=":material/check:")
     if len(queued) == len(targets):
-        _close()
-        st.rerun()
+        st.switch_page("app_pages/runs.py", query_params={"kind": "Evaluations"})

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping, Sequence
 from html import escape
-from types import MappingProxyType
 
 import numpy as np
 import plotly.graph_objects as go
@@ -32,21 +31,15 @@ BY_DIFFICULTY = (
 _LEAST_MARGIN = 0.02
 
 
-def show(
-    lines: Sequence[ScoreLine], scheme: str, num_chosen: int = 1, colours: Mapping[str, str] = MappingProxyType({})
-) -> None:
-    """Show the choice of benchmark, models and questions, and the curves; answers are read when the toggle is on.
-
-    Of the models the first `num_chosen` are chosen until the reader chooses. `colours` are those that lines have
-    elsewhere on the page, by key.
-    """
+def show(lines: Sequence[ScoreLine], scheme: str) -> None:
+    """Show the choice of benchmark, models and questions, and the curves; answers are read when the toggle is on."""
     if not st.toggle("Read the recorded answers", key="curves", bind="query-params"):
         return
     benchmarks = {name: column_of(name) for line in lines for name, _ in line.scored}
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         benchmark = address_choice.select("Benchmark", benchmarks, "of", next(iter(benchmarks)), width=240)
         names = {line.key: f"{line.name} ({line.group})" for line in lines if benchmark in dict(line.scored)}
-        chosen = address_choice.select_several("Models", names, "over", list(names)[:num_chosen], "None")[:MAX_MODELS]
+        chosen = address_choice.select_several("Models", names, "over", list(names)[:1], "None")[:MAX_MODELS]
         difficulty = st.segmented_control(
             "Questions", [ALL, *Difficulty], default=ALL, required=True, key="difficulty", bind="query-params",
             help=BY_DIFFICULTY,
@@ -56,9 +49,7 @@ def show(
     if not runs:
         return
     curves = _curves_of(runs, benchmark, scheme, difficulty)
-    colour_of = {
-        names[line.key]: colours.get(line.key, theme.look_of_run(index).colour) for index, line in enumerate(drawn)
-    }
+    colour_of = {names[line.key]: theme.look_of_run(index).colour for index, line in enumerate(drawn)}
     if len(colour_of) > 1:
         _legend(colour_of)
     axis_range = _axis_range([curve for of_model in curves.values() for curve in of_model])

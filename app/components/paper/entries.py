@@ -86,7 +86,7 @@ ENTRIES = (
     Entry(
         "backbones", "Figure 3", "Backbones and training variants", PAPER,
         "ExGRPO is above on-policy training on every backbone, and trains Llama-3.1-8B, where on-policy collapses.",
-        "backbones", (Home("benchmarks", "Benchmarks", {"bars": "true"}), _study("model-extension")),
+        "backbones", (_BENCHMARKS, _study("model-extension")),
         "model-extension", "tab:extension_res", "ID Avg.",
     ),
     Entry(

@@ -1,23 +1,16 @@
-"""Evaluations and judges: those under way, and their results."""
+"""The results of evaluations and judges."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import PurePosixPath
 
 import pandas as pd
 import streamlit as st
 
-from exgrpo.app.components.widgets import data_table, figures, notice, run_state
-from exgrpo.app.formats import ago, counted, escape_control_characters, number, share
+from exgrpo.app.components.widgets import data_table, figures, notice
+from exgrpo.app.formats import counted, escape_control_characters, number, share
 from exgrpo.app.queries.answers import ask
-from exgrpo.app.queries.benchmarks import broken_evaluations, list_scores, live_evaluations
-from exgrpo.app.settings import runs_root
 from exgrpo.db.queries import runs
 from exgrpo.db.rows.judging import JudgeRow
-from exgrpo.db.rows.runs import RunRow
 from exgrpo.db.rows.scores import BenchmarkScoreRow
-from exgrpo.jobs.actions import run_actions
-from exgrpo.jobs.actions.progress import job_progress
-from exgrpo_core.recording.run_status import BROKEN, RunStatus
 
 
 def show_scores(rows: Sequence[BenchmarkScoreRow]) -> None:
@@ -86,59 +79,3 @@ def show_judge(rows: Sequence[JudgeRow], reasons: Mapping[str, int]) -> None:
     if reasons:
         frame = pd.DataFrame({"Why a vote gave no verdict": list(reasons), "Votes": list(reasons.values())})
         data_table.show(frame, "unjudged-votes", "Reasons of votes without a verdict")
-
-
-REFRESH_SECONDS = 3
-CHECK_SECONDS = 5
-"""How often the list is read again while no evaluation is queued or running."""
-UNNAMED = "evaluation"
-
-
-def show_evaluations(num_scores: int, scheme: str) -> None:
-    """Show the evaluations; the page reruns when there are new scores."""
-    is_live = bool(live_evaluations())
-    st.fragment(_show_evaluations, run_every=REFRESH_SECONDS if is_live else CHECK_SECONDS)(num_scores, scheme, is_live)
-
-
-def _show_evaluations(num_scores: int, scheme: str, was_live: bool) -> None:
-    live, broken = live_evaluations(), broken_evaluations()
-    if len(list_scores(scheme)) != num_scores or bool(live) != was_live:
-        st.rerun(scope="app")
-    if not live and not broken:
-        return
-    with st.container(border=True, gap="xsmall", key="evaluations"):
-        num_queued = sum(row.status == RunStatus.QUEUED for row in live)
-        counts = f"{len(live) - num_queued:,} running, {num_queued:,} queued"
-        st.markdown(f"**Evaluations** &nbsp; :gray[:small[{counts}]]")
-        for row in [*live, *broken]:
-            _evaluation_row(row)
-
-
-def _evaluation_row(row: RunRow) -> None:
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        run_state.show(row)
-        st.text(escape_control_characters(_title(row)), width="content")
-        st.space("stretch")
-        progress = job_progress(runs_root(), row.run_id) if row.status == RunStatus.RUNNING else None
-        if progress is not None:
-            done, total = progress
-            st.progress(
-                min(1.0, done / total) if total else 0.0, text=f"{done:,} of {counted(total, 'question')}", width=240
-            )
-        else:
-            st.caption(ago(row.created_at), width="content")
-        st.page_link("app_pages/run.py", label="Open", icon=":material/open_in_new:", query_params={"run": row.run_id})
-        is_broken = row.status in BROKEN
-        if is_broken and st.button("Dismiss", key=f"dismiss-{row.run_id}", help="Archive it; Runs lists it on request"):
-            with notice.refusals("Not archived"):
-                run_actions.archive(runs_root(), row.run_id, is_archived=True)
-                st.rerun()
-    if row.status_reason:
-        st.text(escape_control_characters(row.status_reason))
-
-
-def _title(row: RunRow) -> str:
-    if row.name != UNNAMED:
-        return row.name
-    path = PurePosixPath(row.model)
-    return f"{path.name if path.is_absolute() else row.model} on {row.dataset}"

@@ -156,12 +156,6 @@ def _packed(path: Path) -> bytes:
     return packed.getvalue()
 
 
-def show_configuration(spec: Mapping[str, object], base: Mapping[str, object], base_name: str) -> None:
-    """Show the differences from the preset the run started from, then the whole specification as YAML."""
-    show_changes(spec, base, base_name)
-    show_whole(spec)
-
-
 def show_changes(spec: Mapping[str, object], base: Mapping[str, object], base_name: str) -> None:
     """Show the fields that differ from a preset's, or from those of the run that this one continues or copies."""
     changes = differences(base, spec)

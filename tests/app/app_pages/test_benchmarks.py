@@ -8,7 +8,6 @@ from exgrpo.db.connections.opening import open_database
 from exgrpo.jobs.actions.preflight.benchmark_look import keep_benchmark_file, look_at_benchmark
 from exgrpo.jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
 from exgrpo.jobs.runs.directory import list_run_directories
-from exgrpo.jobs.runs.journal import Journal, JournalKind
 from exgrpo.jobs.training.data_rows import DataError
 from tests.app import recorded, scored
 from tests.app.charts import figures
@@ -92,15 +91,13 @@ def test_of_two_models_of_one_name_each_is_chosen_and_compared(scored_runs, open
     assert [*compared["First"], *compared["Second"]] == pytest.approx([30.0, 60.0])
 
 
-def test_evaluations_under_way_show_progress_and_failed_ones_their_reason_until_dismissed(runs_root, open_page):
+def test_evaluations_under_way_are_counted_and_lead_to_their_list(runs_root, open_page):
     scored.record_unfinished(runs_root)
     page = open_page("benchmarks")
-    assert has_text(page, "1 running")
-    assert scored.FAILURE in texts(page)
-    assert any("12 of 30 questions" in element.proto.text for element in page.get("progress"))
-    page.button(key="dismiss-eval-failed").click().run()
-    entries, _ = Journal(runs_root).read_from(0)
-    assert [(entry.kind, entry.run_id) for entry in entries][-1] == (JournalKind.ARCHIVED, "eval-failed")
+    assert "1 evaluation running or queued" in [link.proto.label for link in page.get("page_link")]
+    [listed] = tables(open_page("runs", kind="Evaluations"))
+    assert sorted(listed.value["Progress"])[-1] == pytest.approx(40.0)
+    assert scored.FAILURE in list(listed.value["Reason"])
 
 
 def send(page, **values):

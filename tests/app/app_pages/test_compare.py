@@ -3,8 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from exgrpo.app import theme
-from tests.app import recorded, scored
+from tests.app import recorded
 from tests.app.charts import figures
 from tests.app.page_texts import has_text, tables
 
@@ -48,16 +47,3 @@ def test_runs_and_metrics_are_chosen_and_what_is_not_there_is_named_and_left_out
     assert page.query_params["runs"] == "run-finished,run-failed"
     assert list(frame(page, "Steps")["Run"]) == ["exgrpo whole", "too fast"]
     assert has_text(page, "have the same settings")
-
-
-def test_scores_of_the_runs_checkpoints_are_drawn_over_the_number_of_answers(runs_root, open_page):
-    scored.record_all(runs_root)
-    recorded.record(runs_root, recorded.ON_POLICY)
-    runs = "run-finished,run-on-policy"
-    assert has_text(open_page("compare", runs=runs), "Benchmarks over the number of answers")
-    page = open_page("compare", runs=runs, curves="true", of="math500")
-    over_k = [chart for chart in figures(page) if chart["layout"]["xaxis"]["title"].get("text") == "k"]
-    assert len(over_k) == 3
-    colours = {trace["name"]: trace["line"].get("color") for trace in over_k[0]["data"] if "showlegend" not in trace}
-    assert list(colours.values()) == [theme.look_of_run(index).colour for index in range(len(colours))]
-    assert any("step 30" in trace["name"] for trace in over_k[0]["data"])

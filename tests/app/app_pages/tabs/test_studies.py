@@ -222,12 +222,9 @@ def test_a_sweep_is_written_checked_and_launched_like_a_study(runs_root, open_pa
         page.session_state["new-sweep"] = is_open
         page.run()
     page.text_input(key="sweep-name").set_value("rates")
-    page.toggle(key="sweep-is-text").set_value(True).run()
-    assert page.text_area(key="sweep-text").value == (
-        "base: chains-exgrpo\nover:\n  algorithm.bucket_center: [0.25, 0.75]\n  seed: [4]"
-    )
-    text = "base: chains-exgrpo\nover: {optim.learning_rate: [1e-4, 2e-4], seed: [4]}"
-    page.text_area(key="sweep-text").set_value(text)
+    page.multiselect(key="sweep-fields").set_value(["optim.learning_rate", "seed"]).run()
+    page.text_input(key="sweep-values-optim.learning_rate").set_value("1e-4, 2e-4").run()
+    assert page.text_input(key="sweep-values-seed").value == "4"
     page.button(key="keep-sweep").click().run()
     assert page.query_params["study"] == "rates"
     (runs_root / "workbench" / "sweeps" / "cut.json").write_text('{"name":')

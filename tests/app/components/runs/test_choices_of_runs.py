@@ -1,14 +1,11 @@
 """Choices of training runs hold them however many newer jobs of other kinds there are."""
 
-from dataclasses import replace
 
 import pytest
 
 from exgrpo.app.queries import runs as run_queries
-from exgrpo.app.queries.benchmarks import broken_evaluations
 from exgrpo.db.connections.opening import open_database
-from exgrpo.db.ingest import events
-from tests.app import played, recorded
+from tests.app import played
 from tests.db.recorded_scores import record_scores
 
 pytestmark = pytest.mark.slow
@@ -38,17 +35,6 @@ def test_runs_are_offered_below_many_newer_evaluations(open_page, page, kind, ke
     assert not opened.exception
     [choice] = [element for element in opened.get(kind) if element.key == key]
     assert any(played.FAILED.name in option for option in choice.options)
-
-
-def test_evaluations_that_broke_are_found_below_newer_runs_of_that_name(runs_root, monkeypatch):
-    monkeypatch.setattr(run_queries, "RUNS_PAGE_SIZE", 1)
-    database = open_database(None, runs_root)
-    for run_id in ("eval-broken", "eval-named"):
-        record_scores(database, runs_root, run_id=run_id)
-        events.set_status(database, run_id, "failed", "no data", attempt=1)
-    database.close()
-    recorded.record(runs_root, replace(recorded.FAILED, name="evaluation"))
-    assert [row.run_id for row in broken_evaluations()] == ["eval-named"]
 
 
 @pytest.fixture
