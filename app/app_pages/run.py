@@ -21,6 +21,7 @@ from exgrpo.app.components.widgets import (
     run_choice,
     run_state,
     shown_text,
+    spec_text,
 )
 from exgrpo.app.page_list import TABS
 from exgrpo.app.queries.answers import ask
@@ -162,10 +163,10 @@ def _settings(row: RunRow) -> None:
         return
     parent = ask(runs.get_run, row.parent_run_id) if row.parent_run_id else None
     if parent is not None and parent.kind == TRAIN:
-        run_details.show_changes(spec, ask(runs.run_spec, parent.run_id), f"its parent {parent.name}")
+        spec_text.show_changes(spec, ask(runs.run_spec, parent.run_id), f"its parent {parent.name}")
     base = load_preset(row.preset) if preset_exists(row.preset) else TrainSpec()
     name = f"preset {row.preset}" if preset_exists(row.preset) else "the defaults"
-    run_details.show_changes(spec, base.model_dump(mode="json"), name)
+    spec_text.show_changes(spec, base.model_dump(mode="json"), name)
     run_details.show_whole(spec)
 
 

@@ -1,13 +1,10 @@
 """The workbench itself: supervisor, queue, machine, database, versions, and the audit log."""
 
-from typing import Any
-
-import pandas as pd
 import streamlit as st
 
 from exgrpo.app import settings
 from exgrpo.app.components.system import system_view
-from exgrpo.app.components.widgets import address_choice, data_table, figures, grid, page_frame, run_state
+from exgrpo.app.components.widgets import address_choice, figures, page_frame
 from exgrpo.app.formats import ago, byte_size, counted, duration, escape_control_characters, exact
 from exgrpo.app.queries.answers import ask
 from exgrpo.app.queries.runs import (
@@ -17,7 +14,6 @@ from exgrpo.app.queries.runs import (
 from exgrpo.db.queries import runs
 from exgrpo.db.queries.run_filter import RunFilter
 from exgrpo.db.queries.runs import database_facts
-from exgrpo.db.rows.display_names import distinct_names
 from exgrpo.jobs.machine.hardware import list_gpus
 from exgrpo.jobs.machine.machine_report import Check, examine_machine, package_versions
 from exgrpo.jobs.runs.journal import Journal
@@ -47,34 +43,11 @@ def _overview() -> None:
     st.text(escape_control_characters(f"Runs root {current_runs_root()}, database {facts.url}"))
     if is_alive and heartbeat and heartbeat.since:
         st.caption(f"The supervisor has been running for {ago(heartbeat.since).removesuffix(' ago')}.")
-    _queue()
+    st.page_link(
+        "app_pages/runs.py", label="Runs that are active", icon=":material/list_alt:", query_params={"state": "Active"}
+    )
     st.subheader("Users", anchor=False)
     st.caption(page_frame.access_sentence())
-
-
-def _queue() -> None:
-    st.subheader("Running and queued", anchor=False)
-    rows = ask(runs.list_runs, RunFilter(statuses=LIVE), limit=None)
-    if not rows:
-        st.caption("No run is running or queued.")
-        return
-    names = distinct_names((row.run_id, row.name) for row in rows)
-    frame = pd.DataFrame(
-        {
-            "State": [run_state.state_name(row.status) for row in rows],
-            "Job": [escape_control_characters(names[row.run_id]) for row in rows],
-            "Kind": [row.kind for row in rows],
-            "Engine": [escape_control_characters(row.engine) for row in rows],
-            "Created": [exact(row.created_at) for row in rows],
-            "Last data": [ago(row.last_event_at) for row in rows],
-        }
-    )
-    times: dict[str, list[Any]] = {
-        "Created": [row.created_at for row in rows],
-        "Last data": [row.last_event_at for row in rows],
-    }
-    data_table.export_above(lambda: frame.assign(Id=[row.run_id for row in rows], **times), "queue")
-    grid.draw(frame, "queue", "Running and queued runs")
 
 
 @st.cache_data(ttl=CHECK_SECONDS, show_spinner="Checking this machine and its engines")

@@ -23,7 +23,7 @@ FIXED = (
     r"\*\*Scores\*\* &nbsp; :gray\[:small\[share; held out with 95% interval]]",
     r"\*\*Gradient weight of replayed tokens\*\* &nbsp; .*",
     r"\*\*Fresh Pass@1\*\* &nbsp; :gray\[:small\[share of rollouts]]",
-    r"\*\*(Entropy by bucket|Different answers|Signal strength)\*\* &nbsp; .*",
+    r"\*\*(Entropy by bucket|Different answers)\*\* &nbsp; .*",
     r"Percent correct; below it the 95% interval over questions\..*",
     r"Second minus first, in points; 95% intervals .*",
     r"Previous Zero RLVR Methods, GPG-Zero, .*",

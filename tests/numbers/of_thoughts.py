@@ -42,17 +42,12 @@ def entropy_page(root: Root, run: Recorded) -> Expected:
     rows = correct_answers(run)
     lines = pd.DataFrame([_validity(name, part) for name, part in _parts(rows).items()])
     drawn = lines[(lines["Valid"] > 0) | (lines["Not valid"] > 0)]
-    both = lines[(lines["Valid"] > 0) & (lines["Not valid"] > 0)]
     valid, invalid = rows[rows["is_valid"].eq(True)], rows[rows["is_valid"].eq(False)]
     levels = {level: valid[valid["level"] == level] for level in LEVELS}
     figures: dict[str, dict[str, Columns]] = {
         "Entropy by validity": _densities({"valid": valid, "not valid": invalid}, "mean_entropy"),
         "Perplexity by validity": _densities({"valid": valid, "not valid": invalid}, "perplexity"),
         "Entropy of valid chains": _densities(levels, "mean_entropy"),
-        "Signal strength": {
-            name: {"x": both["Questions"].tolist(), "y": both[f"{name} area"].tolist()}
-            for name in ("entropy", "perplexity")
-        },
     }  # fmt: skip
     for name in ("Entropy", "Perplexity"):
         figures[f"Mean {name.lower()}"] = {

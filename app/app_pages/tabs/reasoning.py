@@ -41,10 +41,6 @@ def _entropy(row: RunRow, judge: str | None) -> None:
             "entropy-difficulty", "Densities of mean token entropy of valid chains on easy, medium and hard questions",
         )  # fmt: skip
         figures.show_card(
-            "Signal strength", "AUC; 0.5 is no signal", thought_charts.signal_strength(lines), "signal-auc",
-            "Area under the curve of entropy and of perplexity by difficulty of the question",
-        )  # fmt: skip
-        figures.show_card(
             "Perplexity by validity", "density",
             thought_charts.densities_of(sample.points, thought_charts.VALIDITY, "perplexity"), "perplexity-validity",
             "Densities of perplexity of valid and of invalid chains of thought",

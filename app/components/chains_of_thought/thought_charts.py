@@ -93,19 +93,6 @@ def densities_of(points: Sequence[EntropyPoint], groups: Sequence[Group], signal
     return figure
 
 
-def signal_strength(lines: Sequence[ValidityLine]) -> go.Figure | None:
-    """Return the AUC of entropy and of perplexity by difficulty, with the line of no signal."""
-    known = [line for line in lines if line.num_valid and line.num_invalid]
-    if not known:
-        return None
-    colours = theme.palette()
-    figure = _pairs(known, {"entropy": ("entropy_auc", colours.fresh), "perplexity": ("perplexity_auc", colours.muted)})
-    figure.update_traces(hovertemplate=f"%{{y:{NATS_HOVER}}}")
-    figure.add_hline(y=0.5, line={"color": colours.text, "width": 1, "dash": "dot"})
-    figure.update_yaxes(range=[0, 1.12], tickvals=[0, 0.25, 0.5, 0.75, 1.0])
-    return figure
-
-
 def mean_signals(lines: Sequence[ValidityLine], name: str) -> go.Figure | None:
     """Return the mean of a signal, entropy or perplexity, of valid and invalid chains by difficulty (the paper's)."""
     known = [line for line in lines if line.num_valid or line.num_invalid]

@@ -63,7 +63,7 @@ def show(check: FormCheck, state: FormState, start: StartingPoint) -> tuple[bool
         with st.container(border=True, key="bucket-weights-card"):
             buffer_charts.show_weights(spec.algorithm, bucket_meaning(asdict(spec.algorithm)))
     with st.container(border=True, key="spec-diff"):
-        spec_text.show_differences(spec, base.content, base.name)
+        spec_text.show_changes(spec.model_dump(mode="json"), base.content, base.name)
     _as_text(spec, base, changes)
     if is_verl and not check.mistakes:
         where.show_scripts(spec)

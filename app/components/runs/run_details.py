@@ -15,10 +15,9 @@ from exgrpo.app.components.widgets import curves, data_table, figures, notice, o
 from exgrpo.app.components.widgets.curve_view import CurveView, Line, paired
 from exgrpo.app.components.widgets.curves import Series
 from exgrpo.app.components.widgets.own_charts import OwnChart
-from exgrpo.app.components.widgets.spec_text import as_yaml, difference_table, show_download
-from exgrpo.app.formats import byte_size, counted, escape_control_characters, exact, literal
+from exgrpo.app.components.widgets.spec_text import as_yaml, show_download
+from exgrpo.app.formats import byte_size, counted, escape_control_characters, exact
 from exgrpo.db.rows.runs import AttemptRow, CheckpointRow, EvaluationRow, MetricPoint, RewardCountRow, RunRow
-from exgrpo.db.rows.spec_differences import differences
 
 MAX_DOWNLOAD_BYTES = 200_000_000
 """Larger checkpoints are copied by their path: a download is packed in memory."""
@@ -154,17 +153,6 @@ def _packed(path: Path) -> bytes:
     with tarfile.open(fileobj=packed, mode="w") as archive:
         archive.add(path, arcname=path.name)
     return packed.getvalue()
-
-
-def show_changes(spec: Mapping[str, object], base: Mapping[str, object], base_name: str) -> None:
-    """Show the fields that differ from a preset's, or from those of the run that this one continues or copies."""
-    changes = differences(base, spec)
-    st.subheader(f"Differences from {literal(base_name)}", anchor=False)
-    if changes:
-        alt = escape_control_characters(f"Fields that differ from {base_name}")
-        data_table.show(difference_table(changes, "Before"), figures.file_name(f"differences from {base_name}"), alt)
-    else:
-        st.caption("None: the run uses it unchanged.")
 
 
 def show_whole(spec: Mapping[str, object]) -> None:

@@ -8,15 +8,11 @@ import pandas as pd
 import streamlit as st
 import yaml
 
-from exgrpo.app.components.widgets import data_table, run_choice
-from exgrpo.app.formats import escape_control_characters
-from exgrpo.app.queries.answers import ask
-from exgrpo.app.queries.runs import training_names
-from exgrpo.db.queries import runs
-from exgrpo.db.rows.display_names import distinct_names
+from exgrpo.app.components.widgets import data_table, figures
+from exgrpo.app.formats import escape_control_characters, literal
 from exgrpo.db.rows.spec_differences import Difference, differences
 from exgrpo.jobs.specs.presets import load_plain_yaml
-from exgrpo.jobs.specs.train import SpecError, TrainSpec
+from exgrpo.jobs.specs.train import SpecError
 
 MAX_OPTIONS_IN_COMMAND = 12
 
@@ -73,23 +69,13 @@ def show_download(content: Mapping[str, object]) -> None:
     )  # fmt: skip
 
 
-_ADDRESS = "against"
-
-
-def show_differences(spec: TrainSpec, base: Mapping[str, object], base_name: str) -> None:
-    """Show the fields that differ from the chosen one; the choice is in the address."""
-    wanted = st.query_params.get(_ADDRESS, "")
-    other = ask(runs.get_run, wanted) if wanted else None
-    rows = {row.run_id: row.name for row in training_names()}
-    if other is not None and other.kind == "train":
-        rows.setdefault(other.run_id, other.name)
-    names = {"": base_name} | {run_id: f"run {name}" for run_id, name in distinct_names(rows.items()).items()}
-    chosen = wanted if wanted in names else ""
-    run_choice.select("Differences from", names, _ADDRESS, chosen, "diff-choice")
-    before = ask(runs.run_spec, chosen) if chosen else base
-    changes = differences(before, spec.model_dump(mode="json"))
-    if not changes:
-        st.caption("None.")
-        return
-    table = difference_table(changes, "Other run" if chosen else base_name.removeprefix("the ").capitalize())
-    data_table.show(table, "differences", f"Fields that differ from {names[chosen]}")
+def show_changes(spec: Mapping[str, object], base: Mapping[str, object], base_name: str) -> None:
+    """Show the fields that differ from a preset's, or from those of the run that this one continues or copies."""
+    changes = differences(base, spec)
+    st.subheader(f"Differences from {literal(base_name)}", anchor=False)
+    if changes:
+        alt = escape_control_characters(f"Fields that differ from {base_name}")
+        table = difference_table(changes, "Before")
+        data_table.show(table, figures.file_name(f"differences from {base_name}"), alt)
+    else:
+        st.caption("None: the run uses it unchanged.")

@@ -1,6 +1,5 @@
 """Choices of training runs hold them however many newer jobs of other kinds there are."""
 
-
 import pytest
 
 from exgrpo.app.queries import runs as run_queries
@@ -54,7 +53,6 @@ def type_in(choice, words, *others):
     ("page", "kind", "key", "parameter", "typed"),
     [
         ("run", "selectbox", "run-choice", "run", played.FAILED.run_id),
-        ("new_run", "selectbox", "diff-choice", "against", "broken"),
         ("run", "selectbox", f"against-{played.FINISHED.run_id}", "against", "BROKEN replay"),
         ("compare", "multiselect", "runs-choice", "runs", "broken"),
     ],
