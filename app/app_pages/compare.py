@@ -47,10 +47,10 @@ def _show(run_ids: Sequence[str], names: dict[str, str]) -> None:
     groups = comparison.groups({run_id: names[run_id] for run_id in rows}, specs)
     is_by_group = by == BY_GROUP
     curves = groups if is_by_group else [Group(names[run_id], (run_id,)) for run_id in rows]
-    for sentence in (
-        comparison.describe_ends(groups, {key: row.step for key, row in rows.items()}) if is_by_group else ()
-    ):
-        st.caption(literal(sentence))
+    with st.container():  # so that what is below keeps its place
+        ends = comparison.describe_ends(groups, {key: row.step for key, row in rows.items()}) if is_by_group else ()
+        for sentence in ends:
+            st.caption(literal(sentence))
     is_recorded = all(row.is_recorded for row in rows.values())
     keys = comparison.recorded_keys([*rows]) if is_recorded else comparison.KEYS
     shown = list(dict.fromkeys([*keys[: figures.NUM_OPEN], *more]))
