@@ -79,7 +79,7 @@ def show(run_id: str, searched: str, rollouts_per_question: int) -> TrajectoryFa
     offered["bucket"] = ("Stored in bucket", tuple(map(str, range(1, rollouts_per_question))))
     offered["tool"] = ("Tool", tuple(tools or ()))
     wanted = {key: st.query_params.get(key) for key in choices}
-    chosen = {key: value for key, value in wanted.items() if value in offered[key][1]}
+    chosen = {key: value for key, value in wanted.items() if value is not None and value in offered[key][1]}
     where = TrajectoryFacets(
         run_id=run_id, words=searched,
         **{field: chosen[key] == names[0] for key, (_, field, names) in _FLAGS.items() if chosen.get(key) in names},
@@ -92,7 +92,7 @@ def show(run_id: str, searched: str, rollouts_per_question: int) -> TrajectoryFa
         label, names = offered[key]
         labels = {name: escape_control_characters(name) + _count(counts, key, name) for name in names}
         place.selectbox(
-            label, [ANY, *names], format_func=({ANY: ANY} | labels).get,
+            label, [ANY, *names], format_func=({ANY: ANY} | labels).__getitem__,
             **address_choice.bound(key, chosen.get(key, ANY), key, usual=ANY),
         )  # fmt: skip
     summary = _summary(where, [chosen[key] for key in _FLAGS if key in chosen])
