@@ -43,9 +43,7 @@ def _overview() -> None:
     st.text(escape_control_characters(f"Runs root {current_runs_root()}, database {facts.url}"))
     if is_alive and heartbeat and heartbeat.since:
         st.caption(f"The supervisor has been running for {ago(heartbeat.since).removesuffix(' ago')}.")
-    st.page_link(
-        "app_pages/runs.py", label="Runs that are active", icon=":material/list_alt:", query_params={"state": "Active"}
-    )
+    st.page_link("app_pages/runs.py", label="Active runs", icon=":material/list_alt:", query_params={"state": "Active"})
     st.subheader("Users", anchor=False)
     st.caption(page_frame.access_sentence())
 

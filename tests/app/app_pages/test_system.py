@@ -26,7 +26,8 @@ def test_overview_has_the_supervisor_the_database_and_an_empty_queue(runs_root, 
     page = open_page("system")
     assert metric(page, "Supervisor").value == "running"
     assert metric(page, "Database").value == "SQLite"
-    assert any(text.startswith("No run is running") for text in texts(page))
+    assert metric(page, "Queue").value == "0 queued"
+    assert [link.proto.query_string for link in page.get("page_link")] == ["state=Active"]
     assert any(text.startswith("Single-user mode") for text in texts(page))
     recorded.beat(runs_root, datetime.now(UTC) - timedelta(minutes=3))
     assert metric(open_page("system"), "Supervisor").value == "not running"
