@@ -108,7 +108,6 @@ def build_part(setting: str, settings: Settings) -> Any:  # noqa: ANN401 # of th
     return part(**values)
 
 
-@cache
 def part_numbers(part: type[Any]) -> dict[str, tuple[Range | None, Any]]:
     """Return the settings of a part by name: the range that its annotation gives, if any, and the default."""
     try:
@@ -129,10 +128,13 @@ def find_part(setting: str, name: str) -> type[Any]:
     if name in built_in:
         return built_in[name]
     part = load_code(allowed_location(name, built_in, ENTRY_POINTS))
-    is_whole = inspect.isclass(part) and issubclass(part, kind) and not inspect.isabstract(part)
-    if not is_whole or not isinstance(getattr(part, "name", None), str):
+    if not (inspect.isclass(part) and issubclass(part, kind)) or inspect.isabstract(part) or not _has_name(part):
         raise InputError(f"expected a {kind.__name__} with a name and all of its methods, which {name} is not.")
     return part
+
+
+def _has_name(part: type[Any]) -> bool:
+    return isinstance(getattr(part, "name", None), str)
 
 
 def fields_of(setting: str, settings: Settings) -> set[str]:

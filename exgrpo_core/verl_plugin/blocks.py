@@ -308,7 +308,7 @@ class BlockWorker(ActorRolloutRefWorker):
     def train_block(self, block: Block) -> tuple[dict[str, Any], Answer] | None:
         """Take one optimizer step on all ranks' blocks; return verl's metrics, and what the loss saw if it keeps it."""
         batch = read_block(block, fetch_queued(block, TRAINED_COLUMNS), (LOG_PROBS, STORED_LOG_PROBS))
-        batch[ROW] = _jagged(torch.arange(len(block.is_queued)).split(1))
+        batch[ROW] = _jagged(torch.arange(len(block.is_queued)).unsqueeze(1).unbind())
         output, loss = self.update_actor(batch), self.actor.loss_fn
         seen, loss.seen = [loss.seen[place] for place in sorted(loss.seen)], {}
         return None if output is None else (get(output, "metrics"), answer_seen(block, seen))

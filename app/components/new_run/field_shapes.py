@@ -153,7 +153,6 @@ def part_texts(path: str, name: str) -> list[str]:
     return [text for text in texts if text]
 
 
-@cache
 def _inherited_docs(cls: type) -> dict[str, str]:
     owners = filter(dataclasses.is_dataclass, reversed(cls.__mro__))
     return {key: text for owner in owners for key, text in attribute_docs(owner).items()}

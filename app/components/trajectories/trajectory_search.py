@@ -74,7 +74,7 @@ def show(run_id: str, searched: str, rollouts_per_question: int) -> TrajectoryFa
     if is_shown:
         with panel:
             choices = _fields(tools)
-    offered = {key: (label, names) for key, (label, _, names) in _FLAGS.items()}
+    offered: dict[str, tuple[str, tuple[str, ...]]] = {key: (label, names) for key, (label, _, names) in _FLAGS.items()}
     offered[_OUTCOME] = (_FLAGS[_OUTCOME][0], (*_FLAGS[_OUTCOME][2], *_FAILURES))
     offered["bucket"] = ("Stored in bucket", tuple(map(str, range(1, rollouts_per_question))))
     offered["tool"] = ("Tool", tuple(tools or ()))

@@ -92,14 +92,15 @@ def _seen_terms(
     """Return the sum (B,) of the terms of each trajectory, None if it was not recorded what the update saw."""
     values = [recorded.tokens.get((row.trajectory_id, False), {}) for row in rows]
     pairs = [(of_row.get("update_log_probs"), of_row.get("log_probs")) for of_row in values]
-    if any(array is None for pair in pairs for array in pair):
+    seen = [(new, old) for new, old in pairs if new is not None and old is not None]
+    if len(seen) < len(pairs):
         return None
     last = {name.rpartition("/")[2]: value for name, value in config.items()}
     low, high = (next((last[name] for name in names if isinstance(last.get(name), float)), None) for names in _CLIPS)
     low = _CLIP if low is None else low
     limits = 1.0 - low, 1.0 + (low if high is None else high)
     sums = []
-    for row, (new, old) in zip(rows, pairs, strict=True):
+    for row, (new, old) in zip(rows, seen, strict=True):
         ratios = np.exp(new.astype(np.float64) - old)
         sums.append(-np.minimum(ratios * row.advantage, np.clip(ratios, *limits) * row.advantage).sum())
     return np.array(sums)

@@ -124,7 +124,7 @@ def _reply(output: Any) -> tuple[Message, ...]:  # noqa: ANN401 - any JSON value
 
 def _facts(row: Row) -> Row:
     """Return the feedback and the expectation of a trace, as the metadata of a trace of Trackio have them."""
-    feedback, expected = {}, {}
+    feedback, expected = dict[str, Any](), dict[str, Any]()
     for name, kind, value in (
         row["assessments"] if "assessments" in row else map(_of_json, row["info"].get("assessments") or ())
     ):

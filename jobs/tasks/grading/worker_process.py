@@ -173,6 +173,7 @@ class GradingProcess:
         An empty list if the process has ended, None at the deadline.
         """
         while (line := self._read_line(deadline)) is not None and line:
+            content: list[str]
             number, *content = json.loads(line)
             if number == READY:
                 self._child = int(content[0])
