@@ -205,7 +205,8 @@ def make_mlflow_traces(folder):
         (folder / "local").mkdir()
         (folder / "local" / "mlflow.db.gz").write_bytes(gzip.compress((Path(work) / "mlflow.db").read_bytes(), mtime=0))
     (folder / "lines").mkdir()
-    (folder / "lines" / "traces.jsonl").write_text("".join(trace.to_json() + "\n" for trace in found))
+    lines = "".join(trace.to_json() + "\n" for trace in found)
+    (folder / "lines" / "traces.jsonl").write_text(lines.replace(f"{Path.cwd()}/", ""))
 
 
 def make_verl(folder):  # noqa: C901 - what verl has for it, one after another
