@@ -3,7 +3,8 @@
 Source: `SqlAlchemyStore` of MLflow 3.18.0.
 """
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,10 +29,21 @@ class MlflowTraces:
         )
         return {row["experiment_id"]: row["name"] for row in self.connection.execute(query)}
 
-    def traces(self, after: int) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield the traces after the one with a number, each with its own, its tags, spans and assessments."""
-        query = "SELECT rowid AS number, request_id, experiment_id FROM trace_info WHERE rowid > ? ORDER BY rowid"
-        for trace in self.connection.execute(query, (after,)).fetchall():
+    def newest(self) -> int:
+        """Return the number of the last trace, 0 without any."""
+        number: int = self.connection.execute("SELECT coalesce(max(rowid), 0) FROM trace_info").fetchone()[0]
+        return number
+
+    def traces(self, after: int, waiting: Sequence[int] = ()) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yield the traces after the one with a number, and the waiting ones before it, each with its own number.
+
+        A trace has its tags, its spans, its assessments with their values as JSON, and whether it `is_in_progress`.
+        """
+        query = (
+            "SELECT rowid AS number, request_id, experiment_id, status FROM trace_info"
+            " WHERE rowid > ? OR rowid IN (SELECT value FROM json_each(?)) ORDER BY rowid"
+        )
+        for trace in self.connection.execute(query, (after, json.dumps([*waiting]))).fetchall():
             of_trace = trace["request_id"]
             tags = {
                 row["key"]: row["value"]
@@ -44,7 +56,7 @@ class MlflowTraces:
             )
             yield trace["number"], {
                 "experiment_id": trace["experiment_id"], "tags": tags, "spans": [row["content"] for row in spans],
-                "assessments": [tuple(row) for row in found],
+                "assessments": [tuple(row) for row in found], "is_in_progress": trace["status"] == "IN_PROGRESS",
             }  # fmt: skip
 
     def _rows(self, query: str, key: str) -> list[Any]:

@@ -5,7 +5,6 @@ import operator
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any
@@ -46,8 +45,6 @@ class RunFilter:
     """Whether archived runs are listed, or others; None lists both."""
     kinds: tuple[str, ...] = ()
     """Kinds of jobs to list (train, eval, judge); none lists all."""
-    ended_after: datetime | None = None
-    """Runs that ended later, or have not ended; None lists all."""
 
 
 def conditions(connection: Connection, where: RunFilter) -> list[ColumnElement[bool]]:
@@ -66,8 +63,6 @@ def conditions(connection: Connection, where: RunFilter) -> list[ColumnElement[b
         wanted.append(facets()["kind"].in_(where.kinds))
     if where.is_archived is not None:
         wanted.append(runs.c.is_archived if where.is_archived else ~runs.c.is_archived)
-    if where.ended_after is not None:
-        wanted.append(or_(runs.c.ended_at.is_(None), runs.c.ended_at > where.ended_after))
     return wanted
 
 

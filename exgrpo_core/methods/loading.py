@@ -99,8 +99,8 @@ def build_part(setting: str, settings: Settings) -> Any:  # noqa: ANN401 # of th
             mistakes.append(Mistake(f"expected {expected or Range()}, got {shown(given)}.", path))
         values[name] = given
     for name, least in values.items() if not mistakes else ():
-        most = name.replace("least_", "most_")
-        if most != name and values.get(most, least) < least:
+        most = f"most_{name.removeprefix('least_')}"
+        if name.startswith("least_") and values.get(most, least) < least:
             text = f"expected at least {name}, which is {least:g}, got {values[most]:g}."
             mistakes.append(Mistake(text, f"strategy_settings.{most}"))
     if mistakes:

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
@@ -59,16 +60,20 @@ def import_(
     Damage of the run is printed on stderr.
     """
     if are_rollouts:
-        path = copy_rollouts(source) if is_address(source) else Path(source).resolve()
-        _import_rollouts(path, own_format, runs_root, name)
+        if not is_address(source):
+            _import_rollouts(Path(source).resolve(), own_format, runs_root, name)
+            return
+        with TemporaryDirectory(prefix="exgrpo-import-") as folder:
+            copy = copy_rollouts(source, Path(folder) / "copy")
+            _import_rollouts(copy, own_format, runs_root, name, source)
         return
     run_id = import_run(Path(source), runs_root, trusts_pickles=trusts_pickles)
     _print_damage(RunDirectory.open(runs_root, run_id))
     print_result(run_id)
 
 
-def _import_rollouts(path: Path, own_format: Path | None, runs_root: Path, name: str) -> None:
-    imported = import_in_process(runs_root, path, own_format, name)
+def _import_rollouts(path: Path, own_format: Path | None, runs_root: Path, name: str, origin: str = "") -> None:
+    imported = import_in_process(runs_root, path, own_format, name, origin)
     bad = imported.bad
     for sentence in bad.sentences:
         print_status(sentence)

@@ -30,11 +30,10 @@ def check_address(field: str, address: str) -> None:
         raise AddressRefusedError(f"{field}: {hostname} is a link-local address; name a server at another one.")
 
 
-def is_link_local(hostname: str, *, is_looked_up: bool = True) -> bool:
-    """Return whether a name has a link-local address; one not looked up must be a number, in any way to write it."""
-    flags = 0 if is_looked_up else socket.AI_NUMERICHOST
+def is_link_local(hostname: str) -> bool:
+    """Return whether a name has a link-local address; it may be a number, in any way to write it."""
     try:
-        entries = socket.getaddrinfo(hostname, None, type=socket.SOCK_STREAM, flags=flags)
+        entries = socket.getaddrinfo(hostname, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         return False
     numbers = [ipaddress.ip_address(str(entry[4][0]).split("%")[0]) for entry in entries]

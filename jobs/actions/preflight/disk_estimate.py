@@ -98,7 +98,7 @@ class ResourceEstimate:
     recordings: int
     checkpoints: int | None
     gpu_memory: MemoryEstimate | None = None
-    """The parts of `memory` on each GPU of the verl engine; None in fine-tuning, where nothing is generated."""
+    """The parts of `memory` on each GPU; None for the embedded engine, or if the model's size is not known."""
 
 
 def estimate_resources(spec: TrainSpec, shape: ModelShape | None) -> ResourceEstimate:

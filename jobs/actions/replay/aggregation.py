@@ -96,7 +96,7 @@ def _seen_terms(
     if len(seen) < len(pairs):
         return None
     last = {name.rpartition("/")[2]: value for name, value in config.items()}
-    low, high = (next((last[name] for name in names if isinstance(last.get(name), float)), None) for names in _CLIPS)
+    low, high = (next((last[name] for name in names if type(last.get(name)) in {int, float}), None) for names in _CLIPS)
     low = _CLIP if low is None else low
     limits = 1.0 - low, 1.0 + (low if high is None else high)
     sums = []

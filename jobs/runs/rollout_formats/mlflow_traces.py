@@ -19,6 +19,7 @@ from exgrpo.jobs.runs.rollout_formats.source import (
     Rollouts,
     RolloutSource,
     Sample,
+    SourceChangedError,
     with_evaluations,
     with_short_names,
 )
@@ -70,16 +71,20 @@ def _is_evaluation(row: Row) -> bool:
 
 
 def _stored(source: RolloutSource, file: Path) -> Iterator[RecordedStep]:
+    """Yield the traces that are new; one in progress is read once it has ended, however many come after it."""
     last = source.position(file)
     try:
         with open_mlflow(file) as opened:
-            traces = list(opened.traces(last))
+            if opened.newest() < last:
+                raise SourceChangedError(f"{file} was overwritten while it was being read; open it again.")
+            traces = list(opened.traces(last, source.waiting(file)))
     except UnreadableFileError as error:
         source.bad.add(file, 0, str(error))
         return
-    yield from source.rollouts([file], _made, lambda _: traces)
+    yield from source.rollouts([file], _made, lambda _: (each for each in traces if not each[1]["is_in_progress"]))
     if traces:
-        source.advance(file, traces[-1][0])
+        waiting = [number for number, trace in traces if trace["is_in_progress"]]
+        source.advance(file, max(last, traces[-1][0]), waiting=waiting)
 
 
 def _tags(row: Row) -> Row:
@@ -91,7 +96,9 @@ def _made(row: Row, _: Path) -> Rollouts:
     """Return the trajectory of a trace; one without a conversation has none."""
     tags = {name: value for name, value in _tags(row).items() if not name.startswith("mlflow.")}
     step = step_of({"step": 0, **tags}, "step")
-    spans = [_span(given) for given in row.get("spans") or row["data"]["spans"]]
+    spans = [_span(given) for given in (row if "spans" in row else row["data"])["spans"]]
+    if not spans:
+        raise ValueError("spans: expected those of the trace, found none in this file; export it with Trace.to_json.")
     if loops := [made for inputs, output in spans for made in of_verl_call(inputs, output, tags)]:
         return [(step, made) for made in loops]
     asked = [span for span in spans if isinstance(span[0].get("messages"), list)]
@@ -125,10 +132,8 @@ def _reply(output: Any) -> tuple[Message, ...]:  # noqa: ANN401 - any JSON value
 def _facts(row: Row) -> Row:
     """Return the feedback and the expectation of a trace, as the metadata of a trace of Trackio have them."""
     feedback, expected = dict[str, Any](), dict[str, Any]()
-    for name, kind, value in (
-        row["assessments"] if "assessments" in row else map(_of_json, row["info"].get("assessments") or ())
-    ):
-        (expected if kind == "expectation" else feedback)[name] = parse_json(value) if isinstance(value, str) else value
+    for name, kind, value in _of_store(row) if "assessments" in row else _of_json(row):
+        (expected if kind == "expectation" else feedback)[name] = value
     numbers = {name: float(value) for name, value in feedback.items() if isinstance(value, bool | int | float)}
     texts = {name: value for name, value in feedback.items() if isinstance(value, str)}
     answer = next((as_text(expected[name]) for name in _ANSWERS if name in expected), None)
@@ -136,6 +141,18 @@ def _facts(row: Row) -> Row:
     return {**texts, **total, "rewards": numbers} | ({} if answer is None else {"answer": answer})
 
 
-def _of_json(entry: Row) -> tuple[str, str, Any]:
-    kind = "expectation" if "expectation" in entry else "feedback"
-    return entry["assessment_name"], kind, entry[kind]["value"]
+def _of_store(row: Row) -> Iterator[tuple[str, str, Any]]:
+    return ((name, kind, parse_json(value)) for name, kind, value in row["assessments"])
+
+
+def _of_json(row: Row) -> Iterator[tuple[str, str, Any]]:
+    """Yield the assessments that have a value and were not replaced; lists and dictionaries are JSON in them."""
+    for entry in row["info"].get("assessments") or ():
+        kind = "expectation" if "expectation" in entry else "feedback"
+        given = entry[kind]
+        if entry.get("valid") is False:
+            continue
+        if "value" in given:
+            yield entry["assessment_name"], kind, given["value"]
+        elif "serialized_value" in given:
+            yield entry["assessment_name"], kind, parse_json(given["serialized_value"]["value"])

@@ -183,8 +183,8 @@ class RolloutSource:
     """The files of one path; each row is handed out once, also over several calls while the files grow.
 
     `positions` has how far each file was read, by its name below the path: a byte of JSON lines, else what the format
-    counts; the number of the last row; a checksum of the first bytes of JSON lines. It can be kept in a file and given
-    to a later source of the same path.
+    counts; the number of the last row; a checksum of the first bytes of JSON lines; rows that wait. It can be kept in a
+    file and given to a later source of the same path.
     """
 
     def __init__(
@@ -232,9 +232,13 @@ class RolloutSource:
         """Return the number of the last line or row that was read of a file."""
         return self._place(file)[1]
 
-    def advance(self, file: Path, position: int, num_rows: int = 0, crc: int = 0) -> None:
-        """Keep how far a file has been read, and the number of its last line."""
-        self.positions[self._name(file)] = [position, num_rows, crc]
+    def waiting(self, file: Path) -> list[int]:
+        """Return the numbers of rows before the position that were not whole yet."""
+        return self._place(file)[3:]
+
+    def advance(self, file: Path, position: int, num_rows: int = 0, crc: int = 0, waiting: Iterable[int] = ()) -> None:
+        """Keep how far a file has been read, the number of its last line, and the rows that are to be read later."""
+        self.positions[self._name(file)] = [position, num_rows, crc, *waiting]
 
     def is_new(self, file: Path) -> bool:
         """Whether a file that is read at once was not read yet; its position is its size.

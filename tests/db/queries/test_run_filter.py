@@ -108,11 +108,6 @@ def test_every_word_must_stand_somewhere_in_the_run(filled, words, expected):
     assert ids(filled, RunFilter(words=words)) == expected
 
 
-def test_runs_that_ended_before_a_moment_are_left_out(filled):
-    assert ids(filled, RunFilter(ended_after=datetime.now(UTC) - timedelta(hours=1))) == ["d", "c", "a"]
-    assert ids(filled, RunFilter(ended_after=datetime.now(UTC) + timedelta(hours=1))) == ["d", "c"]
-
-
 def test_states_and_archived_runs_are_chosen(filled):
     assert ids(filled, RunFilter(statuses=("failed", "lost"))) == ["a"]
     assert ids(filled, RunFilter(is_archived=True)) == ["b"]

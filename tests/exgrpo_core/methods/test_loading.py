@@ -13,13 +13,14 @@ import pytest
 
 import exgrpo_core.strategies
 from exgrpo_core.config import ExGRPOConfig, LogProbRefresh, RetiredRule
-from exgrpo_core.errors import InputError
+from exgrpo_core.errors import FieldError, InputError
 from exgrpo_core.methods import loading
 from exgrpo_core.methods.columns import CandidateColumns
 from exgrpo_core.methods.loading import (
     ALLOWED_CODE_VARIABLE,
     CODE_FOLDER_VARIABLE,
     KINDS,
+    QUESTIONS,
     TRAJECTORIES,
     build_part,
     describe,
@@ -28,6 +29,7 @@ from exgrpo_core.methods.loading import (
     load_code,
     names_of,
 )
+from exgrpo_core.methods.ranges import Share
 
 MODULE = "tests.exgrpo_core.methods.outside_rules"
 SHORTEST = f"{MODULE}:Shortest"
@@ -100,6 +102,17 @@ def test_every_built_in_part_names_its_sources_and_is_tried_by_a_test():
 def test_what_cannot_be_built_is_one_sentence_that_names_the_setting(changes, message):
     (mistake,) = find_mistakes(config(**changes))
     assert message in mistake
+
+
+def test_only_numbers_that_begin_with_least_and_most_are_a_pair(monkeypatch):
+    names = ("at_least_rate", "at_most_rate", "least_least_rate", "most_least_rate", "most_most_rate")
+    part = dataclasses.make_dataclass("Apart", [(name, Share, 0.5) for name in names])
+    part.name = "apart"
+    monkeypatch.setattr(loading, "find_part", lambda *_: part)
+    lower = {"at_most_rate": 0.25, "most_most_rate": 0.25}
+    assert build_part(QUESTIONS, config(strategy_settings=lower)).at_most_rate == 0.25
+    with pytest.raises(FieldError, match="most_least_rate: expected at least least_least_rate, which is 0.5, got 0.25"):
+        build_part(QUESTIONS, config(strategy_settings={"most_least_rate": 0.25}))
 
 
 @pytest.mark.parametrize(

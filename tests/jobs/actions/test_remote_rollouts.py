@@ -9,6 +9,7 @@ import pytest
 
 from exgrpo.jobs.actions import remote_rollouts
 from exgrpo.jobs.actions.remote_rollouts import copy_rollouts, is_address
+from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.rollout_formats.formats import MissingPackageError, UnknownRolloutsError
 from tests.http_server import Answer, answering
 
@@ -39,14 +40,19 @@ def copied(address, origin, tmp_path):
         f"from exgrpo.jobs.actions.remote_rollouts import copy_rollouts as copy\n"
         f"try:\n    print(copy({address!r}))\nexcept Exception as error:\n    print(error)"
     )
+    return printed(["-c", code], origin, tmp_path)
+
+
+def printed(arguments, origin, tmp_path):
     own = {
         "HF_ENDPOINT": origin,
         "HF_HUB_OFFLINE": "0",
         "HF_HOME": str(tmp_path / "hf"),
         "XDG_CACHE_HOME": str(tmp_path),
+        "TMPDIR": str(tmp_path),
     }
     done = subprocess.run(
-        [sys.executable, "-c", code], env=os.environ | own, capture_output=True, text=True, check=True
+        [sys.executable, *arguments], env=os.environ | own, capture_output=True, text=True, check=True
     )
     return done.stdout.strip()
 
@@ -59,6 +65,27 @@ def test_a_folder_of_the_hub_is_copied(tmp_path):
             assert opened.read() == ROWS
         missing = copied("hf://datasets/me/other/rollouts", origin, tmp_path)
     assert missing.startswith("hf://datasets/me/other/rollouts: cannot be read (")
+
+
+def test_an_earlier_copy_stays_until_a_new_one_is_whole(tmp_path):
+    address = "hf://datasets/me/sums/rollouts"
+    with answering(hub) as origin:
+        folder = copied(address, origin, tmp_path)
+    with answering(lambda asked: Answer("", 404) if "/resolve/" in asked.path else hub(asked)) as origin:
+        assert copied(address, origin, tmp_path).startswith(f"{address}: cannot be read (")
+    assert sorted(os.listdir(folder)) == ["12.jsonl", "3.jsonl"]
+    assert len(os.listdir(tmp_path / "exgrpo" / "copies")) == 1
+    with answering(hub) as origin:
+        assert copied(address, origin, tmp_path) == folder
+
+
+def test_an_import_from_an_address_names_it_and_keeps_no_copy(tmp_path):
+    address, root = "hf://datasets/me/sums/rollouts", tmp_path / "runs"
+    command = ["-m", "exgrpo.jobs.cli", "import", address, "--rollouts", "--runs-root", str(root)]
+    with answering(hub) as origin:
+        run_id = printed(command, origin, tmp_path).splitlines()[-1]
+    assert RunDirectory.open(root, run_id).job_spec().config["source"] == address
+    assert [path for path in tmp_path.rglob("12.jsonl") if not path.is_relative_to(tmp_path / "hf")] == []
 
 
 def test_addresses_that_are_not_read_are_refused_with_what_to_do(monkeypatch):

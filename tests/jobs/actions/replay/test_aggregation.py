@@ -93,3 +93,7 @@ def test_log_probs_that_the_update_saw_go_into_the_loss_with_the_recorded_clip_r
     fields = {"log_probs": old, "update_log_probs": new, "loss": sum(terms) / 18}
     assert aggregation(tmp_path, [fields]).note.startswith("Loss is the mean over all tokens")
     assert "KL penalty" in aggregation(tmp_path / "other", [fields | {"loss": TOKEN_MEAN}]).note
+    # A range of whole numbers is one too: ratios from 1 to 2, where true is no number.
+    whole = {"epsilon": 0, "epsilon_high": True, "clip_ratio_high": 1}
+    fields["loss"] = (-0.75 * (1 + 1.5 + 0.5) + 0.25 * (5 + 2.25 + 8)) / 18
+    assert aggregation(tmp_path / "whole", [fields], whole).note.startswith("Loss is the mean over all tokens")

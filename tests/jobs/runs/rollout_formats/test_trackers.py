@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from exgrpo.jobs.runs.rollout_formats.formats import find_format, find_only_format
-from exgrpo.jobs.runs.rollout_formats.source import RolloutSource
+from exgrpo.jobs.runs.rollout_formats.source import RolloutSource, SourceChangedError
 from tests.jobs.runs.rollout_formats.test_real_samples import SAMPLES
 
 
@@ -96,6 +96,54 @@ def test_mlflow_has_the_whole_conversation_and_its_assessments(tmp_path, name):
             ("user", "text"), ("assistant", "tool_call"), ("tool", "tool_result"), ("assistant", "text"),
         ]  # fmt: skip
         assert (one.extra["is_short"], one.extra["level"]) == (1.0, "easy")
+
+
+def test_assessments_in_lines_of_mlflow_have_any_value_or_none(tmp_path):
+    line = json.loads((SAMPLES / "mlflow_traces" / "lines" / "traces.jsonl").read_text().splitlines()[0])
+    given = [
+        ("style", {"feedback": {"value": "good"}}), ("digit", {"feedback": {"value": "5"}}),
+        ("reward", {"feedback": {"value": 0.25}}), ("reward", {"feedback": {"value": 1.0}, "valid": False}),
+        ("judge", {"feedback": {"error": {"error_code": "TIMEOUT"}}}),
+    ]  # fmt: skip
+    answers = [{"value": "Paris"}, {"serialized_value": {"value": '["a", "b"]', "serialization_format": "JSON_FORMAT"}}]
+    lines = []
+    for answer in answers:
+        every = [*given, ("expected_response", {"expectation": answer})]
+        line["info"]["assessments"] = [{"assessment_name": name} | entry for name, entry in every]
+        lines.append(json.dumps(line) + "\n")
+    (tmp_path / "traces.jsonl").write_text("".join(lines))
+    found = [one for _, one in read(tmp_path)[0][""]]
+    assert [(one.reward, one.answer) for one in found] == [(0.25, "Paris"), (0.25, '["a", "b"]')]
+    for one in found:
+        assert (one.extra["style"], one.extra["digit"], "judge" in one.extra) == ("good", "5", False)
+
+
+def test_traces_of_mlflow_in_progress_are_read_once_they_have_ended(tmp_path):
+    file = unpacked(tmp_path, SAMPLES / "mlflow_traces" / "local" / "mlflow.db.gz")
+    entry = find_only_format(file)
+    source = RolloutSource(file, part=entry.parts(file)[0])
+    steps = []
+    with closing(sqlite3.connect(file)) as writer:
+        first, last = "(SELECT min(rowid) FROM trace_info)", "(SELECT max(rowid) FROM trace_info)"
+        for change in (
+            f"UPDATE trace_info SET status = 'IN_PROGRESS' WHERE rowid = {first}",
+            f"UPDATE trace_info SET status = 'OK', timestamp_ms = 1 WHERE rowid = {first}",
+            "UPDATE trace_info SET timestamp_ms = 2",
+        ):
+            writer.execute(change)
+            writer.commit()
+            source = RolloutSource(file, json.loads(json.dumps(source.positions)), part=source._part)
+            steps.append([step.step for step in entry.read(source)])
+        assert (steps, source.bad.num) == ([[1], [0], []], 0)
+        writer.execute(f"DELETE FROM trace_info WHERE rowid = {last}")
+        writer.commit()
+        with pytest.raises(SourceChangedError):
+            [*entry.read(RolloutSource(file, source.positions))]
+        writer.execute("DELETE FROM spans")
+        writer.commit()
+    source = RolloutSource(file)
+    assert ([*entry.read(source)], source.bad.num) == ([], 1)
+    assert "spans: expected those of the trace, found none" in source.bad.sentences[0]
 
 
 @pytest.mark.parametrize("name", ["sums", "mlflow"])
