@@ -111,7 +111,7 @@ def test_only_numbers_that_begin_with_least_and_most_are_a_pair(monkeypatch):
     monkeypatch.setattr(loading, "find_part", lambda *_: part)
     lower = {"at_most_rate": 0.25, "most_most_rate": 0.25}
     assert build_part(QUESTIONS, config(strategy_settings=lower)).at_most_rate == 0.25
-    with pytest.raises(FieldError, match="most_least_rate: expected at least least_least_rate, which is 0.5, got 0.25"):
+    with pytest.raises(FieldError, match="most_least_rate: expected at least least_least_rate"):
         build_part(QUESTIONS, config(strategy_settings={"most_least_rate": 0.25}))
 
 
