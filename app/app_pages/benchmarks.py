@@ -13,13 +13,19 @@ from exgrpo.app.components.benchmarks import (
 from exgrpo.app.components.benchmarks.samples import SCHEMES
 from exgrpo.app.components.widgets import address_choice, notice
 from exgrpo.app.formats import counted
+from exgrpo.app.queries.answers import ask
 from exgrpo.app.queries.benchmarks import list_scores
-from exgrpo.app.queries.runs import list_runs
+from exgrpo.db.queries import runs
 from exgrpo.db.queries.run_filter import RunFilter
-from exgrpo_core.recording.run_status import LIVE
+from exgrpo_core.recording.run_status import LIVE, RunStatus
 
 MAX_LINES = 60
 REFRESH_SECONDS = 5
+_SHOWN = {
+    "running or queued": (LIVE, "hourglass_top", "Active"),
+    "failed or lost": ((RunStatus.FAILED, RunStatus.LOST), "error", "Failed or lost"),
+}
+"""States of evaluations without scores: statuses, icon, and the state by which the list of runs has them."""
 
 
 def _controls() -> tuple[str, list[str], str]:
@@ -38,13 +44,14 @@ def _controls() -> tuple[str, list[str], str]:
 
 
 def _wait_for_scores(num_scores: int, scheme: str) -> None:
-    """Show how many evaluations are under way, as a link to them; the page reruns when there are new scores."""
+    """Show how many evaluations are under way or failed, with links; the page reruns when there are new scores."""
     if len(list_scores(scheme)) != num_scores:
         st.rerun(scope="app")
-    if live := list_runs(RunFilter(statuses=LIVE, kinds=("eval",))):
-        label = f"{counted(len(live), 'evaluation')} running or queued"
-        query = {"kind": "Evaluations"}
-        st.page_link("app_pages/runs.py", label=label, icon=":material/hourglass_top:", query_params=query)
+    counts = ask(runs.count_runs, RunFilter(kinds=("eval",)))
+    for text, (statuses, icon, state) in _SHOWN.items():
+        if number := sum(counts.get(status, 0) for status in statuses):
+            label, query = f"{counted(number, 'evaluation')} {text}", {"kind": "Evaluations", "state": state}
+            st.page_link("app_pages/runs.py", label=label, icon=f":material/{icon}:", query_params=query)
 
 
 def _fits(line: score_table.ScoreLine, words: str) -> bool:
@@ -87,7 +94,7 @@ with st.container(horizontal=True, vertical_alignment="center", horizontal_align
     if not settings.current().is_view:
         evaluation_form.show_button()
 st.caption("Scores of your checkpoints and models next to those that the paper printed, over backbones.")
-if evaluation_form.ADDRESS in st.query_params:
+if evaluation_form.ADDRESS in st.query_params and not settings.current().is_view:
     evaluation_form.show()
 chosen_scheme, chosen_tables, searched = _controls()
 st.fragment(_wait_for_scores, run_every=REFRESH_SECONDS)(len(list_scores(chosen_scheme)), chosen_scheme)

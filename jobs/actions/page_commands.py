@@ -5,7 +5,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,6 @@ from exgrpo.jobs.training.probe_report import ProbeReport
 from exgrpo_core.errors import UserError
 
 _TICK_SECONDS = 0.25
-_DIFFERS = 1
-"""Exit code of `exgrpo replay` where a record differs."""
 _OF_DATABASE = frozenset({"PGPASSWORD", "PGPASSFILE"})
 """What opens the database with its address."""
 
@@ -37,7 +35,7 @@ def execute_steps(
     Raises:
         CommandFailedError: The command failed; the message is its own.
     """
-    for rows in _output(runs_root, ["replay", *options, "--", run_id], database_url, (0, _DIFFERS)):
+    for rows in _output(runs_root, ["replay", *options, "--", run_id], database_url):
         yield None if rows is None else list(map(ReplayRow.of, rows))
 
 
@@ -55,17 +53,15 @@ def probe(runs_root: Path, spec: TrainSpec) -> Generator[ProbeReport | None]:
             yield None if report is None else ProbeReport.from_json(report)
 
 
-def _output(
-    runs_root: Path, command: Sequence[str], database_url: str | None = None, ends_with: Collection[int] = (0,)
-) -> Generator[Any]:
-    """Yield None while a command runs, then the JSON that it printed."""
+def _output(runs_root: Path, command: Sequence[str], database_url: str | None = None) -> Generator[Any]:
+    """Yield None while a command runs, then the JSON that it printed; a command that fails prints `why`."""
     begin = [sys.executable, "-P", "-m", "exgrpo.jobs.cli", command[0], "--json"]
     withheld = WITHHELD_VARIABLES if database_url is None else WITHHELD_VARIABLES - _OF_DATABASE
     variables = dict.fromkeys(withheld, "") | ({DATABASE_URL_VARIABLE: database_url} if database_url else {})
-    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+    with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
             [*begin, "--runs-root", str(runs_root.absolute()), *command[1:]],
-            stdin=subprocess.DEVNULL, stdout=output, stderr=errors, env=project_environment(variables),
+            stdin=subprocess.DEVNULL, stdout=output, env=project_environment(variables),
         )  # fmt: skip
         try:
             while process.poll() is None:
@@ -76,9 +72,9 @@ def _output(
             process.kill()
             process.wait()
         output.seek(0)
-        if process.returncode in ends_with and (content := output.read()):
-            yield json.loads(content)
-            return
-        errors.seek(0)
-        messages = errors.read().decode(errors="replace").strip().splitlines()
-        raise CommandFailedError(messages[-1] if messages else f"It ended with code {process.returncode}.")
+        content = output.read() if process.returncode >= 0 else b""
+        unknown = f"It ended with code {process.returncode}; what the pages printed in the terminal says more."
+        answer = json.loads(content) if content else {"why": unknown}
+        if "why" in answer:
+            raise CommandFailedError(answer["why"])
+        yield answer

@@ -1,5 +1,6 @@
 """Options that commands share, and how they print."""
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -109,10 +110,10 @@ class FriendlyGroup(typer.core.TyperGroup):
     """A group of commands that prints one sentence if a command raises."""
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - the signature of typer's class
-        """Run the chosen command; any error becomes one line on stderr and an exit code."""
+        """Run the chosen command; an error is one line on stderr, with `--json` on stdout too, and an exit code."""
         if os.environ.get(DEBUG_VARIABLE):
             return super().invoke(ctx)
-        return _guarded(lambda: super(FriendlyGroup, self).invoke(ctx))
+        return _guarded(lambda: super(FriendlyGroup, self).invoke(ctx), as_json="--json" in ctx.args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - the signature of typer's class
         """List the commands with their complete first sentences."""
@@ -135,7 +136,7 @@ def command_group(explanation: str, name: str | None = None, group: type[Friendl
     )
 
 
-def _guarded(call: Callable[[], Any]) -> Any:  # noqa: ANN401 - any result of a command
+def _guarded(call: Callable[[], Any], *, as_json: bool) -> Any:  # noqa: ANN401 - any result of a command
     try:
         return call()
     except BrokenPipeError:
@@ -146,4 +147,6 @@ def _guarded(call: Callable[[], Any]) -> Any:  # noqa: ANN401 - any result of a 
             raise
         sentence, code = error_message(error)
         print_status(sentence)
+        if as_json:
+            typer.echo(json.dumps({"why": sentence}))
         raise typer.Exit(code) from None

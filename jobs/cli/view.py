@@ -59,8 +59,8 @@ def expand(paths: Sequence[str]) -> list[Path]:
     found: dict[Path, None] = {}
     for text in paths:
         if is_address(text):
-            print_status(f"{text}: is copied once; what is written there later is not shown.")
             found[copy_rollouts(text)] = None
+            print_status(f"{text} was copied. To see what is written there later, start the command again.")
             continue
         matches = [text] if os.path.exists(text) else sorted(glob.glob(text, recursive=True))
         if not matches:

@@ -10,7 +10,7 @@ import pandas as pd
 import streamlit as st
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
-from exgrpo.app import theme
+from exgrpo.app import settings, theme
 from exgrpo.app.components.benchmarks.score_table import BLOCKS, COLUMNS, Score, ScoreLine, remarks
 from exgrpo.app.components.widgets import data_table, figures
 from exgrpo.app.components.widgets.data_table import markdown, pipe_table
@@ -121,9 +121,9 @@ def _address(line: ScoreLine) -> str | None:
 
 
 def _form_address(line: ScoreLine) -> str | None:
-    """Return where a printed row's model is filled into the evaluation form, None for a row without a hub name."""
+    """Return where a printed row's model is filled into the evaluation form, None without a hub name or in views."""
     query = {"start": "true", "target": line.model, "template": line.template}
-    return f"benchmarks?{urlencode(query)}" if line.model else None
+    return f"benchmarks?{urlencode(query)}" if line.model and not settings.current().is_view else None
 
 
 def _signs(score: Score) -> str:

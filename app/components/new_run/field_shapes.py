@@ -141,14 +141,16 @@ def part_texts(path: str, name: str) -> list[str]:
     setting = STRATEGIES[path]
     try:
         part = find_part(setting, name)
+        numbers = part_numbers(part)
     except InputError:
         return []
     docs = _inherited_docs(part)
     texts = [describe(setting, name)]
-    for key, (expected, default) in part_numbers(part).items():
+    for key, (expected, default) in numbers.items():
         if key not in ExGRPOConfig.__dataclass_fields__:
             is_needed = default is dataclasses.MISSING
-            end = "needed" if is_needed else f"{default:g} if not given"
+            usual = f"{default:g}" if isinstance(default, int | float) else str(default)
+            end = "needed" if is_needed else f"{usual} if not given"
             texts.append(f"`{key}` is {expected or 'a number'}, {end}. {docs.get(key, '')}".rstrip())
     return [text for text in texts if text]
 

@@ -98,7 +98,7 @@ def _python_of(run: RunDirectory) -> str:
 def start_detached(
     command: list[str], output: int, folder: Path, variables: Mapping[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
-    """Start `command` in a new session, with this project importable and `folder` as working directory.
+    """Start `command` in a new session, in the project's environment and with `folder` as working directory.
 
     Raises:
         LaunchError: The program cannot be executed.
@@ -123,11 +123,12 @@ def start_detached(
 def project_environment(variables: Mapping[str, str]) -> dict[str, str]:
     """Return this process's environment with `variables`, for a program that imports this project after your own.
 
-    Your own modules are found from any folder, as they are from the current one.
+    Your own modules are found from any folder, as they are from the current one. A PYTHONPATH in `variables` is final.
     """
     environment = dict(os.environ) | dict(variables)
     with contextlib.suppress(FileNotFoundError):  # the current folder may be gone
         environment.setdefault(CODE_FOLDER_VARIABLE, str(Path.cwd()))
     own = map(os.path.abspath, filter(None, environment.get("PYTHONPATH", "").split(os.pathsep)))
     paths = [*own, str(PROJECT_ROOT)]
-    return environment | {"PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)), "PYTHONUNBUFFERED": "1"}
+    path = os.pathsep.join(dict.fromkeys(paths))
+    return environment | {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1"} | dict(variables)

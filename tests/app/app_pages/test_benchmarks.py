@@ -1,5 +1,6 @@
 import json
 from dataclasses import replace
+from urllib.parse import parse_qs
 
 import pytest
 
@@ -91,10 +92,14 @@ def test_of_two_models_of_one_name_each_is_chosen_and_compared(scored_runs, open
     assert [*compared["First"], *compared["Second"]] == pytest.approx([30.0, 60.0])
 
 
-def test_evaluations_under_way_are_counted_and_lead_to_their_list(runs_root, open_page):
+def test_evaluations_under_way_and_failed_are_counted_and_lead_to_their_list(runs_root, open_page):
     scored.record_unfinished(runs_root)
     page = open_page("benchmarks")
-    assert "1 evaluation running or queued" in [link.proto.label for link in page.get("page_link")]
+    links = {link.proto.label: parse_qs(link.proto.query_string) for link in page.get("page_link")}
+    assert links["1 evaluation running or queued"] == {"kind": ["Evaluations"], "state": ["Active"]}
+    assert links["1 evaluation failed or lost"] == {"kind": ["Evaluations"], "state": ["Failed or lost"]}
+    [failed] = tables(open_page("runs", kind="Evaluations", state="Failed or lost"))
+    assert list(failed.value["Reason"]) == [scored.FAILURE]
     [listed] = tables(open_page("runs", kind="Evaluations"))
     assert sorted(listed.value["Progress"])[-1] == pytest.approx(40.0)
     assert scored.FAILURE in list(listed.value["Reason"])

@@ -43,6 +43,14 @@ def test_every_page_is_shown_without_a_supervisor_and_without_what_starts_or_cha
 
 
 @pytest.mark.usefixtures("view_shared")
+def test_the_form_that_scores_models_is_not_reached_by_its_address_and_no_link_leads_there(open_page):
+    page = open_page("benchmarks", start="true", target="owner/model")
+    assert not [choice for choice in page.multiselect if choice.key == "evaluate-models"]
+    assert has_text(page, "Scores of your checkpoints")
+    assert not [element for element in page.get("html") if "start=true" in element.proto.body]
+
+
+@pytest.mark.usefixtures("view_shared")
 def test_an_action_that_changes_something_is_refused_in_a_sentence():
     for action in (run_actions.stop, run_actions.resume, run_bin.delete):
         with pytest.raises(RefusedError, match="These pages only read"):

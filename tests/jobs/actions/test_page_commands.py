@@ -1,4 +1,5 @@
 import dataclasses
+import sys
 from contextlib import closing, suppress
 
 import psutil
@@ -7,6 +8,7 @@ import pytest
 from exgrpo.jobs.actions import page_commands
 from exgrpo.jobs.actions.page_commands import CommandFailedError, execute_steps
 from exgrpo.jobs.specs.settings import apply_settings
+from exgrpo.jobs.specs.train import TrainSpec
 from exgrpo.jobs.training.probe import probe
 from tests.jobs.actions.replay import solved_runs
 from tests.jobs.actions.replay.test_steps import token_changed
@@ -35,6 +37,18 @@ def test_a_form_gets_the_report_of_the_command_or_its_sentence_and_ends_it_when_
     assert report == dataclasses.replace(probe(spec), seconds=report.seconds)
     with pytest.raises(CommandFailedError, match=r"^model.source: "):
         list(page_commands.probe(tmp_path, apply_settings(spec, ["model.source=/gone/model"])))
+    with pytest.raises(CommandFailedError, match="'nothing'"):
+        list(execute_steps(tmp_path, None, "nothing", ["--step=1"]))
+
+
+def test_a_sentence_is_shown_whatever_is_printed_after_it(tmp_path, monkeypatch):
+    program = tmp_path / "program"
+    program.write_text(f'#!/bin/sh\n{sys.executable} "$@"\ncode=$?\necho warning >&2\nexit $code\n')
+    program.chmod(0o700)
+    monkeypatch.setattr(page_commands.sys, "executable", str(program))
+    spec = TrainSpec().model_copy(update={"num_steps": -1, "seed": -1})
+    with pytest.raises(CommandFailedError, match=r"num_steps: .*seed: "):
+        list(page_commands.probe(tmp_path, spec))
 
 
 def test_an_update_has_its_rows_even_if_the_record_differs(tmp_path):

@@ -1,6 +1,8 @@
 import gc
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import ClassVar
 
 import pytest
 
@@ -16,6 +18,7 @@ from exgrpo.app.components.new_run.field_shapes import (
 from exgrpo.db.rows.spec_differences import flatten
 from exgrpo.jobs.specs.train import TrainSpec
 from exgrpo_core.methods.loading import ALLOWED_CODE_VARIABLE
+from exgrpo_core.strategies.ablations import Uniform
 
 pytestmark = pytest.mark.slow
 
@@ -43,6 +46,31 @@ def test_a_part_of_ones_own_is_described_with_its_numbers_where_it_is_allowed(mo
         "A queue by another name.",
         "`capacity` is a whole number of at least 1, 256 if not given. Questions whose newest group is in the queue.",
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class Limited(Uniform):
+    """Stores up to a limit."""
+
+    name: ClassVar[str] = "limited"
+    limit: float | None = None
+    share: float = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable(Uniform):
+    name: ClassVar[str] = "unreadable"
+    limit: "NotImported" = 1.0  # noqa: F821 - what is tested
+
+
+def test_a_part_of_ones_own_may_have_no_number_as_default_and_an_annotation_that_cannot_be_read(monkeypatch):
+    monkeypatch.setenv(ALLOWED_CODE_VARIABLE, "tests")
+    assert part_texts("algorithm.question_selection", f"{__name__}:Limited") == [
+        "Stores up to a limit.",
+        "`limit` is a number, None if not given.",
+        "`share` is a number, 0.5 if not given.",
+    ]
+    assert part_texts("algorithm.question_selection", f"{__name__}:Unreadable") == []
 
 
 def test_pages_of_several_browsers_read_the_fields_at_once():

@@ -1,10 +1,14 @@
 """The command that is started when a run ends."""
 
+import os
 from contextlib import closing
 
 import pytest
 
+from exgrpo.jobs.execution.supervisor.on_end import start_command
+from exgrpo.jobs.machine.engine_environments import PROJECT_ROOT
 from exgrpo.jobs.runs.launchers.local import ON_END_VARIABLE
+from exgrpo_core.methods.loading import CODE_FOLDER_VARIABLE
 from exgrpo_core.recording.run_status import RunStatus
 from tests.jobs.execution.supervisor.test_choosing import waiting_spec
 from tests.jobs.execution.supervisor.toy_bench import Bench, toy_spec, wait_until
@@ -29,6 +33,22 @@ def test_each_end_starts_the_command_once_without_the_workbenchs_secrets(tmp_pat
         ends = {finished: "finished", failed: "failed", lost: "lost", never_started: "failed"}
         expected += [f"{bench.run_of(run_id).path} {status} ." for run_id, status in ends.items()]
     wait_until(lambda: told.exists() and sorted(told.read_text().splitlines()) == sorted(expected), "four messages", 8)
+
+
+def test_the_command_starts_where_the_workbench_did_and_does_not_import_the_project(tmp_path, monkeypatch):
+    script = tmp_path / "on-end.sh"
+    script.write_text('#!/bin/sh\necho "$PYTHONPATH" > told.new\nmv told.new told\n')
+    script.chmod(0o700)
+    monkeypatch.setenv(ON_END_VARIABLE, "./on-end.sh")
+    monkeypatch.setenv("PYTHONPATH", f"/own{os.pathsep}{PROJECT_ROOT}")
+    bench = Bench(tmp_path / "runs")
+    for start in (monkeypatch.chdir, lambda folder: monkeypatch.setenv(CODE_FOLDER_VARIABLE, str(folder))):
+        monkeypatch.chdir("/")
+        start(tmp_path)
+        start_command(bench.run_of(bench.submit(toy_spec(1))), RunStatus.FINISHED)
+        wait_until((tmp_path / "told").exists, "the command", 8)
+        assert (tmp_path / "told").read_text() == "/own\n"
+        (tmp_path / "told").unlink()
 
 
 @pytest.mark.parametrize("command", ["", "'half", "/no/such/command"])
