@@ -16,6 +16,7 @@ import numpy as np
 
 from exgrpo_core.methods.about import About
 from exgrpo_core.methods.protocols import OffPolicyCorrection
+from exgrpo_core.policy_optimization.importance import MAX_LOG_RATIO
 from exgrpo_core.types import Float32Array, Float64Array, TokenRatios
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class P3o(OffPolicyCorrection):
 
     def step_factors(self, log_ratios: Sequence[Float64Array]) -> Sequence[Float32Array]:
         """Return min(w, e) of each token."""
-        ratios = np.exp(np.concatenate(log_ratios))
+        bounded = [np.clip(values, -MAX_LOG_RATIO, MAX_LOG_RATIO) for values in log_ratios]
+        ratios = np.exp(np.concatenate(bounded))
         limit = ratios.sum() ** 2 / (ratios.size * np.square(ratios).sum())
-        return [np.minimum(np.exp(values), limit).astype(np.float32) for values in log_ratios]
+        return [np.minimum(np.exp(values), limit).astype(np.float32) for values in bounded]

@@ -67,7 +67,7 @@ _FULL_WIDTH = {code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)} | {0x
 _COLOR = re.compile(r"\\(?:text)?color\s*\{\w+\}|\\(?:displaystyle|textstyle)(?![A-Za-z])|^\s*(?:\\approx|≈)")
 _ENDS = re.compile(
     r"^(?:\\[;,:! ]|~|(?:\\text\s*\{)?(?:the\s+)?(?:final\s+)?answer(?:\s+is|\s*:)[\s:]*\}?)"
-    r"|(?:\\[;,:! \\]?|~|[;,:。]|(?<=})\.|\\q?quad|\\(?:blacksquare|square|Box|checkmark|qed)|[■□∎✓✔])$",
+    r"|(?:\\[;,:! \\]?|~|[;,:。]|(?<=[}\d])\.|\\q?quad|\\(?:blacksquare|square|Box|checkmark|qed)|[■□∎✓✔])$",
     re.IGNORECASE,
 )
 """Spaces of LaTeX around an answer, words before it, and a sign at its end, that of a finished proof too."""
@@ -132,17 +132,9 @@ def decide(gold: str, answer: str, parse: Parse, verify: Verify) -> tuple[bool |
 def _decide_as_written(gold: str, answer: str, parse: Parse, verify: Verify) -> tuple[bool | None, str]:
     is_known: bool | None = are_same_numerals(gold, answer)
     gold, answer = without_markup(gold), without_markup(answer)
-    large = with_magnitudes(gold), with_magnitudes(answer)
-    are_large = [large[0] != gold, large[1] != answer]
-    if all(are_large):
-        gold, answer = large
-    # Else 5 and 5 million are equal too, as are 5 and 5 m.
-    is_known = is_known or (any(are_large) and not all(are_large) and are_equal(*large, parse, verify))
-    is_count = any(are_large) and not all(are_large) and _names_things((gold, answer)[are_large[0]])
-    by_text = is_known or (
-        False
-        if is_count
-        else _compare_forms(gold, answer, lambda left, right: are_equal(left, right, parse, verify) is True)
+    gold, answer = with_magnitudes(gold), with_magnitudes(answer)  # else 5 and 5 million are equal, as are 5 and 5 m
+    by_text = is_known or _compare_forms(
+        gold, answer, lambda left, right: are_equal(left, right, parse, verify) is True
     )
     if by_text is not None:
         return by_text, "bases, words such as million, times, dates, residues and directions"
@@ -159,11 +151,6 @@ def _decide_as_written(gold: str, answer: str, parse: Parse, verify: Verify) -> 
         return all(row[place] for place, row in enumerate(are_same)), "a list of quantities, in order"
     is_equal = all(map(any, are_same)) and all(map(any, zip(*are_same, strict=True)))
     return is_equal, "a list of quantities, in any order"
-
-
-def _names_things(text: str) -> bool:
-    """Return whether a number is a count of something, such as 3 reams."""
-    return any(len(word) > 2 for word in _LATIN.findall(plain_words(text)))
 
 
 def _compare_forms(gold: str, answer: str, is_same: Callable[[str, str], bool]) -> bool | None:

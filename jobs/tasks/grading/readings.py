@@ -14,18 +14,25 @@ _PHRASES = tuple(
             r"|(?:the )?(?:empty|null) set|none|\\emptyset|\\varnothing|∅|\\\{\s*\\\}",
             r"\emptyset",
         ),
-        (r"(?:the )?(?:set of )?(?:all )?(?:the )?reals?(?: numbers?)?|\\mathbb\s*\{?R\}?|\u211d", r"(-\infty,\infty)"),
+        (
+            r"(?:the )?(?:set of )?(?:all )?(?:the )?(?:reals|real numbers)|\\mathbb\s*\{?R\}?|\u211d",
+            r"(-\infty,\infty)",
+        ),
         (r"infinity|infinite(?:ly many)?(?: solutions?)?", r"\infty"),
         (r"DNE|(?:the limit )?does not exist", "DNE"),
     )
 )
-_DECIMAL_COMMA = re.compile(r"(?<![\d.,])(?P<whole>[1-9]\d{0,2}(?:\.\d{3})+|\d{4,}),(?P<rest>\d+)(?![\d.,])")
-_GROUPS = re.compile(
-    r"(?<![\d.,])(?:[1-9]\d{0,2}(?:\.\d{3}){2,}|[1-9]\d?(?:,\d{2})+,\d{3}(?=\D|$)|[1-9]\d{0,2}(?:(?:'|\\?_)\d{3})+)(?![\d,])"
+_AROUND = r"(?:\\text\s*\{[^{}\d]*\}|[^\d,;()\[\]{}])*"
+"""A sign, a currency or a unit around a number that is the whole answer."""
+_NUMBER = re.compile(
+    rf"(?P<before>{_AROUND})(?:(?P<whole>[1-9]\d{{0,2}}(?:\.\d{{3}}){{2,}}|[1-9]\d{{0,2}}(?:(?:'|\\?_)\d{{3}})+"
+    r"|[1-9]\d?(?:,\d{2})+,\d{3}|[1-9]\d{0,2}(?:\.\d{3})+(?=,)|\d{4,}(?=,\d\d?(?!\d)))(?:,(?P<rest>\d+))?)"
+    rf"(?P<after>{_AROUND}(?:\^\{{?[23]\}}?)?)"
 )
 _BUILDER = re.compile(
     r"\\?\{\s*(?P<name>[a-z])\s*(?:\\in\s*(?:\\mathbb\s*\{?R\}?|\u211d)\s*)?(?:\\mid|\||:|\\vert|\\colon)(?P<rule>.*?)\\?\}"
 )
+_RELATION = re.compile(r"[<>=\u2264\u2265\u2260]|\\(?:[lg]e|[lg]eq|[lg]t|neq?|in)(?![a-z])")
 _MEMBER = re.compile(r"^\s*[a-z]\s*\\in\s*(?=[\[(\]])")
 _TURNED = re.compile(r"(?P<left>[(\[\]])(?P<low>[^()\[\],;]+)[,;](?P<high>[^()\[\],;]+)(?P<right>[)\]\[])")
 _VECTOR = re.compile(r"\\begin\{[pb]?matrix\}((?:(?!&.*\\\\|\\\\.*&).)*)\\end\{[pb]?matrix\}", re.DOTALL)
@@ -57,15 +64,18 @@ def _with_signs(text: str) -> str:
 
 
 def _with_points(text: str) -> str:
-    """Return numbers of other countries, such as `1.234.567,89` and `12,34,567`, as digits with a point."""
-    text = _DECIMAL_COMMA.sub(lambda match: f"{match['whole'].replace('.', '')}.{match['rest']}", text)
-    return _GROUPS.sub(lambda match: re.sub(r"\D", "", match[0]), text)
+    """Return a number written as in another country, such as `1.234.567,89`, as digits with a point."""
+    if not (number := _NUMBER.fullmatch(text.strip())):
+        return text
+    whole = re.sub(r"\D", "", number["whole"])
+    return f"{number['before']}{whole}{'.' + number['rest'] if number['rest'] else ''}{number['after']}"
 
 
 def _with_plain_sets(text: str) -> str:
     r"""Return `\{x \mid x > 3\}` as its rule, and `]1;2]` as `(1,2]`."""
     text = _MEMBER.sub("", text)
-    if builder := _BUILDER.fullmatch(text.strip()):
+    builder = _BUILDER.fullmatch(text.strip())
+    if builder and _RELATION.search(builder["rule"]):
         return re.sub(rf"(?<![A-Za-z\\]){builder['name']}(?![A-Za-z])", "x", builder["rule"]).strip()
     return _TURNED.sub(
         lambda match: (
@@ -119,7 +129,7 @@ def _with_ratios(text: str) -> str:
 _READINGS = {
     "numbers in words": with_digits,
     "signs in words, such as `no solution`": _with_signs,
-    "signs of thousands and decimals of other countries": _with_points,
+    "numbers written as in other countries": _with_points,
     "sets and intervals": _with_plain_sets,
     "vectors as tuples, and values by their names": _with_tuples,
     "both signs of a value": _with_both_signs,
@@ -133,7 +143,7 @@ def _values(gold: str, answer: str) -> Iterator[tuple[str, str]]:
     """Yield the right side of `f(3) = 7` where the other answer has no left one, and those of `f(x) =` and `y =`."""
     named = [_NAMED.fullmatch(text.strip()) for text in (gold, answer)]
     sides = [text.split("=")[0].strip() if "=" in text else "" for text in (gold, answer)]
-    is_graph = "y" in sides and any(side.endswith("(x)") for side in sides)
+    is_graph = "y" in sides and any(re.fullmatch(r"[A-Za-z]\(x\)", side) for side in sides)
     if any(named) and (is_graph or not all(sides)):
         left, right = (match["value"] if match else text for match, text in zip(named, (gold, answer), strict=True))
         yield left, right

@@ -20,7 +20,7 @@ SYMBOLIC = [
     (r"\frac{1}{2}", r"\boxed{0.5}", Grade.CORRECT), (r"\frac{1}{2}", r"\boxed{\frac{1}{3}}", Grade.WRONG),
     ("p - q", r"\boxed{-q + p}", Grade.CORRECT),
     (r"\left( 3, \frac{\pi}{2} \right)", r"\boxed{(3, \pi/2)}", Grade.CORRECT),
-    ("5", r"\boxed{x = 5}", Grade.CORRECT), ("12", r"\boxed{twelve}", Grade.WRONG),
+    ("5", r"\boxed{x = 5}", Grade.CORRECT), ("12", r"\boxed{many}", Grade.WRONG),
     (r"x^2 + 2x + 1", r"\boxed{(x+1)^2}", Grade.CORRECT),
 ]  # fmt: skip
 TOWER = r"\boxed{9^{9^{9^{9^{9}}}}}"

@@ -21,7 +21,7 @@ MATH = [
     ("5", r"\boxed{--5}", (C, C)), ("16386.20", r"\boxed{\$16,\!386.20}", (C, C)), ("1000", r"\boxed{1 000}", (C, C)),
     ("12", r"\boxed{1\ 2}", (W, W)), ("32349", r"\boxed{32, 349}", (C, W)), ("7/2", r"\boxed{3 1/2}", (C, C)),
     ("31/2", r"\boxed{3 1/2}", (C, W)), ("5", r"\boxed{5K}", (W, W)), ("5000", r"\boxed{5K}", (W, W)),
-    ("5", r"\boxed{5\text{ million}}", (C, C)), ("5000000", r"\boxed{5\text{ million}}", (W, C)),
+    ("5", r"\boxed{5\text{ million}}", (C, W)), ("5000000", r"\boxed{5\text{ million}}", (W, C)),
     ("5 m", r"\boxed{5 km}", (C, W)), (r"5\text{ m}", r"\boxed{500\text{ cm}}", (W, C)),
     (r"10\text{ m/s}", r"\boxed{36\text{ km/h}}", (W, C)), (r"15\text{ cm}^2", r"\boxed{15\text{ cm}}", (C, W)),
     ("5 m", r"\boxed{5}", (C, C)), (r"5\text{ yuan}", r"\boxed{5\text{ apples}}", (C, C)),
@@ -87,7 +87,7 @@ def test_no_scheme_runs_an_answer(tmp_path, monkeypatch):
     assert all(C not in (own.paper, own.training) for own in found)
 
 
-OUTCOMES = {12: "7c865f762787aced"}
+OUTCOMES = {12: "f365bd6227e29d4f"}
 # Math-Verify's own tests, as far as they compare one gold answer with the content of one box.
 SUITE = json.loads((Path(__file__).parent / "math_verify_cases.json").read_text(encoding="utf-8"))["cases"]
 
