@@ -85,6 +85,7 @@ def test_p3o_limits_ratios_by_the_effective_sample_size_of_a_step():
     limit = pytest.approx(7 / 9)
     assert factors_of("p3o", [[math.log(2.0), 0.0], [math.log(0.5)]]) == [[limit, limit], [0.5]]
     assert factors_of("p3o", [[0.0]]) == [[1.0]]
+    assert factors_of("p3o", [[1000.0], [0.0]]) == [[pytest.approx(0.5)], [pytest.approx(0.5)]]
 
 
 def test_replay_counts_less_as_policies_differ():
