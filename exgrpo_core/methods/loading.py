@@ -112,7 +112,7 @@ def part_numbers(part: type[Any]) -> dict[str, tuple[Range | None, Any]]:
     """Return the settings of a part by name: the range that its annotation gives, if any, and the default."""
     try:
         hints = get_type_hints(part, include_extras=True)
-    except NameError as error:
+    except (NameError, AttributeError) as error:
         raise InputError(f"{part.__name__}: an annotation cannot be read ({error}); import what it names.") from error
     ranges = {name: [one for one in get_args(hint) if isinstance(one, Range)] for name, hint in hints.items()}
     return {field.name: (next(iter(ranges[field.name]), None), field.default) for field in _fields(part)}

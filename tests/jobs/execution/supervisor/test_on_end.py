@@ -27,10 +27,10 @@ def test_each_end_starts_the_command_once_without_the_workbenchs_secrets(tmp_pat
     expected = []
     for _ in range(2):  # the second supervisor finds the runs of the first, which have ended
         with closing(bench.start()):
-            finished, failed, lost = (bench.submit(toy_spec(1, *tags)) for tags in ((), ("fails",), ("aborts",)))
+            finished, failed, aborted = (bench.submit(toy_spec(1, *tags)) for tags in ((), ("fails",), ("aborts",)))
             never_started = bench.submit(waiting_spec(failed))
             bench.look_while(lambda: not bench.supervisor.is_idle, "all to end")
-        ends = {finished: "finished", failed: "failed", lost: "lost", never_started: "failed"}
+        ends = {finished: "finished", failed: "failed", aborted: "failed", never_started: "failed"}
         expected += [f"{bench.run_of(run_id).path} {status} ." for run_id, status in ends.items()]
     wait_until(lambda: told.exists() and sorted(told.read_text().splitlines()) == sorted(expected), "four messages", 8)
 
