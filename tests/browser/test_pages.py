@@ -108,21 +108,6 @@ def test_what_is_seen_of_a_page_keeps_its_place_while_the_rest_loads(profile, wo
     page.close()
 
 
-@pytest.mark.parametrize("path", ["/run?run=run-finished", "/compare?runs=run-finished,run-on-policy"])
-def test_what_chooses_the_curves_is_in_one_row(open_page, path):
-    page = open_page(path).page
-    first, last = page.get_by_role("radio", name="Steps"), page.get_by_role("button", name="Charts")
-    for width in (1440, 1280):
-        page.set_viewport_size({"width": width, "height": 900})
-        page.wait_for_function(
-            """parts => {
-                const [first, last] = parts.map((part) => part.getBoundingClientRect());
-                return Math.abs((first.top + first.bottom) - (last.top + last.bottom)) / 2 < last.height;
-            }""",
-            arg=[part.element_handle() for part in (first, last)],
-        )
-
-
 def test_charts_are_drawn_when_scrolled_to_and_they_and_the_open_view_survive_refreshes_and_a_reload(open_page):
     watched = open_page("/run?run=run-running")
     page = watched.page

@@ -56,7 +56,7 @@ def test_results_of_jobs(derive):
 
 
 def test_benchmarks(derive):
-    derive("benchmarks", 230)
+    derive("benchmarks", 205)
 
 
 def test_trajectories(derive):

@@ -17,7 +17,7 @@ from tests.app.page_texts import has_text, tables
 
 pytestmark = pytest.mark.slow
 
-NUM_FIGURES = {"Entropy": 6, "Code": 2, "Over steps": 2}
+NUM_FIGURES = {"Entropy": 5, "Code": 2, "Over steps": 2}
 
 
 @pytest.mark.usefixtures("judged_shared")
