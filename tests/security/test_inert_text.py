@@ -49,7 +49,7 @@ PAGES = {
     f"/methods?view=Paper&beside=Chosen+runs&runs={hostile.RUN},{hostile.PLAYED}&figure=weak-dynamics": MARK,
     "/new_run?section=Data": "chains-exgrpo",
     "/methods?view=Studies": "missing",
-    "/system": "Engines and what they need",
+    "/system": "Runs root",
     "/system?view=Audit+log": MARK,
 }
 """Addresses, each with a text that its page shows: a hostile one wherever the page shows texts of others."""
