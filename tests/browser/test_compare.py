@@ -23,6 +23,7 @@ def test_two_ticked_runs_are_compared_a_pasted_link_shows_the_same_and_back_lead
     page.get_by_role("link", name="Compare 2 runs").click()
     page.wait_for_url(re.compile(r"/compare\?.*runs="))
     page.locator("[class*=st-key-card-]").nth(5).wait_for()
+    page.get_by_role("button", name="Charts over steps").click()
     page.get_by_role("radio", name="Fresh rollouts").click()
     page.wait_for_url(re.compile("x=Fresh"))
     page.get_by_text("fresh rollouts").first.wait_for()

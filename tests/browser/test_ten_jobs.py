@@ -171,6 +171,7 @@ def test_benchmark_of_ones_own(open_page, tmp_path):
     click(model)
     model.first.fill("owner/model")
     model.first.press("Enter")
+    model.first.press("Tab")
     click("button", "Start evaluation")
     page.wait_for_url(re.compile(r"/run\?run="))
     page.get_by_role("heading", name="Queued").wait_for()

@@ -11,10 +11,8 @@ from exgrpo.app.components.benchmarks.backbone_bars import STUDIES
 from exgrpo.app.components.benchmarks.score_table import printed_lines
 from exgrpo.app.components.widgets import notice
 from exgrpo.app.formats import counted, escape_control_characters, literal, with_code
-from exgrpo.app.queries.answers import ask
 from exgrpo.app.queries.runs import training_names
 from exgrpo.app.settings import runs_root
-from exgrpo.db.queries import runs
 from exgrpo.db.rows.display_names import distinct_names
 from exgrpo.jobs.actions.evaluations import asked_and_graded, plan_evaluation, resolve_evaluation
 from exgrpo.jobs.actions.preflight import benchmark_look
@@ -181,11 +179,9 @@ def _targets() -> list[str]:
         f"{run_id}@last": f"{escape_control_characters(name)}, newest checkpoint" for run_id, name in names.items()
     }
     offered |= {line.model: f"{line.model} (paper: {line.name})" for line in printed_lines(STUDIES) if line.model}
-    wanted = st.query_params.get("target")
-    saved = next((run_id for run_id in names if ask(runs.list_checkpoints, run_id)), None)
-    usual = wanted or (saved and f"{saved}@last")
+    wanted = st.query_params.get_all("target")
     chosen = st.multiselect(
-        "Models", list(dict.fromkeys([*([wanted] if wanted else []), *offered])), [usual] if usual else [],
+        "Models", list(dict.fromkeys([*wanted, *offered])), wanted,
         format_func=lambda source: offered.get(source, escape_control_characters(source)), accept_new_options=True,
         select_all=False, placeholder="Runs, RUN@STEP, folders, or hub names", key="evaluate-models",
         help="Choose a run for its newest checkpoint, or write RUN@best (highest held-out score), RUN@STEP, a model's "
