@@ -95,7 +95,7 @@ def test_options_of_exgrpo_commands_named_in_the_document_exist(document):
     used = [
         (match["command"], option)
         for code in code_in(document)
-        for match in re.finditer(r"^exgrpo (?P<command>[a-z-]+)(?P<rest>[^#\n]*)", code, re.MULTILINE)
+        for match in re.finditer(r"^(?:\S*/)?exgrpo (?P<command>[a-z-]+)(?P<rest>[^#\n]*)", code, re.MULTILINE)
         for option in re.findall(r"(?<=\s)-{1,2}[a-z-]+", match["rest"])
     ]
     commands = exgrpo_commands()
