@@ -55,8 +55,6 @@ export PYTHONDONTWRITEBYTECODE :=
 ifdef CI
 export PIP_COMPILE := 0
 endif
-# Ray starts its workers at niceness 15, at which they would wait for every test that runs at the same time.
-export RAY_worker_niceness := 0
 export HF_HUB_DISABLE_TELEMETRY := 1
 export STREAMLIT_BROWSER_GATHER_USAGE_STATS := false
 

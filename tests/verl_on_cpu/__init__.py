@@ -15,10 +15,12 @@ VARIABLES = {
     "OMP_NUM_THREADS": "1",
     "TQ_NUM_THREADS": "1",
     "RAY_prestart_worker_first_driver": "0",
+    "RAY_worker_niceness": "0",
 }
 """The platform, the device and vendor under which the training engine is registered, where both come from, and threads.
 
-Ray counts more CPUs than there are cores, so it must not start an idle process for each.
+Ray counts more CPUs than there are cores, so it must not start an idle process for each. At the niceness 15 of Ray's
+workers a run would wait for every other test.
 """
 GENERATOR_VARIABLE = "VERL_ON_CPU_GENERATOR"
 """What generates: `hf`, in place of verl's vLLM, unless the variable says `vllm`, for vLLM's build for processors; with

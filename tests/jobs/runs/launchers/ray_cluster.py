@@ -14,6 +14,7 @@ import psutil
 
 from exgrpo.jobs.machine.engine_environments import EngineEnvironmentError, engine_python
 from tests.tools import free_ports
+from tests.verl_on_cpu import VARIABLES
 
 TOKEN = "f" * 64
 MARK = "EXGRPO_TEST_CLUSTER"
@@ -59,12 +60,11 @@ class RayCluster:
         command = [str(self._ray), "start", "--head", "--include-dashboard=true", "--disable-usage-stats", "--block"]
         command += [f"{name}={value}" for name, value in options.items()]
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "COV_"))}
-        environment |= {
+        environment |= VARIABLES | {
             MARK: self._mark,
             # Ray's agents would else blot out the mark by their title, outlive the cluster and compute on.
             "SPT_NOENV": "1",
             "PATH": f"{self._ray.parent}:{os.environ['PATH']}",
-            "RAY_prestart_worker_first_driver": "0",  # one idle process for each logical CPU else
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN": TOKEN,
         }

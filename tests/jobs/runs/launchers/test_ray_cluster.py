@@ -18,7 +18,7 @@ from exgrpo.jobs.specs.train import parse_spec
 from exgrpo_core.recording.run_status import RunStatus
 from tests.jobs.runs.launchers.ray_bench import RayBench, ray_spec
 from tests.jobs.runs.launchers.ray_cluster import NUM_GPUS, TOKEN, RayCluster
-from tests.jobs.training.engines.verl_ray.runs import NUM_STEPS, RUN_SECONDS, run_content, steps_of
+from tests.jobs.training.engines.verl_ray.runs import RUN_SECONDS, run_content, steps_of
 from tests.processes import is_gone
 
 pytestmark = [pytest.mark.verl, pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -115,7 +115,7 @@ def test_verl_itself_trains_on_the_cluster_on_two_ranks_with_a_kl_penalty_until_
     ray_bench.launcher = LocalLauncher()
     ray_bench.start(grace_seconds=300.0)
     ray_bench.look_until(run_id, RunStatus.RUNNING)
-    ray_bench.look_while(lambda: ray_bench.step_of(run_id) < NUM_STEPS, "the run's steps", RUN_SECONDS)
+    ray_bench.look_while(lambda: ray_bench.step_of(run_id) < 4, "the run's steps", RUN_SECONDS)
     run_actions.stop(ray_bench.runs_root, run_id)
     ray_bench.look_until(run_id, RunStatus.STOPPED)
     assert ray_bench.reason_of(run_id) == ""
