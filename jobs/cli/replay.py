@@ -40,7 +40,10 @@ def replay(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its
     ] = None,
     settings: Settings = None,
     method: Annotated[
-        str | None, typer.Option("--method", metavar="PRESET", help="Compare with the algorithm of this preset.")
+        str | None,
+        typer.Option(
+            "--method", metavar="NAME", help="Compare with this replay method or the algorithm of this preset."
+        ),
     ] = None,
     updates: Annotated[
         bool,

@@ -5,18 +5,16 @@ import streamlit as st
 from exgrpo.app import settings
 from exgrpo.app.components.new_run import form_state, starting_point
 from exgrpo.app.components.widgets.spec_text import option_text
+from exgrpo.jobs.actions.replay.side_by_side import PRESET_OF_METHODS
 from exgrpo.jobs.actions.studies.definition import load_study
 from exgrpo_core.methods.about import About
 from exgrpo_core.methods.loading import CORRECTION, QUESTIONS, describe, methods
-
-PRESET = "chains-exgrpo"
-"""The preset that a method's run changes."""
 
 
 def parameters(about: About) -> dict[str, str | list[str]]:
     """Return the address of New run with a method chosen; what is as in the preset the form leaves out."""
     changes = [f"algorithm.{name}={option_text(value)}" for name, value in about.settings.items()]
-    return {starting_point.PRESET: PRESET, form_state.ADDRESS: changes}
+    return {starting_point.PRESET: PRESET_OF_METHODS, form_state.ADDRESS: changes}
 
 
 def _card(name: str, about: About) -> None:

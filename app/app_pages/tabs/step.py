@@ -13,6 +13,7 @@ from exgrpo.db.queries import buffer, selections
 from exgrpo.db.rows.runs import RunRow
 from exgrpo.jobs.actions.replay.facts import Fact
 from exgrpo.jobs.specs.presets import preset_names
+from exgrpo_core.methods.loading import methods
 
 _SETTING, _METHOD = "setting", "method"
 
@@ -70,6 +71,7 @@ def _choose(row: RunRow, steps: list[int]) -> tuple[int, list[str], str | None]:
             help="Several are separated by spaces. Symbols as mu, sigma and rho are known, too.",
             **address_choice.bound(_SETTING, st.query_params.get(_SETTING, ""), _SETTING),
         )  # fmt: skip
-        names = {"": "of the run"} | {name: name for name in preset_names()}
-        method = address_choice.select("With the method of a preset", names, _METHOD, "")
+        names = {"": "of the run"} | {name: about.title for name, about in methods().items()}
+        names |= {name: f"preset {name}" for name in preset_names()}
+        method = address_choice.select("With another method", names, _METHOD, "")
     return step, text.split(), method or None

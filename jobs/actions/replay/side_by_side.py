@@ -1,12 +1,13 @@
 """A recorded step next to the same step with other settings: draws and choices, rewards and advantages."""
 
 import dataclasses
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum, auto
 
 from exgrpo.db.queries import buffer
 from exgrpo.jobs.actions.replay.advantages import advantage_facts
-from exgrpo.jobs.actions.replay.facts import Fact, Outcome, ReplayError, Stage, compare, compare_ids, unknown
+from exgrpo.jobs.actions.replay.facts import Fact, Outcome, Stage, compare, compare_ids, unknown
 from exgrpo.jobs.actions.replay.other_settings import (
     RecordedDraw,
     Scored,
@@ -20,10 +21,12 @@ from exgrpo.jobs.actions.replay.rewards import reward_facts
 from exgrpo.jobs.specs.settings import apply_settings
 from exgrpo.jobs.specs.train import TrainSpec, load_preset
 from exgrpo_core.config import GAUSSIAN, ExGRPOConfig
-from exgrpo_core.methods.loading import CORRECTION, FRESH, QUESTIONS, TRAJECTORIES, fields_of
+from exgrpo_core.methods.loading import CORRECTION, FRESH, QUESTIONS, TRAJECTORIES, fields_of, methods
 
 _OF_RUN = ("batch_size", "mini_batch_size", "rollouts_per_question", "max_prompt_tokens", "max_response_tokens", "seed")
 """What a method leaves as the run has it."""
+PRESET_OF_METHODS = "chains-exgrpo"
+"""The preset that a replay method changes."""
 _PREFIX = "strategy_settings."
 
 
@@ -60,16 +63,20 @@ _OF_PARTS = {
 
 
 def changed_spec(spec: TrainSpec, settings: Sequence[str], method: str | None) -> TrainSpec:
-    """Return a run's specification with the algorithm of a preset, which the run's sizes stay with, and other settings.
+    """Return a run's specification with another method, which the run's sizes stay with, and other settings.
+
+    The method is a replay method, by the name of its part or its name in studies, or the algorithm of a preset.
 
     Raises:
-        SpecError: There is no such preset or field, or a value is wrong.
+        SpecError: There is no such method, preset or field, or a value is wrong.
     """
-    if method is not None:
-        kept = {name: getattr(spec.algorithm, name) for name in _OF_RUN}
-        algorithm = dataclasses.replace(load_preset(method).algorithm, **kept)
-        spec = spec.model_copy(update={"algorithm": algorithm})
-    return apply_settings(spec, settings, "The setting")
+    if method is None:
+        return apply_settings(spec, settings, "The setting")
+    about = next((about for name, about in methods().items() if method in (name, about.cell)), None)
+    kept = {name: getattr(spec.algorithm, name) for name in _OF_RUN}
+    algorithm = dataclasses.replace(load_preset(PRESET_OF_METHODS if about else method).algorithm, **kept)
+    changes = [f"algorithm.{name}={json.dumps(value)}" for name, value in (about.settings if about else {}).items()]
+    return apply_settings(spec.model_copy(update={"algorithm": algorithm}), [*changes, *settings], "The setting")
 
 
 def changed_fields(spec: TrainSpec, other: TrainSpec) -> dict[Effect, set[str]]:
@@ -135,7 +142,9 @@ def _selected(
         return
     if changed[Effect.DRAWS] and not before.question_selection == after.question_selection == GAUSSIAN:
         rule = next(name for name in (after.question_selection, before.question_selection) if name != GAUSSIAN)
-        raise ReplayError(f"question_selection: draws of {rule} cannot be compared, since it uses no mu and sigma.")
+        note = f"The draws of {rule} use no mu and sigma, so they do not follow from what is recorded."
+        yield unknown(Stage.SELECTION, "drawn questions", note)
+        return
     then = drawn = {row.question_index: row.bucket for row in rows}
     chosen = {row.question_index: row.trajectory_id for row in reversed(rows) if row.is_chosen}
     if changed[Effect.DRAWS]:

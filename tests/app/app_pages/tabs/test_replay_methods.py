@@ -3,7 +3,7 @@ from urllib.parse import parse_qs
 import pytest
 import yaml
 
-from exgrpo.app.app_pages.tabs.replay_methods import PRESET
+from exgrpo.jobs.actions.replay.side_by_side import PRESET_OF_METHODS
 from exgrpo.jobs.specs.train import load_preset
 from exgrpo_core.methods.loading import methods
 from tests.app.page_texts import texts
@@ -31,6 +31,6 @@ def test_run_it_opens_the_form_with_the_method_chosen(open_page, name):
     query = parse_qs(link.query_string)
     form = open_page("new_run", section="YAML", preset=query["preset"][0], set=query["set"])
     written = yaml.safe_load(form.text_area(key="new-run-yaml").value)["algorithm"]
-    preset = load_preset(PRESET).model_dump(mode="json")["algorithm"]
+    preset = load_preset(PRESET_OF_METHODS).model_dump(mode="json")["algorithm"]
     assert written == preset | methods()[name].settings
     assert not list(form.error)

@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 
 from exgrpo.db.queries import buffer
-from exgrpo.jobs.actions.replay.facts import Outcome, ReplayError
+from exgrpo.jobs.actions.replay.facts import Outcome
 from exgrpo.jobs.actions.replay.loss import replay_step
-from exgrpo.jobs.actions.replay.side_by_side import Effect, changed_fields
+from exgrpo.jobs.actions.replay.side_by_side import Effect, changed_fields, changed_spec
 from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.specs.settings import apply_settings
 from exgrpo.jobs.specs.train import SpecError
+from exgrpo_core.methods.loading import methods
 from tests.jobs.actions.replay import solved_runs
 
 AT = solved_runs.NUM_STEPS
@@ -122,8 +123,25 @@ def test_method_keeps_the_sizes_of_the_run(root):
     assert not {"algorithm.batch_size", "algorithm.rollouts_per_question"} & set(rows)
 
 
+@pytest.mark.parametrize("name", [*methods(), *(about.cell for about in methods().values())])
+def test_a_replay_method_is_compared_by_either_of_its_names(root, name):
+    spec = RunDirectory.open(root, "solved").spec()
+    about = next(about for own, about in methods().items() if name in (own, about.cell))
+    algorithm = changed_spec(spec, [], name).algorithm
+    for field, value in about.settings.items():
+        part, _, own = field.partition(".")
+        assert (algorithm.strategy_settings[own] if own else getattr(algorithm, part)) == value
+    assert algorithm.rollouts_per_question == spec.algorithm.rollouts_per_question
+
+
+def test_draws_without_buckets_are_not_compared_and_all_else_is(root):
+    rows = with_settings(root, "question_selection=uniform", "normalize_by_std=true")
+    assert (rows["drawn questions"].outcome, "uniform" in rows["drawn questions"].note) == (Outcome.UNKNOWN, True)
+    assert rows["advantage"].outcome is Outcome.DIFFERS
+
+
 def test_wrong_settings_are_one_sentence(root):
+    with pytest.raises(SpecError, match="there is no 'dijr'"):
+        with_settings(root, method="dijr")
     with pytest.raises(SpecError, match="no such field"):
         with_settings(root, "no_field=1")
-    with pytest.raises(ReplayError, match="draws of uniform"):
-        with_settings(root, "question_selection=uniform")
