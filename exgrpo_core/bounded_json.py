@@ -72,22 +72,34 @@ def read_json(path: Path, max_bytes: int = MAX_FILE_BYTES) -> dict[str, Any]:
     return value
 
 
-def parse_json(content: bytes | str) -> Any:  # noqa: ANN401 - any JSON value
-    """Return a JSON value with at most `MAX_DEPTH` levels.
+def parse_json(content: bytes | str, *, takes_last: bool = False) -> Any:  # noqa: ANN401 - any JSON value
+    """Return a JSON value with at most `MAX_DEPTH` levels; of a field that is there twice the last if `takes_last`.
 
     Raises:
-        UnreadableFileError: It is not JSON, or nested more deeply.
+        UnreadableFileError: It is not JSON, nested more deeply, has a field twice, or a number of too many digits.
     """
     encoded = content if isinstance(content, bytes) else content.encode("utf-8", "surrogatepass")
     try:
-        value = json.loads(content)
+        value = json.loads(content, object_pairs_hook=None if takes_last else _with_each_once)
         if not _is_shallow(encoded) and _is_deep(value):
             raise RecursionError
     except RecursionError:
         raise UnreadableFileError(f"expected JSON of at most {MAX_DEPTH} levels.") from None
+    except UnreadableFileError:
+        raise
     except ValueError as error:
+        if "integer string conversion" in str(error):
+            raise UnreadableFileError("has a number of thousands of digits; write a smaller one.") from None
         raise UnreadableFileError(f"is not JSON ({error}).") from None
     return value
+
+
+def _with_each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        twice = next(name for place, (name, _) in enumerate(pairs) if name in dict(pairs[:place]))
+        raise UnreadableFileError(f"has the field {shown(twice)} twice; keep one of them.")
+    return fields
 
 
 def _is_shallow(content: bytes) -> bool:

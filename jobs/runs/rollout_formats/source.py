@@ -117,14 +117,14 @@ def _first_rows(file: Path) -> list[Row]:
             lines = [opened.readline(MAX_LINE_BYTES) for _ in range(_NUM_SAMPLE_ROWS)]
     except (OSError, ValueError, pa.ArrowException):
         return []
-    return [row for line in lines if isinstance(row := _parsed(line), dict)]
+    return [row for line in lines if isinstance(row := _parsed(line, takes_last=True), dict)]
 
 
-def _parsed(line: bytes) -> object:
+def _parsed(line: bytes, *, takes_last: bool = False) -> object:
     try:
-        return parse_json(line)
-    except ValueError:
-        return None
+        return parse_json(line, takes_last=takes_last)
+    except ValueError as error:
+        return error
 
 
 def is_evaluation(file: Path) -> bool:
@@ -323,7 +323,7 @@ class RolloutSource:
                 raise SourceChangedError(f"{file} was overwritten while it was being read; open it again.")
             while line := opened.readline(MAX_LINE_BYTES):
                 row = _parsed(line)
-                if row is None and not line.endswith(b"\n") and len(line) < MAX_LINE_BYTES:
+                if isinstance(row, ValueError) and not line.endswith(b"\n") and len(line) < MAX_LINE_BYTES:
                     return
                 number += 1
                 position += len(line)
@@ -337,7 +337,8 @@ class RolloutSource:
                 if isinstance(row, dict):
                     yield number, row
                 elif line.strip():
-                    self.bad.add(file, number, "expected a JSON object in one line.")
+                    reason = "expected a JSON object in one line"
+                    self.bad.add(file, number, f"{reason}, but it {row}" if isinstance(row, ValueError) else f"{reason}.")
 
     def parquet_rows(self, file: Path) -> Iterator[tuple[int, Row]]:
         """Yield the rows of a Parquet file that was not read before; one that is not whole yet is left for later.

@@ -35,7 +35,7 @@ from exgrpo.jobs.tasks.grading.boxed_answers import (
 from exgrpo.jobs.tasks.grading.reward_function import Decision, Grade
 from exgrpo.jobs.tasks.grading.worker_process import Comparison, GradingProcess
 
-GRADING_RULES = 12
+GRADING_RULES = 13
 """Version of the rules: raise it when an answer is decided otherwise. Scores of different versions are not compared."""
 _LIBRARIES = ("math-verify", "latex2sympy2_extended", "sympy", "pylatexenc")
 CHUNK_SIZE = 64

@@ -3,7 +3,8 @@ r"""Equality of two boxed answers by Math-Verify, and what it gets wrong in ways
 | Math-Verify alone | Here |
 |---|---|
 | letters are multiplied: `BAC` = `ABC`, `listen` = `silent` | words, points and numbers such as 0x1F are texts |
-| case is lost: `v/V` = 1 | letters that occur in both cases are two symbols |
+| case is lost: `v/V` = 1, `2x` = `2X` | letters that occur in both cases are two symbols |
+| an ellipsis is left out: `5\ldots` = 5 | a term of its own |
 | numbers are rounded to six decimals: 1e-34 = 1e-33 | equal within a hundred thousandth of their size |
 | Unicode signs, currency, `0.\overline{3}`, `1e-05`, `\varnothing` | written as LaTeX first |
 | `x<2 or x>3` is no set | written as intervals where the other answer is one |
@@ -88,11 +89,16 @@ _COMMON_LOG = re.compile(r"\\?\blog(?![A-Za-z]|\s*_)")
 _REPEATING = re.compile(r"(\d*)\.(\d*)\\(?:overline|bar)\s*\{?(\d+)\}?")
 _DOTTED = re.compile(r"(?<=\.)(\d*)\\dot\s*\{?(\d)\}?(?:(\d*)\\dot\s*\{?(\d)\}?)?(?!\d)")
 """Repeating digits as dots mark them, above the first and the last."""
+_ELLIPSIS = re.compile(r"\\[lc]?dots(?:[bcimo](?![a-z]))?|\\?\.\s?\.\s?\.|…")
+_NAME = re.compile(r"^\s*[A-Za-z]\s*=(?=[^=]+$)")
+"""The left side of `V = 5`, which is left out of answers."""
+_REPEATED = re.compile(rf"(?<=\d\.)(\d*?)(\d+?)\2+(?:{_ELLIPSIS.pattern})$")
 _POWER = re.compile(r"(?<![\w.])(\d+(?:\.\d*)?)[eE]\+?(-?)0*(\d{1,3})(?!\w)")
 """A number as programs write it: 1e-05."""
+_GREEK = r"\\(?i:gamma|delta|theta|lambda|xi|pi|sigma|upsilon|phi|psi|omega)(?![A-Za-z])"
 _LETTER = re.compile(
-    r"\\(?:text|mathrm|mathbb|mathbf|operatorname)\s*\{[^{}]*\}|\\[A-Za-z]+|[A-Za-z]{3,}|(?<=\d)[eE](?=[-+\d])|"
-    r"(?P<letter>[A-Za-z])"
+    rf"\\(?:text|mathrm|mathbb|mathbf|operatorname)\s*\{{[^{{}}]*\}}|(?!{_GREEK})\\[A-Za-z]+|[A-Za-z]{{3,}}|"
+    rf"(?<=\d)[eE](?=[-+\d])|(?P<letter>{_GREEK}|[A-Za-z])"
 )
 """A letter that is a symbol by itself, among what is none."""
 _DASH = re.compile(r"(^|[=(\[{,+*/<>])\s*[\u2013\u2014]")
@@ -132,6 +138,8 @@ def decide(gold: str, answer: str, parse: Parse, verify: Verify) -> tuple[bool |
 def _decide_as_written(gold: str, answer: str, parse: Parse, verify: Verify) -> tuple[bool | None, str]:
     is_known: bool | None = are_same_numerals(gold, answer)
     gold, answer = without_markup(gold), without_markup(answer)
+    if bool(_ELLIPSIS.search(gold)) != bool(_ELLIPSIS.search(answer)):
+        return False, "an ellipsis in one answer"
     gold, answer = with_magnitudes(gold), with_magnitudes(answer)  # else 5 and 5 million are equal, as are 5 and 5 m
     by_text = is_known or _compare_forms(
         gold, answer, lambda left, right: are_equal(left, right, parse, verify) is True
@@ -234,6 +242,7 @@ def without_markup(text: str) -> str:
         text = next((content.strip() for content in contents if _closes_at_end(content)), text)
     text = re.sub(r"(?<=\d)\^\s*\{?\s*\\text\s*\{(?:st|nd|rd|th)\}\s*\}?", "", text.replace("{:}", ":"))
     text = re.sub(r"\*\*\s*(-?\d+)", r"^{\1}", re.sub(r"(?<=\d)\s*[xX]\s*(?=10\s*(?:\^|\*\*))", r"\\times ", text))
+    text = _REPEATED.sub(r"\1\\overline{\2}", text)
     text = with_decimal_numerals(re.sub(r"\^(-\d+)", r"^{\1}", text))
     text = re.sub(r"(?<=\d)\s+(?=\d)", ", ", text) if re.fullmatch(r"\d+(?:\s+\d+){2,}", text) else text
     return with_mixed_numbers(_GROUPED.sub(lambda match: re.sub(r"\D", "", match[0]), text))
@@ -253,8 +262,9 @@ def _closes_at_end(text: str) -> bool:
 
 
 def _compute(texts: tuple[str, str], parse: Parse, verify: Verify) -> bool | None:
-    gold, answer = with_intervals(*texts)
+    gold, answer = (_ELLIPSIS.sub(r"Z_{98}", text) for text in with_intervals(*texts))
     mixed = _in_both_cases(gold) | _in_both_cases(answer)
+    mixed |= _in_both_cases(f"{_NAME.sub('', gold)} {_NAME.sub('', answer)}") - {"I"}  # sympy's imaginary unit
     parsed_gold, parsed = (parse(_rename(text, mixed)) for text in (gold, answer))
     if not parsed:
         return None
@@ -287,12 +297,13 @@ def _as_fraction(match: re.Match[str]) -> str:
 def _in_both_cases(text: str) -> set[str]:
     """Return the capital letters that stand for a symbol next to their small ones."""
     letters = {match["letter"] for match in _LETTER.finditer(text) if match["letter"]}
-    return {letter for letter in letters if letter.isupper() and letter.lower() in letters}
+    return {letter for letter in letters if letter.lower() in letters - {letter}}
 
 
 def _rename(text: str, letters: set[str]) -> str:
     """Return the text with each of these capital letters as a symbol of its own: Math-Verify lowers all letters."""
-    return _LETTER.sub(lambda match: f"{match[0]}_{{99}}" if match["letter"] in letters else match[0], text)
+    text = _LETTER.sub(lambda match: f"{match[0]}_{{99}}" if match["letter"] in letters else match[0], text)
+    return re.sub(r"_\{99\}_(?:\{([^{}]*)\}|(\w))", r"_{99\1\2}", text)
 
 
 def _differ_as_numbers(gold: list[Any], answer: list[Any]) -> bool:

@@ -5,6 +5,10 @@ import re
 _SET = re.compile(r"\\cup|[\[(][^,()\[\]]+,[^,()\[\]]+[\])]")
 _ORDER = re.compile(r"(<|>|\\(?:leqslant|leq|le|lt|geqslant|geq|ge|gt|neq?)(?![a-z]))")
 _COMMANDS = re.compile(r"\\(?:infty|d?frac|pi|sqrt)(?![a-z])")
+_ABSOLUTE = re.compile(
+    r"\s*(?:\\left)?(?:\||\\l?vert)\s*([a-z])\s*(?:\\right)?(?:\||\\r?vert)\s*"
+    r"(<|>|\\[lg](?:e|eq|eqslant|t)(?![a-z]))\s*((?:[\d.]|\\(?:d?frac|sqrt|pi)(?![a-z])|[{}])+)\s*"
+)
 _OR = re.compile(r"\\text\{\s*or\s*\}|\\(?:lor|vee)(?![a-z])|\bor\b")
 _AND = re.compile(r"\\text\{\s*and\s*\}|\\(?:land|wedge)(?![a-z])|\band\b")
 _STRICT = {"<", ">", r"\lt", r"\gt"}
@@ -28,6 +32,7 @@ def _read(text: str) -> tuple[str, str] | None:
     """Return the variable of inequalities and their intervals, None of any other text."""
     if not _ORDER.search(text):
         return None
+    text = text if (match := _ABSOLUTE.fullmatch(text)) is None else _without_bars(*match.groups())
     intervals = [_interval(part) for part in _OR.split(text)]
     variables = {found[0] for found in intervals if found}
     if None in intervals or len(variables) != 1:
@@ -54,6 +59,13 @@ def _interval(text: str) -> tuple[str, str] | None:
     low, is_left_open = bounds.get(False, (r"-\infty", True))
     high, is_right_open = bounds.get(True, (r"\infty", True))
     return found.pop(), f"{'(' if is_left_open else '['}{low},{high}{')' if is_right_open else ']'}"
+
+
+def _without_bars(variable: str, order: str, value: str) -> str:
+    """Return `|x| < 2` as `-2 < x < 2`, and `|x| > 2` as `x < -2 or x > 2`."""
+    if "<" in order or order.startswith(r"\l"):
+        return f"-{value} {order} {variable} {order} {value}"
+    return f"{variable} {_turned(order)} -{value} or {variable} {order} {value}"
 
 
 def _clauses(text: str) -> list[tuple[str, str, str]]:

@@ -29,6 +29,8 @@ _MAGNITUDES = tuple(
 )
 SPACING = r"\\[,;:! ]|~|\\q?quad(?![A-Za-z])|\\(?:left|right)(?![A-Za-z])"
 TEXT_COMMAND = r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit|mbox|operatorname|rm)\s*\{([^{}]*)\}"
+COMMA = re.compile(r",(?!\d{3}(?!\d))|\\text\s*\{\s*(?:and|or)\s*\}|\b(?:and|or)\b")
+"""What parts the items of a list, but no thousands."""
 PLAIN = (
     (r"(?<!\\)\$([^$]*)(?<!\\)\$", r"\1"),
     (SPACING, " "),

@@ -41,7 +41,7 @@ _PERCENT = re.compile(
     r"(-?)(\d*)\s*\\[dt]?frac\s*\{?(\d+?)\}?\s*\{?(\d+)\}?\s*(?:\\?%|(?:\\text\s*\{)?\s*percent\s*\}?)"
 )
 _NAMED = re.compile(
-    r"(?:[A-Za-z]'*(?:\^\{-1\})?\([^()=]*\)|\\frac\{d[a-z]?\}\{d[a-z]\}|\\frac\{d\w?\}\{d\w\}|[a-z])\s*=(?P<value>[^=]+)"
+    r"(?:[A-Za-z]'*(?:\^\{-1\})?\([^()=]*\)|\\frac\{d[a-z]?\}\{d[a-z]\}|\\frac\{d\w?\}\{d\w\}|[A-Za-z])\s*=(?P<value>[^=]+)"
 )
 _ROMAN = re.compile(r"(?<![A-Za-z])X{0,3}(?:IX|IV|V?I{0,3})(?![A-Za-z])")
 
@@ -83,6 +83,14 @@ def _with_plain_sets(text: str) -> str:
         ),
         text,
     )
+
+
+def _with_matrices(text: str) -> str:
+    """Return `[[1,2],[3,4]]` as a matrix."""
+    if not re.fullmatch(r"\s*\[\s*(?:\[[^\[\]]+\]\s*,?\s*){2,}\]\s*", text):
+        return text
+    rows = r" \\ ".join(row.replace(",", "&") for row in re.findall(r"\[([^\[\]]+)\]", text))
+    return rf"\begin{{pmatrix}}{rows}\end{{pmatrix}}"
 
 
 def _with_tuples(text: str) -> str:
@@ -131,6 +139,7 @@ _READINGS = {
     "signs in words, such as `no solution`": _with_signs,
     "numbers written as in other countries": _with_points,
     "sets and intervals": _with_plain_sets,
+    "lists of rows as matrices": _with_matrices,
     "vectors as tuples, and values by their names": _with_tuples,
     "both signs of a value": _with_both_signs,
     "percentages of fractions": _with_percents,

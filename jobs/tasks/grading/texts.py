@@ -4,9 +4,9 @@ import re
 from itertools import accumulate
 
 from exgrpo.jobs.tasks.grading.boxed_answers import read_choice
-from exgrpo.jobs.tasks.grading.plain_text import TEXT_COMMAND
+from exgrpo.jobs.tasks.grading.plain_text import COMMA, TEXT_COMMAND
 
-_WORDS = re.compile(r"[A-Za-z]+(?:[\s-]+[A-Za-z]+)*\.?")
+_WORDS = re.compile(r"[A-Za-z]+(?:[\s,;-]+[A-Za-z]+)*\.?")
 _ARTICLE = re.compile(r"^(?:an?|the)\s+(?=[a-z]{3})", re.IGNORECASE)
 _POINTS = re.compile(
     r"\\(angle|triangle|overline|overrightarrow|overleftrightarrow|widehat)\s*\{?\s*([A-Z]{2,5})\s*\}?"
@@ -14,13 +14,22 @@ _POINTS = re.compile(
 _COMPUTER_NUMBER = re.compile(r"0[xX][0-9A-Fa-f]+|0[bB][01]+|0[oO][0-7]+")
 _LITERAL = tuple(map(re.compile, (r"[IVX]{2,}", r"\d+(?:\.\d+){2,}", r"[A-Z](?:\s*\\times\s*[A-Z])+")))
 """Roman numerals, numbers of versions and addresses, and products of sets."""
+_ELEMENTS = (
+    "H He Li Be B C N O F Ne Na Mg Al Si P S Cl Ar K Ca Sc Ti V Cr Mn Fe Co Ni Cu Zn Ga Ge As Se Br Kr Rb Sr Y Zr Nb Mo "
+    "Tc Ru Rh Pd Ag Cd In Sn Sb Te I Xe Cs Ba La Ce Pr Nd Pm Sm Eu Gd Tb Dy Ho Er Tm Yb Lu Hf Ta W Re Os Ir Pt Au Hg Tl "
+    "Pb Bi Po At Rn Fr Ra Ac Th Pa U Np Pu Am Cm Bk Cf Es Fm Md No Lr Rf Db Sg Bh Hs Mt Ds Rg Cn Nh Fl Mc Lv Ts Og"
+)
+_FORMULA = re.compile(rf"(?:(?:{'|'.join(sorted(_ELEMENTS.split(), key=len, reverse=True))}|[()])[\d+-]*)+")
+"""A chemical formula such as CO2."""
+_IN_ORDER = {"yes", "no", "true", "false", "increasing", "decreasing", "positive", "negative"}
+"""Words that answer several questions."""
 _OPERANDS = re.compile(r"[A-Z](?:\s*\\(?:cup|cap)\s*[A-Z])+")
 _PRIME = re.compile(r"(?<=[A-Za-z)'}])(?:'|\^\s*\{?(?:\\prime\s*)+\}?)")
 
 
 def compare_texts(gold: str, answer: str) -> bool | None:
     """Return whether words, points, letters of options or of sets agree; None where both have to be computed."""
-    verdicts = (compare(gold, answer) for compare in (_labels, _numbers, _literals, _points, _operands, _words))
+    verdicts = (compare(gold, answer) for compare in _COMPARISONS)
     return next((verdict for verdict in verdicts if verdict is not None), None)
 
 
@@ -28,6 +37,18 @@ def _labels(gold: str, answer: str) -> bool | None:
     pairs = [(gold, answer), (answer, gold)]
     is_label = any(re.fullmatch("[A-J]", one) and len(other) > 1 and read_choice(other) == one for one, other in pairs)
     return is_label or None
+
+
+def _cases(gold: str, answer: str) -> bool | None:
+    """Return False of letters and formulas of chemistry that differ in case alone, as `m` and `M`, or CO and Co."""
+    left, right = (re.sub(r"[{}_^$\s]", "", re.sub(TEXT_COMMAND, r"\1", text)) for text in (gold, answer))
+    if left == right or left.casefold() != right.casefold():
+        return None
+    if left.casefold() == "no":
+        return True
+    if len(left) == 1 and left.isalpha():
+        return left.upper() in "ABCDE"  # labels of options
+    return False if all(map(_FORMULA.fullmatch, (left, right))) else None
 
 
 def _numbers(gold: str, answer: str) -> bool | None:
@@ -63,6 +84,19 @@ def _operands(gold: str, answer: str) -> bool | None:
     return len(signs) == 1 and set(re.findall("[A-Z]", gold)) == set(re.findall("[A-Z]", answer))
 
 
+def _lists(gold: str, answer: str) -> bool | None:
+    """Return whether lists of the same words agree; False where the right one names an item more often."""
+    texts = [re.sub(TEXT_COMMAND, r" \1 ", text).casefold().rstrip(" .") for text in (gold, answer)]
+    left, right = ([item.strip() for item in COMMA.split(text) if item.strip()] for text in texts)
+    if re.search(r"[()\[\]{}]", "".join(texts)):
+        return None
+    if len({*left}) < len(left) != len(right):
+        return False
+    if len(left) < 2 or not all(map(_WORDS.fullmatch, left)) or sorted(left) != sorted(right):
+        return None
+    return left == right or _IN_ORDER.isdisjoint(left)
+
+
 def _words(gold: str, answer: str) -> bool | None:
     words = [_ARTICLE.sub("", " ".join(re.sub(TEXT_COMMAND, r"\1", text).split())) for text in (gold, answer)]
     if words[0] == words[1] or (all(_WORDS.fullmatch(text) for text in words) and min(map(len, words)) > 1):
@@ -86,10 +120,13 @@ def _are_same_points(kind: str, points: str, other_kind: str, other: str) -> boo
 
 
 def _are_same_words(gold: str, answer: str) -> bool | None:
-    left, right = ("".join(text.casefold().split()).removesuffix(".") for text in (gold, answer))
+    left, right = ("".join(re.findall("[a-z]+", text.casefold())) for text in (gold, answer))
     if left == right:
         return gold == answer or None if max(len(left), len(right)) < 3 else True
     # Products of letters commute: xy is yx. Points and words do not.
     is_anagram = sorted(left) == sorted(right)
     are_words = len(left) > 3 or (len(left) > 2 and gold.isupper() and answer.isupper())
-    return False if is_anagram and are_words else None
+    return False if is_anagram and are_words and "," not in gold else None
+
+
+_COMPARISONS = (_labels, _cases, _numbers, _literals, _points, _operands, _lists, _words)

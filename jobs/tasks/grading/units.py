@@ -16,7 +16,7 @@ from typing import cast
 
 import yaml
 
-from exgrpo.jobs.tasks.grading.plain_text import MARKS, PLAIN, apply_steps, plain_words, with_mixed_numbers
+from exgrpo.jobs.tasks.grading.plain_text import COMMA, MARKS, PLAIN, apply_steps, plain_words, with_mixed_numbers
 
 _MAX_NAMES = 6
 """Units in one product, and quantities in one sum: each may have several meanings."""
@@ -43,7 +43,6 @@ _PART = re.compile(
 _PLURAL = re.compile(r"(?<=\w\w)e?s$")
 _TOKEN = re.compile(rf"([^\W\d_]+|[{MARKS}])\^?(-?\d)?")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
-_COMMA = re.compile(r",(?!\d{3}(?!\d))|\\text\s*\{\s*(?:and|or)\s*\}|\b(?:and|or)\b")
 _PLAIN_NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?")
 _DECIMAL = re.compile(r"\d+\.\d+(?![eE\d])")
 _PERCENT = re.compile(r"%|\bper\s?cent\b")
@@ -88,7 +87,7 @@ def is_unit(word: str) -> bool:
 def quantity_lists(gold: str, answer: str) -> tuple[list[str], list[str]] | None:
     """Return the items of two lists of the same length with a quantity among them, None of other answers."""
     left, right = (
-        [item.strip() for item in _COMMA.split(apply_steps(PLAIN, text).strip(" ()"))] for text in (gold, answer)
+        [item.strip() for item in COMMA.split(apply_steps(PLAIN, text).strip(" ()"))] for text in (gold, answer)
     )
     items = [*left, *right]
     are_lists = len(left) == len(right) > 1 and all(items) and any(map(_read_quantities, items))
@@ -101,6 +100,9 @@ def comparable_values(gold: str, answer: str) -> tuple[list[tuple[str, str]], bo
     There are none if neither answer names a unit, or if their units are of different kinds.
     """
     left, right = _read_quantities(gold), _read_quantities(answer)
+    texts = plain_words(gold), plain_words(answer)
+    if bool(left) != bool(right) and re.search(r"\d\s*[A-Za-z]$", texts[0]) and texts[0].swapcase() == texts[1]:
+        return [], True
     if (
         bool(left) != bool(right)
         and _PERCENT.search(answer if left else gold)
@@ -169,7 +171,7 @@ def _read_quantities(text: str) -> list[_Quantity]:
     """Return the meanings of a text that is a number with a unit, or any other value with a unit as its last text."""
     found = _read_parts(text)
     match = None if found else _NAMED.fullmatch(text.strip())
-    if match is None or _COMMA.search(match["value"]):
+    if match is None or COMMA.search(match["value"]):
         return found
     unit = apply_steps(PLAIN[1:], match["unit"] + (match["power"] or "")).strip()
     return [_Quantity(match["value"], meaning) for meaning in _read_unit(unit)]
@@ -179,7 +181,7 @@ def _read_parts(text: str) -> list[_Quantity]:
     """Return the meanings of a text that is a number with a unit, or several such as 5 feet 6 inches, which add up."""
     text = plain_words(text)
     if text.startswith("("):
-        if _COMMA.search(text):
+        if COMMA.search(text):
             return []
         text = re.sub(r"^\(([^()]*)\)$", r"\1", text)
     parts: list[tuple[str, list[_Unit]]] = []
