@@ -27,6 +27,7 @@ _GROUPS = {
 """What the presets of each folder are for, in the order in which they are offered."""
 
 
+_LONG_NUMBER = "has a number of thousands of digits; write a smaller one"
 _NOT_YAML = "is not YAML or JSON; look for an open bracket or quotation mark, a tab, a wrong indent, or `: ` in a text"
 
 
@@ -55,7 +56,7 @@ class _PlainLoader(yaml.SafeLoader):
             if not isinstance(key, yaml.ScalarNode):
                 raise _RefusedError(problem="expected a text as the name", problem_mark=key.start_mark)
             if key.value in names:
-                raise _RefusedError(problem=f"{key.value} is there twice", problem_mark=key.start_mark)
+                raise _RefusedError(problem=f"{key.value} is there twice; keep one of them", problem_mark=key.start_mark)
             names.add(key.value)
         return super().construct_mapping(node, deep)
 
@@ -91,8 +92,9 @@ def load_plain_yaml(text: str | bytes, origin: str) -> Any:  # noqa: ANN401 - an
         raise SpecError(f"{place}: {problem}.") from None
     except ReaderError as error:
         raise SpecError(f"{origin}: position {error.position}: {error.reason}; write plain text in UTF-8.") from None
-    except (yaml.YAMLError, ValueError, RecursionError):
-        raise SpecError(f"{origin}: {_NOT_YAML}.") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        is_long = "integer string conversion" in str(error)
+        raise SpecError(f"{origin}: {_LONG_NUMBER if is_long else _NOT_YAML}.") from None
 
 
 def read_mapping(path: Path) -> dict[str, Any]:

@@ -46,3 +46,30 @@ def test_a_small_file_takes_little_memory_however_large_it_may_be(tmp_path):
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ('{"a": 1, "a": 1}', "a"),
+        ('{"a": 1, "b": {"c": 1, "c": null}}', "c"),
+        ('[{"x": 1}, {"y": 1, "x": 2, "y": 3}]', "y"),
+        ('{"\\u0061": 1, "a": 2}', "a"),
+        ('{"": 1, "": 2}', ""),
+        ('{"a": [], "b": 1, "c": 2, "a": {}}', "a"),
+    ],
+)
+def test_a_field_that_is_there_twice_is_named(text, name):
+    with pytest.raises(UnreadableFileError, match=rf"^has the field '{name}' twice; keep one of them\.$"):
+        parse_json(text)
+
+
+def test_fields_of_one_name_in_several_mappings_are_read_and_the_last_one_where_it_is_asked_for():
+    assert parse_json('[{"a": 1}, {"a": {"a": 2}}, {"A": 1, "a": 2}]') == [{"a": 1}, {"a": {"a": 2}}, {"A": 1, "a": 2}]
+    assert parse_json('{"a": 1, "a": 2}', takes_last=True) == {"a": 2}
+
+
+def test_a_number_of_thousands_of_digits_is_refused_in_a_sentence():
+    with pytest.raises(UnreadableFileError, match=r"^has a number of thousands of digits; write a smaller one\.$"):
+        parse_json('{"a": ' + "1" * 5000 + "}")
+    assert parse_json(str(10**400)) == 10**400

@@ -12,7 +12,7 @@ from exgrpo.jobs.evaluation.benchmark_questions import LoadedBenchmark, load_ben
 from exgrpo.jobs.evaluation.protocols import protocol_of
 from exgrpo.jobs.specs.base import BenchmarkFields
 from exgrpo.jobs.specs.evaluation import BenchmarkChoice, EvalSpec
-from exgrpo.jobs.specs.model_code import CONFIG_FILES, named_code
+from exgrpo.jobs.specs.model_code import SETTINGS_FILES, named_code
 from exgrpo.jobs.specs.train import (
     CHAINS_SOURCE,
     CHAINS_WARM_MODEL,
@@ -25,10 +25,10 @@ from exgrpo.jobs.tasks.chains.question_set import check_range
 from exgrpo.jobs.tasks.grading.rewards import TASKS
 from exgrpo.jobs.training.data_rows import DataError, cached_data_set
 from exgrpo.jobs.training.dataset import DataSource, Rows, check_count, read_rows, system_notices, use_notices
-from exgrpo.jobs.training.pretrained.model_shapes import model_file
+from exgrpo.jobs.training.pretrained.model_shapes import read_settings
 from exgrpo.jobs.training.pretrained.sources import GGUF_SUFFIX, find_package
 from exgrpo.jobs.training.templates import TemplateName
-from exgrpo_core.bounded_json import UnreadableFileError, read_json
+from exgrpo_core.bounded_json import UnreadableFileError
 
 AnyBenchmark = TypeVar("AnyBenchmark", bound=BenchmarkFields)
 _MADE_HERE = frozenset({*TASKS, CHAINS_WARM_MODEL})
@@ -242,11 +242,13 @@ def refuse_remote_code(field: str, source: str, revision: str | None = None) -> 
     """Refuse a model on this machine that comes with code; code of a model downloaded later is never run either.
 
     Raises:
-        SpecError: One of its files names code.
+        SpecError: One of its files names code, or is not JSON.
     """
-    for name in CONFIG_FILES:
-        path = model_file(source, name, revision)
-        field_of_code = None if path is None else _code_of(path)
+    for name in SETTINGS_FILES:
+        try:
+            field_of_code = named_code(read_settings(source, name, revision))
+        except UnreadableFileError as error:
+            raise SpecError(str(error), field) from None
         if field_of_code is not None:
             raise SpecError(
                 f"{source} comes with code ({field_of_code} in {name}), which is never run; choose a model "
@@ -254,9 +256,3 @@ def refuse_remote_code(field: str, source: str, revision: str | None = None) -> 
                 field,
             )
 
-
-def _code_of(path: Path) -> str | None:
-    try:
-        return named_code(read_json(path))
-    except (OSError, UnreadableFileError):
-        return None  # a configuration that cannot be read is refused with the model's sizes

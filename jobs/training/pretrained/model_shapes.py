@@ -21,6 +21,7 @@ _SIZES = (
     "max_position_embeddings", "head_dim",
 )  # fmt: skip
 _MAX_SIZE = 1 << 30
+_MAX_SETTINGS_BYTES = 1 << 26
 _VOCABULARY_BLOCK = 64
 """vLLM pads the vocabulary to a multiple of it, and gives each GPU an equal part."""
 
@@ -131,6 +132,22 @@ def model_file(source: str, name: str, revision: str | None = None) -> Path | No
     except HFValidationError:
         return None
     return Path(path) if isinstance(path, str) else None
+
+
+def read_settings(source: str, name: str, revision: str | None = None) -> dict[str, Any]:
+    """Return a settings file of a model, nothing if it is not on this machine or cannot be opened.
+
+    Raises:
+        UnreadableFileError: It is not JSON, has a field twice, or is no mapping; transformers would leave it out.
+    """
+    path = model_file(source, name, revision)
+    try:
+        return {} if path is None else read_json(path, _MAX_SETTINGS_BYTES)
+    except UnreadableFileError as error:
+        sentence = str(error).removesuffix(".")
+        raise UnreadableFileError(f"{sentence}; put the model's own {name} in its place.") from None
+    except OSError:
+        return {}
 
 
 def check_split(source: str, shape: ModelShape | None, num_gpus: int, field: str) -> None:

@@ -7,12 +7,14 @@ we pass positions: the gap shows it.
 """
 
 import json
+import re
 import sys
 from tempfile import TemporaryDirectory
 
 import numpy as np
 import torch
-from transformers import AutoConfig, PreTrainedConfig, PreTrainedTokenizerBase
+from safetensors import safe_open
+from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from exgrpo.jobs.training.engines.embedded.model import (
     PolicyModel,
@@ -26,6 +28,7 @@ from exgrpo.jobs.training.engines.embedded.model import (
 from exgrpo.jobs.training.engines.embedded.packing import TokenSequence
 from exgrpo.jobs.training.engines.embedded.sampling import Sampler
 from exgrpo.jobs.training.engines.tokenizer import load_tokenizer
+from exgrpo.jobs.training.pretrained.model_shapes import model_file
 from exgrpo_core.errors import EngineError, first_line
 from exgrpo_core.types import Float32Array
 
@@ -93,11 +96,29 @@ def look_without_weights(source: str) -> None:
 
 
 def _check_weights(policy: PolicyModel) -> None:
+    _refuse_whole_numbers(policy.source, policy.model)
     for name, weight in policy.model.named_parameters():
         if not bool(weight.isfinite().all()):
             raise EngineError(
                 f"{policy.source} has weights that are no finite numbers (in {name}); take "
                 "another copy or an earlier checkpoint.",
+                "model.source",
+            )
+
+
+def _refuse_whole_numbers(source: str, model: PreTrainedModel) -> None:
+    config = model_file(source, "config.json")
+    if config is None or getattr(model.config, "quantization_config", None) is not None:
+        return
+    for path in sorted(config.parent.glob("model*.safetensors")):
+        with safe_open(path, "pt") as file:
+            kinds = {name: file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118 - no mapping
+        whole = [name for name, kind in kinds.items() if re.fullmatch(r"[IU]\d+|BOOL", kind)]
+        own = [name for name in whole if any(weight.endswith(name) for weight, _ in model.named_parameters())]
+        if own:
+            raise EngineError(
+                f"{path} has weights that are whole numbers ({own[0]}: {kinds[own[0]]}), which cannot be trained; take "
+                "a copy in bfloat16, float16 or float32.",
                 "model.source",
             )
 

@@ -26,7 +26,7 @@ from transformers.utils import logging as transformers_logging
 
 from exgrpo.jobs.machine.hardware import uses_bfloat16
 from exgrpo.jobs.runs.checkpoints import ADAPTER_CONFIG
-from exgrpo.jobs.specs.model_code import named_code
+from exgrpo.jobs.specs.model_code import SETTINGS_FILES, named_code
 from exgrpo.jobs.training.engines.embedded.backend import Backend, PackedBackend, PaddedBackend
 from exgrpo.jobs.training.engines.embedded.decoder import Decoder, is_supported
 from exgrpo.jobs.training.engines.embedded.decoder_weights import WeightOf, adapted_weight, base_weight
@@ -42,6 +42,8 @@ from exgrpo.jobs.training.engines.embedded.lora import (
 from exgrpo.jobs.training.engines.embedded.packing import TokenSequence
 from exgrpo.jobs.training.engines.embedded.sampling import Sampler, Scoring
 from exgrpo.jobs.training.engines.tokenizer import load_tokenizer, response_texts
+from exgrpo.jobs.training.pretrained.model_shapes import read_settings
+from exgrpo_core.bounded_json import UnreadableFileError
 from exgrpo_core.engine import read_end_tokens
 from exgrpo_core.errors import EngineError, first_line
 from exgrpo_core.types import BoolArray, Float32Array, Int32Array, TrajectoryScores
@@ -289,12 +291,17 @@ def _freeze_towers(model: PreTrainedModel) -> None:
 
 
 def refuse_remote_code(source: str, revision: str | None = None) -> None:
-    """Refuse a model whose folder or hub repository names code.
+    """Refuse a model whose folder or hub repository names code, or has a settings file that is not JSON.
 
     Raises:
-        EngineError: It does.
+        EngineError: It is one.
         OSError: It cannot be found.
     """
+    try:
+        for name in SETTINGS_FILES:
+            read_settings(source, name, revision)
+    except UnreadableFileError as error:
+        raise EngineError(str(error), "model.source") from None
     settings = {
         "config.json": PreTrainedConfig.get_config_dict(source, revision=revision)[0],
         "tokenizer_config.json": get_tokenizer_config(source, revision=revision),

@@ -1,10 +1,14 @@
+import re
+
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, FalconMambaConfig, Mamba2Config, MambaConfig, RwkvConfig
 
 from exgrpo.jobs.training.engines.embedded.first_look import look_at, open_model
 from exgrpo.jobs.training.engines.embedded.model import wrap_model
 from exgrpo_core.errors import EngineError
+from tests.jobs.evaluation.tiny_evaluations import save_tiny_model
 from tests.jobs.training.engines.tiny_models import END, VOCABULARY_SIZE, build_model, build_policy, tiny_tokenizer
 
 pytestmark = pytest.mark.slow
@@ -71,3 +75,39 @@ def test_a_configuration_that_cannot_be_saved_is_refused_before_the_start():
     policy.model.config.note = {object()}
     with pytest.raises(EngineError, match="could not be saved"):
         look_at(policy)
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json", "generation_config.json"])
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        ("{", "is not JSON"),
+        ("", "is not JSON"),
+        ("[1]", "expected a mapping of fields"),
+        ('"x"', "expected a mapping of fields"),
+        ('{"a": {"b": 1, "b": 2}}', "has the field 'b' twice"),
+    ],
+)
+def test_a_broken_settings_file_is_named(tmp_path, name, content, fault):
+    save_tiny_model(tmp_path)
+    (tmp_path / name).write_text(content)
+    sentence = rf"{re.escape(str(tmp_path / name))}: {fault}.*; put the model's own {name} in its place\.$"
+    with pytest.raises(EngineError, match=sentence):
+        open_model(str(tmp_path), "cpu")
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.int8, torch.uint8, torch.bool])
+def test_weights_that_are_whole_numbers_are_refused(tmp_path, dtype):
+    path = save_tiny_model(tmp_path) / "model.safetensors"
+    weights = load_file(path)
+    name = "model.layers.0.mlp.up_proj.weight"
+    save_file(weights | {name: (100 * weights[name]).to(dtype)}, path, {"format": "pt"})
+    with pytest.raises(EngineError, match=rf"model\.safetensors has weights that are whole numbers \({re.escape(name)}"):
+        open_model(str(tmp_path), "cpu")
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_weights_in_any_floats_are_opened(tmp_path, dtype):
+    path = save_tiny_model(tmp_path) / "model.safetensors"
+    save_file({name: weight.to(dtype) for name, weight in load_file(path).items()}, path, {"format": "pt"})
+    open_model(str(tmp_path), "cpu")
