@@ -56,7 +56,8 @@ class _PlainLoader(yaml.SafeLoader):
             if not isinstance(key, yaml.ScalarNode):
                 raise _RefusedError(problem="expected a text as the name", problem_mark=key.start_mark)
             if key.value in names:
-                raise _RefusedError(problem=f"{key.value} is there twice; keep one of them", problem_mark=key.start_mark)
+                problem = f"{key.value} is there twice; keep one of them"
+                raise _RefusedError(problem=problem, problem_mark=key.start_mark)
             names.add(key.value)
         return super().construct_mapping(node, deep)
 

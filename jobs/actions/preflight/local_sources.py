@@ -255,4 +255,3 @@ def refuse_remote_code(field: str, source: str, revision: str | None = None) -> 
                 "whose architecture transformers knows.",
                 field,
             )
-

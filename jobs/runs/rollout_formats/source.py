@@ -337,8 +337,8 @@ class RolloutSource:
                 if isinstance(row, dict):
                     yield number, row
                 elif line.strip():
-                    reason = "expected a JSON object in one line"
-                    self.bad.add(file, number, f"{reason}, but it {row}" if isinstance(row, ValueError) else f"{reason}.")
+                    reason = f", but it {row}" if isinstance(row, ValueError) else "."
+                    self.bad.add(file, number, f"expected a JSON object in one line{reason}")
 
     def parquet_rows(self, file: Path) -> Iterator[tuple[int, Row]]:
         """Yield the rows of a Parquet file that was not read before; one that is not whole yet is left for later.

@@ -102,7 +102,9 @@ def test_weights_that_are_whole_numbers_are_refused(tmp_path, dtype):
     weights = load_file(path)
     name = "model.layers.0.mlp.up_proj.weight"
     save_file(weights | {name: (100 * weights[name]).to(dtype)}, path, {"format": "pt"})
-    with pytest.raises(EngineError, match=rf"model\.safetensors has weights that are whole numbers \({re.escape(name)}"):
+    with pytest.raises(
+        EngineError, match=rf"model\.safetensors has weights that are whole numbers \({re.escape(name)}"
+    ):
         open_model(str(tmp_path), "cpu")
 
 
