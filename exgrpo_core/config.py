@@ -131,7 +131,7 @@ class ExGRPOConfig:
     """Sampling temperature of rollouts; log-probs are at this temperature. Above 0."""
 
     experience_ratio: float = 0.5
-    """rho: share of experiential groups, at most, in [0, 1]; 0 is plain on-policy training."""
+    """rho: largest share of experiential groups in a step, in [0, 1]; 0 is on-policy training."""
     bucket_center: float = 0.5
     """mu: correctness rate at which bucket weights peak, in [0, 1]."""
     bucket_spread: float = 1.0
@@ -147,7 +147,7 @@ class ExGRPOConfig:
     replays_per_group: int = 1
     """Stored trajectories that an experiential group replays, at most; 1 in the paper. At least 1."""
     candidate_budget: int | None = None
-    """Most candidates of a question scored in a step, at least 2: lowest entropy and new ones; None scores all."""
+    """Most trajectories of a question to score per step, at least 2: new ones, then lowest entropy. None scores all."""
     buffer_capacity: int | None = None
     """Most trajectories in the replay buffer; the oldest groups leave first. At least K; None is no limit."""
     buffer_age: int | None = None
@@ -155,7 +155,7 @@ class ExGRPOConfig:
     recent_steps: int = 10
     """Age limit of `recent` question selection, in steps. At least 1."""
     start_pass_rate: float | None = 0.35
-    """Delayed start: Pass@1 of one batch that opens collection and replay, in [0, 1]; None starts at once."""
+    """Delayed start: collection and replay begin when Pass@1 of one batch is above this, in [0, 1]. None: at once."""
     zero_correct: ZeroCorrectRule = ZeroCorrectRule.BUCKET_ZERO
     """Where a buffered question goes when it is solved 0 of K times."""
     refresh: LogProbRefresh = LogProbRefresh.NEVER
@@ -165,13 +165,13 @@ class ExGRPOConfig:
     review_interval: int | None = None
     """Steps between reviews of retired questions; None is no review (paper's ablation: 25)."""
     review_fraction: float = 0.1
-    """Share of the retired set S that a review puts into the fresh slots, in (0, 1]."""
+    """Share of the retired questions that a review puts in place of fresh questions, in (0, 1]."""
     reward_kind: RewardKind = RewardKind.BINARY
     """Binary correctness or a reward model's score."""
     spread_epsilon: float = 1e-6
     """epsilon of the min-max scaling of within-question reward spread (continuous rewards). Above 0."""
     uses_external_experience: bool = False
-    """LUFFY-style: fresh groups of questions with a trajectory from a file replay it with behavior probability 1."""
+    """As in LUFFY: a fresh group replays its question's trajectory of the file, with behavior probability 1."""
 
     normalize_by_std: bool = False
     """Divide advantages by the group's standard deviation (GRPO); off is Dr.GRPO."""
@@ -186,15 +186,15 @@ class ExGRPOConfig:
     clip_epsilon_high: float | None = None
     """Upper epsilon where it differs from the lower one: clip-higher (DAPO: 0.28). Above 0 or null."""
     fresh_objective: str = CLIP
-    """Objective of fresh tokens where `clipping` applies: `clip`, or an off-policy correction's name."""
+    """Objective of fresh tokens when `clipping` applies: `clip`, or the name of an off-policy correction."""
     shapes_policy: bool = True
     """f(w) = w / (w + beta) on replayed tokens; off leaves w unclipped."""
     shaping_beta: float = 0.1
     """beta of policy shaping. Above 0."""
     corrects_importance: bool = True
-    """w* against pi_past; off puts the current old log-probs in its place (shaping kept)."""
+    """Compute w* with the probabilities of the policy that wrote the trajectory. Off: with the current old ones."""
     sampler_correction: SamplerCorrection = SamplerCorrection.NONE
-    """Correction of fresh tokens, and of what is stored of them, for a sampler that differs from the trainer."""
+    """How a difference between sampler and trainer is corrected, for fresh tokens and for stored trajectories."""
     sampler_ratio_limit: float = 2.0
     """Limit of pi_old / mu. Above 1; verl's default."""
     rollouts_ahead: bool = False

@@ -42,7 +42,7 @@ def last_metrics(database: Database, run_id: str) -> dict[str, float]:
 
 
 def list_evaluations(database: Database, run_id: str, *, with_parents: bool = False) -> list[EvaluationRow]:
-    """Return a run's evaluations in order of steps. Of a repeated one, the newest counts.
+    """Return a run's held-out scores by step. If a step was evaluated again, only its newest score is there.
 
     Those before a branch are among them if `with_parents`.
     """
@@ -166,7 +166,7 @@ def replay_ratios(database: Database, run_id: str, max_steps: int = 150) -> dict
 
 
 def reward_counts(database: Database, run_id: str, steps: int = 60) -> list[RewardCountRow]:
-    """Return histograms of rewards and of their parts: how many fresh responses of a step had which.
+    """Return histograms of the rewards of each step's fresh responses, and of the parts of rewards.
 
     Each of at most `MAX_REWARD_BINS` different values is a bin of its own; more are counted in as many even bins.
     """

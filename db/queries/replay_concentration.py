@@ -22,7 +22,7 @@ _BOX = "\\boxed{"
 
 
 def replay_concentration(database: Database, run_id: str) -> list[ConcentrationPoint]:
-    """Return the concentration of all replays so far at some steps; a branch's parent counts."""
+    """Return what share of all replays so far went to the most replayed questions, at some steps."""
     replays_by_step: dict[int, Counter[int]] = defaultdict(Counter)
     first_stored: dict[int, int] = {}
     with database.read() as connection:

@@ -114,7 +114,7 @@ def list_attempts(database: Database, run_id: str) -> list[AttemptRow]:
 
 
 def list_checkpoints(database: Database, run_id: str) -> list[CheckpointRow]:
-    """Return the checkpoints that a run keeps and what for, oldest first; others were removed from its folder."""
+    """Return the checkpoints that are still in a run's folder, and why each is kept, oldest first."""
     checkpoints, runs = models.checkpoints, models.runs
     query = (
         select(checkpoints, runs.c.spec)

@@ -70,7 +70,7 @@ def _steps_in(database: Database, run_id: str, table: Table) -> list[int]:
 
 
 def wrong_choices(database: Database, run_id: str, step_from: int = 0) -> list[WrongChoiceRow]:
-    """Return a run's selections from a step on that contradict their recorded scores, at most `MAX_WRONG`.
+    """Return choices of trajectories that contradict their recorded scores, at most 200.
 
     The worst score that was chosen is compared with the best one that was not. Without scores, as with random choice,
     only a missing choice can be wrong.

@@ -71,17 +71,35 @@ class RecordingCallback:
         return is_new
 
     def _trajectories(self) -> Iterator[dict[str, Any]]:
-        logs = self._trainer._logs
+        logs, counts = self._trainer._logs, self._token_counts()
         weights = dict(zip(self._trainer.reward_func_names, self._trainer.reward_weights.tolist(), strict=True))
         for index, completion in enumerate(logs["completion"]):
             parts = {name: values[index] for name, values in logs["rewards"].items()}
             known = [weights[name] * part for name, part in parts.items() if part == part]
             columns = {name: values[index] for name, values in logs["extra"].items()}
+            text = completion if isinstance(completion, str) else str((completion or [{}])[-1].get("content"))
             yield {
                 "prompt": logs["prompt"][index],
                 "completion": completion,
                 "rewards": parts,
                 "reward": sum(known) if known else None,
                 "advantage": logs["advantages"][index],
+                "num_tokens": counts.get((text, logs["advantages"][index])),
                 **columns,
             }
+
+    def _token_counts(self) -> dict[tuple[str, float], int]:
+        """Return how many tokens count in this process's newest completions, by text and advantage.
+
+        TRL's log has another order than these batches, and the completions of other processes too.
+        """
+        rows = [
+            (ids[mask], advantage)
+            for batch in self._trainer._buffered_inputs or ()
+            for ids, mask, advantage in zip(
+                batch["completion_ids"], batch["completion_mask"].bool(), batch["advantages"].tolist(), strict=True
+            )
+        ]
+        texts = self._trainer.processing_class.batch_decode([ids for ids, _ in rows], skip_special_tokens=True)
+        pairs = zip(texts, rows, strict=True)
+        return {(text, advantage): len(ids) for text, (ids, advantage) in pairs if len(ids)}

@@ -190,7 +190,7 @@ def export(
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a set of cases in the paper's layout as Markdown, as LaTeX to a file in .tex, or as JSON, also to .json."""
+    """Write a set of cases in the paper's layout: as LaTeX (.tex), as JSON (.json or --json), else as Markdown."""
     with open_fresh_index(runs_root, database_url) as database:
         cases = saved_cases(database, case_set)
     if not cases:

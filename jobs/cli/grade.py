@@ -13,7 +13,7 @@ def grade(
     answer: Annotated[
         str, typer.Argument(metavar="ANSWER", help="A response or its answer. Write -- before one that begins with -.")
     ],
-    gold: Annotated[str, typer.Option("--gold", metavar="GOLD", help="The right answer.")],
+    gold: Annotated[str, typer.Option("--gold", metavar="GOLD", help="The correct answer.")],
     grading: Annotated[
         Scheme, typer.Option(help="Rules of rewards (training) or of published scores (paper).")
     ] = Scheme.TRAINING,

@@ -33,7 +33,7 @@ from exgrpo.jobs.runs.lookup import find_run_id
 _ANNOTATIONS = {
     "run_id": RunName,
     "judge_run_id": JudgeRun,
-    "run": Annotated[str | None, typer.Argument(metavar="[RUN]")],
+    "run": Annotated[str | None, typer.Argument(metavar="[RUN]", help="Training run. Default: all runs.")],
 }
 _FLAGS = {
     "correct": ["--correct/--wrong"],

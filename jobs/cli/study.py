@@ -51,8 +51,8 @@ ScaleName = Annotated[
     str | None,
     typer.Option(
         "--scale",
-        help="chains (built-in task), real (small language model, word problems) or paper (its models, verl); the "
-        "study's first if not given.",
+        help="chains (the built-in task), real (a small language model) or paper (its models, on verl). Default: the "
+        "first scale of the study.",
     ),
 ]
 NumSeeds = Annotated[
@@ -159,7 +159,7 @@ def plan(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its a
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print how many seeds a difference to the baseline needs, before the runs are paid for."""
+    """Print how many seeds you need to see a difference from the baseline."""
     study, keys = _wanted(runs_root, name, scale, None, cells)
     if spread is None:
         with open_fresh_index(runs_root, database_url) as database:

@@ -66,7 +66,7 @@ def train(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its 
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Train a model. Ctrl-C stops the run at its next step with a checkpoint; a second leaves the run going."""
+    """Train a model. Ctrl-C stops the run with a checkpoint. A second Ctrl-C leaves the run running."""
     chosen = _with_overrides(_read_spec(preset, spec, engine, settings or []), overrides or [])
     if gpu is not None:
         chosen = _for_gpu(chosen, find_gpu_type(gpu), is_started=script is None and not dry_run)

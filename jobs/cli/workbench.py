@@ -345,14 +345,16 @@ def up(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its arg
         typer.Option(
             metavar="SECONDS",
             min=0.0,
-            help="A run that is asked to stop is ended by force after this time, or after twice its longest recent "
-            "step, evaluation and checkpoint if that is more.",
+            help="How long a run can take to stop before it is killed. A run with long steps gets more time: twice its "
+            "longest recent step, evaluation and checkpoint.",
         ),
     ] = DEFAULT_GRACE_SECONDS,
     stops_runs: Annotated[
         bool,
         typer.Option(
-            "--stop-runs", envvar="EXGRPO_STOP_RUNS", help="Ending it also stops all runs. The next start resumes them."
+            "--stop-runs",
+            envvar="EXGRPO_STOP_RUNS",
+            help="When the workbench ends, stop all runs. The next start resumes them.",
         ),
     ] = False,
     remote_host: Annotated[
@@ -364,7 +366,8 @@ def up(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its arg
         ),
     ] = None,
     allowed_hosts: Annotated[
-        list[str] | None, typer.Option("--allow-host", metavar="NAME", help="A proxy's host name to accept.")
+        list[str] | None,
+        typer.Option("--allow-host", metavar="NAME", help="Also answer under this host name, the name of a proxy."),
     ] = None,
     sign_in: Annotated[
         Path | None,

@@ -18,12 +18,15 @@ GIVEN = ("database", "runs_root")
 """Parameters that no caller names."""
 RUN = "Run name, run id, or any unique start or end of the id."
 JUDGE = "Judge run whose verdicts count. Default: the task's oracle."
-Number = Annotated[int, Field(ge=0, le=2**62)]
+Number = Annotated[int, Field(ge=0, le=2**62, description="Number of the trajectory.")]
 Limit = Annotated[int, Field(ge=1, le=10_000, description="At most this many.")]
 _NAMED = {
     "limit": Limit,
-    "step_from": Number,
-    "steps": Annotated[int, Field(ge=1, le=10_000, description="Of about so many steps, the last one included.")],
+    "step_from": Annotated[int, Field(ge=0, le=2**62, description="Only steps from this one on.")],
+    "with_parents": Annotated[bool, Field(description="Also evaluations of the run that this run branched from.")],
+    "steps": Annotated[
+        int, Field(ge=1, le=10_000, description="Return about this many steps. The last step is one of them.")
+    ],
     "run_id": Annotated[str, Field(description=RUN)],
     "judge_run_id": Annotated[str | None, Field(description=JUDGE)],
 }

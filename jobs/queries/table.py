@@ -42,7 +42,9 @@ from exgrpo.jobs.tasks.grading.answer_grader import Scheme
 
 logger = logging.getLogger(__name__)
 
-Step = Annotated[int | None, Field(ge=0, le=2**62, description="Of or after this step; the newest if not given.")]
+Step = Annotated[int | None, Field(ge=0, le=2**62, description="The step. Default: the newest.")]
+OnlyCorrect = Annotated[bool, Field(description="Count only correct responses.")]
+Scored = Annotated[Scheme, Field(description="Rules of published scores (paper) or of rewards (training).")]
 
 
 def _step(database: Database, run_id: str, step: int | None) -> int:
@@ -59,12 +61,12 @@ def list_runs(
     words: Annotated[str, Field(description=f"A search: {UNDERSTOOD}.")] = "",
     limit: Limit = 50,
 ) -> list[RunRow]:
-    """Jobs of every kind, newest first."""
+    """Runs of every kind, newest first."""
     return runs.list_runs(database, RunFilter(words), limit=limit)
 
 
 def one_run(database: Database, run_id: str) -> dict[str, object]:
-    """One job: state, settings and the newest value of each metric."""
+    """One run: state, settings and the newest value of each metric."""
     return {
         "run": runs.get_run(database, run_id),
         "spec": runs.run_spec(database, run_id),
@@ -73,7 +75,7 @@ def one_run(database: Database, run_id: str) -> dict[str, object]:
 
 
 def buffer_after(database: Database, run_id: str, step: Step = None) -> dict[str, object]:
-    """The replay buffer after a step: the bucket of each question, the retired ones, draws and ages."""
+    """The replay buffer after a step: buckets, retired questions, draws, and ages of trajectories."""
     at = _step(database, run_id, step)
     state = buffer.state_at(database, run_id, at)
     stored = buffer.stored_trajectories(database, run_id, at)
@@ -96,12 +98,12 @@ def _replay_step(database: Database, run_id: str, step: int | None) -> int:
 
 
 def selected(database: Database, run_id: str, step: Step = None) -> Sequence[object]:
-    """A step's questions drawn for replay, and the trajectory chosen of each."""
+    """The questions that a step drew for replay, each with the trajectory that was chosen."""
     return selections.list_selections(database, run_id, _replay_step(database, run_id, step))
 
 
 def scored_candidates(database: Database, run_id: str, step: Step = None) -> Sequence[object]:
-    """A step's candidates for replay with their scores."""
+    """The stored trajectories that a step could replay, with their scores."""
     return buffer.candidates(database, run_id, _replay_step(database, run_id, step))
 
 
@@ -110,29 +112,29 @@ def replay(
     runs_root: Path,
     run_id: str,
     step: Step = None,
-    settings: Annotated[list[str] | None, Field(description="With this setting, as FIELD=VALUE; repeatable.")] = None,
-    method: Annotated[str | None, Field(description="With this replay method or the algorithm of this preset.")] = None,
+    settings: Annotated[list[str] | None, Field(description="Change a setting, as FIELD=VALUE. Repeatable.")] = None,
+    method: Annotated[str | None, Field(description="Compare with the algorithm of this preset.")] = None,
 ) -> list[ReplayRow]:
     """A step executed again from what was recorded: what was compared in each stage, and the first difference."""
     return replay_step(database, runs_root, run_id, _step(database, run_id, step), settings or (), method)
 
 
 def retired(database: Database, run_id: str) -> list[dict[str, str]]:
-    """Retired questions with their answers; written a row a line they are a benchmark for `exgrpo eval`."""
+    """Retired questions with their answers. With --lines they are a benchmark for `exgrpo eval`."""
     return [{"problem": problem, "answer": answer} for problem, answer in retired_questions(database, run_id)]
 
 
 def trajectories(  # noqa: PLR0913, PLR0917 - the options of the command
     database: Database,
     run_id: str,
-    words: Annotated[str, Field(description="Words in the response; after role:tool in what tools answered.")] = "",
-    question: Annotated[int | None, Field(ge=0, le=2**62, description="Of this question.")] = None,
-    step: Annotated[int | None, Field(ge=0, le=2**62, description="Rolled out in this step.")] = None,
-    correct: Annotated[bool | None, Field(description="By reward.")] = None,
-    replayed: Annotated[bool | None, Field(description="Ever replayed or not.")] = None,
-    tool: Annotated[str | None, Field(description="Uses this tool.")] = None,
-    errors: Annotated[bool | None, Field(description="A tool call failed, or none.")] = None,
-    whole: Annotated[bool, Field(description="Whole texts.")] = False,
+    words: Annotated[str, Field(description="Words to search for. After role:tool, in the answers of tools.")] = "",
+    question: Annotated[int | None, Field(ge=0, le=2**62, description="Only responses to this question.")] = None,
+    step: Annotated[int | None, Field(ge=0, le=2**62, description="Only responses of this step.")] = None,
+    correct: Annotated[bool | None, Field(description="Only correct or only wrong responses.")] = None,
+    replayed: Annotated[bool | None, Field(description="Only replayed, or only never replayed ones.")] = None,
+    tool: Annotated[str | None, Field(description="Only responses that use this tool.")] = None,
+    errors: Annotated[bool | None, Field(description="Only with a failed tool call, or only without one.")] = None,
+    whole: Annotated[bool, Field(description="Show whole texts instead of their beginnings.")] = False,
     limit: Limit = 50,
 ) -> list[TrajectoryRow]:
     """Trajectories, newest first."""
@@ -168,10 +170,10 @@ def trajectory(database: Database, run_id: str, trajectory_id: Number) -> dict[s
 def curves(
     database: Database,
     run_id: str,
-    metric: Annotated[list[str] | None, Field(description="Key of a metric; repeatable.")] = None,
-    points: Annotated[int | None, Field(ge=4, le=10**6, description="Thin to about so many; extremes stay.")] = None,
+    metric: Annotated[list[str] | None, Field(description="Name of a metric. Repeatable. Default: all.")] = None,
+    points: Annotated[int | None, Field(ge=4, le=10**6, description="About this many points of a curve.")] = None,
 ) -> dict[str, list[MetricPoint]]:
-    """Curves by metric: pairs of step and value, at every step."""
+    """The curve of each metric: its value at every step."""
     recorded = sorted(metrics.last_metrics(database, run_id))
     unknown = [key for key in metric or () if key not in recorded]
     if unknown:
@@ -180,7 +182,7 @@ def curves(
 
 
 def judges(database: Database, runs_root: Path, run: str | None = None) -> list[dict[str, object]]:
-    """Judges' jobs with votes, cost, calibration, and agreement with the oracle and with users."""
+    """Judge runs with votes, cost, calibration, and agreement with the oracle and with users."""
     run_id = None if run is None else find_run_id(runs_root, run)
     return [
         asdict(job)
@@ -196,33 +198,33 @@ def verdicts(
     database: Database,
     run_id: str,
     judge_run_id: str | None = None,
-    which: VerdictFilter = VerdictFilter.ALL,
+    which: Annotated[VerdictFilter, Field(description="disputed: verdicts contradict each other.")] = VerdictFilter.ALL,
     limit: Limit = 50,
 ) -> list[JudgedRow]:
-    """Answer-correct trajectories with the verdicts of judge, oracle and users, newest first."""
+    """Trajectories with a correct answer, with the verdicts of judge, oracle and users, newest first."""
     return judging.list_verdicts(database, run_id, judge_run_id, which, limit=limit)
 
 
-def code(database: Database, run_id: str, only_correct: bool = False) -> RuleTable:
-    """How many trajectories match each of the paper's code-detection rules, in all texts or the correct."""
+def code(database: Database, run_id: str, only_correct: OnlyCorrect = False) -> RuleTable:
+    """How many trajectories match each of the paper's rules that detect code."""
     return tabulate_counts(rule_counts(database, run_id), only_correct=only_correct)
 
 
-def marked(database: Database, mark: str) -> list[dict[str, object]]:
+def marked(database: Database, mark: Annotated[str, Field(description="Name of the mark.")]) -> list[dict[str, object]]:
     """The trajectories with a mark."""
     rows = map(asdict, marked_trajectories(database, mark))
     return [row.pop("marked") | row for row in rows]
 
 
-def scores(database: Database, scheme: Scheme = Scheme.PAPER) -> Sequence[object]:
+def scores(database: Database, scheme: Scored = Scheme.PAPER) -> Sequence[object]:
     """Scores of benchmarks, newest evaluation first."""
     return list_scores(database, scheme=scheme)
 
 
 def score_curves(
-    database: Database, runs_root: Path, run_id: str, scheme: Scheme = Scheme.PAPER
+    database: Database, runs_root: Path, run_id: str, scheme: Scored = Scheme.PAPER
 ) -> dict[str, Sequence[object]]:
-    """Scores of one evaluation over k answers: Pass@k, the majority of k, the best of k."""
+    """Scores of one evaluation by the number of answers k: Pass@k, majority of k, best of k."""
     scored = _scored_runs(database, runs_root, run_id, scheme)
     return {name: read_score_curves(runs_root / evaluation, name, scheme) for name, evaluation in scored}
 
@@ -230,11 +232,11 @@ def score_curves(
 def score_comparison(
     database: Database,
     runs_root: Path,
-    first: Annotated[str, Field(description="An evaluation; a comma joins training seeds.")],
-    second: Annotated[str, Field(description="Likewise.")],
-    scheme: Scheme = Scheme.PAPER,
+    first: Annotated[str, Field(description="An evaluation. Separate the evaluations of several seeds by commas.")],
+    second: Annotated[str, Field(description="The evaluation to compare with the first one, written in the same way.")],
+    scheme: Scored = Scheme.PAPER,
 ) -> list[ComparisonRow]:
-    """Two evaluations on the questions that both have: the second minus the first, with intervals."""
+    """The scores of the second evaluation minus those of the first, on their common questions, with intervals."""
     both = [
         tuple(scored for name in names.split(",") for scored in _scored_runs(database, runs_root, name, scheme))
         for names in (first, second)
@@ -253,7 +255,7 @@ def _scored_runs(database: Database, runs_root: Path, name: str, scheme: str) ->
 
 
 def journal(runs_root: Path, limit: Limit = 50) -> Sequence[object]:
-    """The requests of users, newest first."""
+    """What users asked for, newest first."""
     return [*Journal(runs_root).entries()][::-1][:limit]
 
 
@@ -274,15 +276,15 @@ def studies() -> list[dict[str, object]]:
     ]
 
 
-def study_numbers(name: Annotated[str, Field(description="A study.")]) -> Sequence[object]:
-    """Every number of a study in the paper, with a note where the paper contradicts itself."""
+def study_numbers(name: Annotated[str, Field(description="A study of `exgrpo query studies`.")]) -> Sequence[object]:
+    """Every number that the paper prints for a study. A note says where the paper contradicts itself."""
     return number_rows(load_study(name))
 
 
 def presets(
-    preset: Annotated[str | None, Field(description="This one, with every field.")] = None,
+    preset: Annotated[str | None, Field(description="Show only this preset, with all its fields.")] = None,
 ) -> list[dict[str, Any]]:
-    """The presets by group (built-in task, your data, the paper), each with its engine; of a named one every field."""
+    """The presets with their engines, by group: built-in task, your data, the paper."""
     loaded = {name: load_preset(name) for name in (preset_names() if preset is None else [preset])}
     return [
         {

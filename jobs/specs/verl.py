@@ -92,13 +92,13 @@ class RaySpec(Spec):
     """The Ray cluster that a verl job runs on."""
 
     address: HttpAddress | None = None
-    """Address of an existing cluster's Jobs API; none starts a local Ray that ends with the job."""
+    """Address of an existing cluster's Jobs API. None starts a local Ray that ends with the run."""
     allow_unauthenticated: bool = False
     """Use a cluster on another machine that needs no token; anyone who can reach it can run programs on it."""
     environment: dict[VariableName, str] = Field(default_factory=dict)
     """Environment variables of verl's processes; the run's folder stores them, so secrets are refused."""
     working_dir: Path | None = None
-    """Folder of this project on the cluster's machines; none is the folder of this installation."""
+    """Folder of this project on the cluster's machines. None: the folder of this installation."""
 
 
 class VerlSpec(Spec):
@@ -111,19 +111,19 @@ class VerlSpec(Spec):
     tensor_parallel: Positive = 1
     """GPUs that share one copy of the model while generating; divides the number of GPUs."""
     generating_gpus_per_node: Positive | None = None
-    """GPUs of each machine that only generate, with `algorithm.rollouts_ahead`; none is as many as train."""
+    """GPUs of each machine that only generate, with `algorithm.rollouts_ahead`. None: as many as train."""
     attention: Literal["flash", "sdpa"] = "flash"
-    """Attention of training on GPUs: FlashAttention from the hub, or PyTorch's, slower and without a download."""
+    """Attention on GPUs: FlashAttention from the hub, or PyTorch's, which is slower and needs no download."""
     seeded_requests: bool = False
     """Give each request to vLLM a seed, so that a resumed run draws the same responses; sampling is slower then."""
     max_tokens_per_gpu: Positive | None = None
-    """Most tokens of a micro-batch on one GPU; none is twice the longest prompt with response."""
+    """Most tokens of a micro-batch on one GPU. None: twice the longest prompt with response."""
     gpu_memory_utilization: float = Field(0.6, gt=0, lt=1)
     """Share of a GPU's memory that generation may use next to the training state; the paper's is 0.8."""
     gpu_gib: float | None = Field(None, gt=0)
-    """GiB of each GPU, for checks before the start; none are those of this machine's GPUs, without GPUs 79.6."""
+    """GiB of each GPU, for checks before the start. None: those of this machine's GPUs, or 79.6 if it has none."""
     max_failed_share: float = Field(0.1, ge=0, lt=1)
-    """Most of a step's questions that may be left out since their rollouts failed twice; with more the run ends."""
+    """A question is left out if its rollouts fail twice. If a step leaves out more than this share, the run ends."""
     overrides: tuple[Override, ...] = ()
     """Settings of verl's configuration, KEY=VALUE, applied last."""
     ray: RaySpec = RaySpec()

@@ -1,6 +1,8 @@
-"""TRL's GRPOTrainer for real: a tiny model, two steps with a generation each; part of `make test-trl` alone."""
+"""TRL's GRPOTrainer for real: a tiny model, some steps; only `make test-trl` runs it."""
 
 import json
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -9,13 +11,15 @@ from tests.records import lines_of
 
 pytestmark = [pytest.mark.trl, pytest.mark.slow]
 
+EXGRPO = Path(__file__).parents[3] / ".venv" / "bin" / "exgrpo"
 
-@pytest.mark.filterwarnings("ignore")
-def test_a_run_of_trl_has_its_prompts_completions_rewards_and_metrics(tmp_path):
+
+def train(folder, **settings):
+    """Record a run of TRL into a folder, and return where."""
     pytest.importorskip("trl", reason="make test-trl installs it")
     from datasets import Dataset
     from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+    from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM, set_seed
     from trl import GRPOConfig, GRPOTrainer
 
     from exgrpo_core.recording.trl import RecordingCallback
@@ -24,6 +28,7 @@ def test_a_run_of_trl_has_its_prompts_completions_rewards_and_metrics(tmp_path):
     inner = Tokenizer(models.WordLevel(words, unk_token="[UNK]"))
     inner.pre_tokenizer = pre_tokenizers.Split("", "isolated")
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, pad_token="[PAD]", eos_token="[EOS]", unk_token="[UNK]")
+    set_seed(0)
     shape = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
     model = Qwen2ForCausalLM(Qwen2Config(vocab_size=len(words), num_key_value_heads=2, **shape))
 
@@ -36,18 +41,48 @@ def test_a_run_of_trl_has_its_prompts_completions_rewards_and_metrics(tmp_path):
         return [None] * len(completions)
 
     config = GRPOConfig(
-        output_dir=str(tmp_path / "trl"), per_device_train_batch_size=4, num_generations=4, steps_per_generation=2,
-        max_completion_length=6, max_steps=4, logging_steps=1, report_to=[], use_cpu=True, save_strategy="no",
-        reward_weights=[0.5, 1.0], bf16=False,
+        output_dir=str(folder / "trl"), num_generations=4, max_completion_length=6, max_steps=4, logging_steps=1,
+        report_to=[], use_cpu=True, save_strategy="no", reward_weights=[0.5, 1.0], bf16=False, **settings,
     )  # fmt: skip
     rows = Dataset.from_dict({"prompt": ["1+1=?", "2+2=?"]})
     trainer = GRPOTrainer(model, [length, nothing], args=config, train_dataset=rows, processing_class=tokenizer)
-    callback = RecordingCallback(trainer, "by TRL", tmp_path)
+    callback = RecordingCallback(trainer, "by TRL", folder)
     trainer.add_callback(callback)
     trainer.train()
-    attempt = callback.run.path / "attempts" / "0001"
+    return callback.run.path
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.skipif(not EXGRPO.exists(), reason="make install makes .venv, whose command executes the steps again")
+@pytest.mark.parametrize(
+    ("loss_type", "scale_rewards", "loss", "advantages"),
+    [
+        ("grpo", "group", "mean over sequences of the mean over tokens", "0.0001), sample deviation"),
+        ("bnpo", "batch", "mean over all tokens", "TRL, scale_rewards=batch"),
+        ("dr_grpo", "none", "sum over tokens by max_completion_length of 6 and sequence", "Dr.GRPO"),
+        ("dapo", "group", "mean over all tokens", "0.0001), sample deviation"),
+    ],
+)
+def test_loss_and_advantages_of_each_kind_are_named(tmp_path, loss_type, scale_rewards, loss, advantages):
+    run = train(tmp_path, loss_type=loss_type, scale_rewards=scale_rewards, per_device_train_batch_size=8)
+    words = [EXGRPO, "replay", run.name, "--steps", "1:4", "--json", "--runs-root", tmp_path]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    rows = json.loads(done.stdout)
+    assert "differs" not in {row["outcome"] for row in rows}
+    for compared, formula in (("loss aggregation", loss), ("formula of advantages", advantages)):
+        # A step whose completions are all equally long has advantages of 0, which every formula gives.
+        found = [row["formulas"] for row in rows if row["compared"] == compared and row["outcome"] == "same"]
+        assert len(found) >= 2
+        common = [name for name in found[0] if all(name in others for others in found)]
+        assert formula in common[0], common
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_run_of_trl_has_its_prompts_completions_rewards_and_metrics(tmp_path):
+    run = train(tmp_path, per_device_train_batch_size=4, steps_per_generation=2)
+    attempt = run / "attempts" / "0001"
     assert json.loads((attempt / "outcome.json").read_text())["status"] == "finished"
-    lines = lines_of(callback.run.path)
+    lines = lines_of(run)
     metrics = [line for line in lines if line["kind"] == "metrics"]
     assert {line["step"] for line in metrics} == {1, 2, 3, 4}
     assert any("reward" in line["metrics"] for line in metrics)
@@ -59,4 +94,6 @@ def test_a_run_of_trl_has_its_prompts_completions_rewards_and_metrics(tmp_path):
         assert facts["reward"] == pytest.approx(0.5 * len(response.text))
         assert facts["extra"]["reward/length"] == len(response.text)
         assert facts["advantage"] is not None
+        # The model ends no completion early, or by a token that the text lacks.
+        assert facts["num_tokens"] in {len(response.text), len(response.text) + 1}
     assert not [line for line in lines if line["kind"] == "lost"]

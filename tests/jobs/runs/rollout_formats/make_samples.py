@@ -384,7 +384,7 @@ def main():
             try:
                 versions = write_samples(name, Path(work) / "venv", target, keeps)
             except subprocess.CalledProcessError as error:
-                show(f"{name}: could not be written ({error}).")
+                show(f"{name}: could not be written ({error}):\n{error.stdout}")
                 continue
             changed = [] if keeps else [*difference(shown(SAMPLES / name), shown(target / name))]
             show(f"{name} ({versions}): {'stored' if keeps else 'changed:' if changed else 'nothing changed'}")
@@ -408,13 +408,18 @@ def write_samples(name, environment, target, is_pinned):
     }
     alone = [entry for package, entry in wanted.items() if package in WITHOUT_REQUIREMENTS]
     if others := [entry for entry in wanted.values() if entry not in alone]:
-        subprocess.run([*install, *others], check=True)
+        _quiet([*install, *others])
     if alone:
-        subprocess.run([*install, "--no-deps", *alone], check=True)
-    subprocess.run([python, __file__, name, str(target)], check=True)
+        _quiet([*install, "--no-deps", *alone])
+    _quiet([python, __file__, name, str(target)], cwd=environment)
     writers = [package for package in wanted if package in WRITERS]
     code = f"import importlib.metadata as m; print(*(f'{{n}} {{m.version(n)}}' for n in {writers}), sep=', ')"
     return subprocess.run([python, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def _quiet(words, **options):
+    """Run a program whose output is only shown if it fails."""
+    subprocess.run(words, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
 
 
 def shown(path):

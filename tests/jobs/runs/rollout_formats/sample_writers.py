@@ -2,7 +2,9 @@
 
 import gzip
 import shutil
+import sqlite3
 import tempfile
+from contextlib import closing
 from pathlib import Path
 
 FULL_CHUNK = 2
@@ -203,7 +205,7 @@ def make_mlflow_traces(folder):
             mlflow.log_expectation(trace_id=trace, name="expected_response", value=answer)
         found = mlflow.search_traces(return_type="list")
         (folder / "local").mkdir()
-        (folder / "local" / "mlflow.db.gz").write_bytes(gzip.compress((Path(work) / "mlflow.db").read_bytes(), mtime=0))
+        _pack(Path(work) / "mlflow.db", folder / "local")
     (folder / "lines").mkdir()
     lines = "".join(trace.to_json() + "\n" for trace in found)
     (folder / "lines" / "traces.jsonl").write_text(lines.replace(f"{Path.cwd()}/", ""))
@@ -270,5 +272,16 @@ def make_verl(folder):  # noqa: C901 - what verl has for it, one after another
     asyncio.run(roll_out("mlflow"))
     mlflow.flush_trace_async_logging()
     for name in ("sums", "mlflow"):
-        packed = gzip.compress((Path(work) / f"{name}.db").read_bytes(), mtime=0)
-        (folder / f"{name}.db.gz").write_bytes(packed)
+        _pack(Path(work) / f"{name}.db", folder)
+
+
+def _pack(file, folder):
+    """Store a SQLite file packed, without the name of the folder in which MLflow ran, which its texts have."""
+    with closing(sqlite3.connect(file)) as database:
+        for (table,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+            for _, column, *_ in database.execute(f'PRAGMA table_info("{table}")').fetchall():
+                short = f'UPDATE "{table}" SET "{column}" = replace("{column}", ?, \'\') WHERE typeof("{column}") = ?'
+                database.execute(short, (f"{Path.cwd()}/", "text"))
+        database.commit()
+        database.execute("VACUUM")
+    (folder / f"{file.name}.gz").write_bytes(gzip.compress(file.read_bytes(), mtime=0))

@@ -1,11 +1,13 @@
 """Files that the packages themselves wrote: `make rollout-samples` makes them again."""
 
 import json
+import re
 import sys
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
+import pyarrow as pa
 import pytest
 
 from exgrpo.jobs.actions.rollout_import import RolloutImport, import_rollouts
@@ -44,6 +46,12 @@ def trajectories(name):
 
 def parts(trajectory):
     return [(part.role, part.kind, part.tool, part.is_generated) for part in trajectory.messages]
+
+
+def test_samples_name_no_folder_of_the_machine_that_wrote_them():
+    unpacked = {file: pa.input_stream(str(file)).read() for file in SAMPLES.rglob("*") if file.is_file()}
+    found = re.compile(rb"/(?:tmp|root|home|work)/[\w.-]+").findall
+    assert {file.name: found(text) for file, text in unpacked.items() if found(text)} == {}
 
 
 @pytest.mark.parametrize("name", PATHS)
