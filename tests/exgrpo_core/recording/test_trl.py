@@ -11,6 +11,7 @@ from tests.records import lines_of
 
 pytestmark = [pytest.mark.trl, pytest.mark.slow]
 
+MEAN_LENGTH = "completions/mean_length"
 EXGRPO = Path(__file__).parents[3] / ".venv" / "bin" / "exgrpo"
 
 
@@ -94,6 +95,7 @@ def test_a_run_of_trl_has_its_prompts_completions_rewards_and_metrics(tmp_path):
         assert facts["reward"] == pytest.approx(0.5 * len(response.text))
         assert facts["extra"]["reward/length"] == len(response.text)
         assert facts["advantage"] is not None
-        # The model ends no completion early, or by a token that the text lacks.
-        assert facts["num_tokens"] in {len(response.text), len(response.text) + 1}
+    counts = [facts["num_tokens"] for _, (_, facts) in trajectories]
+    means = [line["metrics"][MEAN_LENGTH] for line in metrics if MEAN_LENGTH in line["metrics"]]
+    assert [sum(counts[:8]) / 8, sum(counts[8:]) / 8] == pytest.approx(means[:2])
     assert not [line for line in lines if line["kind"] == "lost"]
