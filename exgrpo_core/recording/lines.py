@@ -255,7 +255,8 @@ def as_number(value: Any) -> float | None:  # noqa: ANN401 - numbers of any libr
 def as_plain(value: Any) -> Any:  # noqa: ANN401 - any JSON value
     """Return a value that JSON can hold: what else there is becomes a number or a text."""
     if value is None or isinstance(value, (str, bool, int)):  # a union takes longer to look through
-        return value
+        # Python writes no decimal number of thousands of digits.
+        return hex(value) if isinstance(value, int) and value.bit_length() > 1 << 13 else value
     if isinstance(value, Mapping):
         return {str(name): as_plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):

@@ -243,7 +243,7 @@ class Run:
         number = as_number(given)
         if number is None and given is not None and name not in self._no_numbers and len(self._no_numbers) < _MAX_NAMED:
             self._no_numbers.add(name)
-            kind = type(given).__name__
+            kind = "whole number of hundreds of digits" if isinstance(given, int) else type(given).__name__
             logger.warning("%s: metrics: %r is left out: expected a number, got a %s.", self.path, name, kind)
         return number
 

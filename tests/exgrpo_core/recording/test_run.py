@@ -46,7 +46,9 @@ def test_a_step_without_trajectories_loses_nothing(tmp_path, none, caplog):
     assert [line["metrics"] for line in read(run, "metrics")] == [{"loss": 0.5}]
 
 
-@pytest.mark.parametrize("other", ["text", b"bytes", [1.0, 2.0], np.ones(2), 1j, Path("a")])
+@pytest.mark.parametrize(
+    "other", ["text", b"bytes", [1.0, 2.0], np.ones(2), 1j, Path("a"), 10**400, -(10**5000)], ids=type
+)
 def test_a_metric_that_is_no_number_is_named_once_and_the_others_are_recorded(run, other, caplog):
     for step in (1, 2):
         run.log(step, {"loss": 0.5, "odd": {"one": other}, "none": None, "few": np.float32(1), "is_on": True})
@@ -354,3 +356,13 @@ def test_a_setting_of_numpy_is_written_as_what_it_is(tmp_path, given, expected):
     run.finish()
     content = (run.path / "spec.json").read_text()
     assert json.dumps(json.loads(content)["config"]["seed"]) == json.dumps(expected)
+
+
+@pytest.mark.parametrize("num_digits", [310, 400, 4000, 5000, 20_000])
+def test_a_setting_of_hundreds_of_digits_is_kept_as_a_number_or_a_text(tmp_path, num_digits):
+    number = -(10**num_digits)
+    run = recording.start("long", {"seed": number, "rate": 1.0}, tmp_path)
+    run.finish()
+    seed, rate = json.loads((run.path / "spec.json").read_text())["config"].values()
+    assert (int(seed, 0) if isinstance(seed, str) else seed) == number
+    assert rate == 1.0
