@@ -46,9 +46,7 @@ def test_a_step_without_trajectories_loses_nothing(tmp_path, none, caplog):
     assert [line["metrics"] for line in read(run, "metrics")] == [{"loss": 0.5}]
 
 
-@pytest.mark.parametrize(
-    "other", ["text", b"bytes", [1.0, 2.0], np.ones(2), 1j, Path("a"), 10**400, -(10**5000)], ids=type
-)
+@pytest.mark.parametrize("other", ["text", b"bytes", [1.0, 2.0], np.ones(2), 1j, Path("a"), 10**400, -(10**310)])
 def test_a_metric_that_is_no_number_is_named_once_and_the_others_are_recorded(run, other, caplog):
     for step in (1, 2):
         run.log(step, {"loss": 0.5, "odd": {"one": other}, "none": None, "few": np.float32(1), "is_on": True})
