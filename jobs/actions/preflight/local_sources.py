@@ -242,13 +242,13 @@ def refuse_remote_code(field: str, source: str, revision: str | None = None) -> 
     """Refuse a model on this machine that comes with code; code of a model downloaded later is never run either.
 
     Raises:
-        SpecError: One of its files names code, or is not JSON.
+        SpecError: One of its files names code.
     """
     for name in SETTINGS_FILES:
         try:
             field_of_code = named_code(read_settings(source, name, revision))
-        except UnreadableFileError as error:
-            raise SpecError(str(error), field) from None
+        except UnreadableFileError:
+            continue  # `check_model_files` names it
         if field_of_code is not None:
             raise SpecError(
                 f"{source} comes with code ({field_of_code} in {name}), which is never run; choose a model "

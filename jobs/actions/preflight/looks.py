@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from exgrpo.jobs.machine.hardware import Gpu, list_gpus
 from exgrpo.jobs.specs.mistakes import SpecError
+from exgrpo.jobs.specs.model_code import SETTINGS_FILES
 from exgrpo.jobs.specs.train import CHAINS_WARM_MODEL, TrainSpec
 from exgrpo.jobs.training.pretrained.chat_templates import render_conversation
 from exgrpo.jobs.training.pretrained.model_shapes import (
@@ -17,6 +18,7 @@ from exgrpo.jobs.training.pretrained.model_shapes import (
     longrope_refusal,
     model_file,
     model_shape,
+    read_settings,
 )
 from exgrpo.jobs.training.pretrained.sources import PACKAGE_PREFIX
 from exgrpo.jobs.training.templates import Message
@@ -116,10 +118,15 @@ def check_model_files(model: ModelLook) -> None:
     """Refuse a model whose configuration cannot be one of a model.
 
     Raises:
-        SpecError: The file is damaged, or a size in it is odd.
+        SpecError: A file of its settings is damaged, or a size in it is odd.
     """
     if model.config_mistake:
         raise SpecError(f"{CONFIG_FILE} of {model.source}: {model.config_mistake}", "model.source")
+    try:
+        for name in SETTINGS_FILES:
+            read_settings(model.source, name)
+    except UnreadableFileError as error:
+        raise SpecError(str(error), "model.source") from None
 
 
 def check_context(look: Look) -> None:

@@ -222,6 +222,19 @@ def test_a_damaged_configuration_is_among_all_reasons(tmp_path, sums, content, w
     assert words in refused[1]
 
 
+@pytest.mark.parametrize("name", ["generation_config.json", "tokenizer_config.json"])
+@pytest.mark.parametrize("content", ["[1", "[]", '{"a": 1, "a": 2}'])
+def test_a_damaged_settings_file_is_among_all_reasons(tmp_path, sums, name, content):
+    save_tiny_model(tmp_path / "model")
+    (tmp_path / "model" / name).write_text(content)
+    sums.write_text(json.dumps(SUMS[0]) + '\n{"problem": "What is 1+1?"}\n')
+    fields = {"benchmarks": [{"name": "sums", "source": str(sums)}]}
+    spec = plan_evaluation(tmp_path / "runs", str(tmp_path / "model"), fields, "test")
+    refused = [refusal.mistake for refusal in resolve_evaluation(spec, tmp_path / "runs").refusals]
+    assert [mistake.partition(":")[0] for mistake in refused] == ["sums.jsonl, row 2, answer", "model.source"]
+    assert f"put the model's own {name} in its place" in refused[1]
+
+
 @pytest.mark.parametrize("content", ["", "[1", '{"model": 5}', "\x00"])
 def test_a_damaged_tokenizer_is_refused_before_the_start(tmp_path, sums, content):
     save_tiny_model(tmp_path / "model")
