@@ -44,6 +44,8 @@ _FACET_VALUES: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(("is_correct", "is_replayed", "has_code", "is_valid", "has_tool_errors"), (True, False)),
     "verdict": VERDICTS,
 }
+_CHOICES = (("is_correct", "verdict"), ("is_replayed",), ("has_code",), ("is_valid",), ("has_tool_errors",))
+"""Facets that pages offer in one choice, which replaces what was chosen of any of them."""
 _TURNS = func.coalesce(_OF.num_turns, 1)
 _RANGES = {
     "step": (_OF.step, "step_from", "step_to"),
@@ -139,16 +141,16 @@ def count_trajectories(database: Database, facets: TrajectoryFacets) -> int:
 
 def count_facets(database: Database, facets: TrajectoryFacets) -> FacetCounts:
     """Return for each value of each facet with fixed values how many would match if it were chosen; None: unknown."""
-    chosen = [name for name in _FACET_VALUES if getattr(facets, name) is not None]
-    others = [name for name in _FACET_VALUES if name not in chosen]
+    chosen = [choice for choice in _CHOICES if any(getattr(facets, name) is not None for name in choice)]
+    others = tuple(name for choice in _CHOICES if choice not in chosen for name in choice)
     counts: FacetCounts = {}
     with database.read() as connection:
-        for without, names in [(None, others), *((name, [name]) for name in chosen)]:
+        for without, names in [((), others), *zip(chosen, chosen, strict=True)]:
             counts |= _count_values(connection, names, _matching(connection, facets, without))
     return {name: counts[name] for name in _FACET_VALUES}
 
 
-def _count_values(connection: Connection, names: list[str], matching: list[_Condition]) -> FacetCounts:
+def _count_values(connection: Connection, names: tuple[str, ...], matching: list[_Condition]) -> FacetCounts:
     """Return the counts of some facets in one scan; replayed ones are a join, not a look-up for each trajectory."""
     values = [(name, value) for name in names if name != "is_replayed" for value in _FACET_VALUES[name]]
     counted = [func.count().filter(_is(name, value)) for name, value in values]
@@ -207,18 +209,18 @@ def _by(order: TrajectoryOrder | None) -> list[ColumnElement[Any]]:
     return [(column.desc() if order.is_descending else column.asc()).nulls_last(), newest]
 
 
-def _matching(connection: Connection, facets: TrajectoryFacets, without: str | None = None) -> list[_Condition]:
-    """Return the conditions of all facets and words; `without` leaves one facet out."""
+def _matching(connection: Connection, facets: TrajectoryFacets, without: tuple[str, ...] = ()) -> list[_Condition]:
+    """Return the conditions of words and of all facets but those of `without`."""
     words = [_has_words(connection, facets)] if facets.searched else []
     return [*_fitting(connection, facets, without), *words]
 
 
-def _fitting(connection: Connection, facets: TrajectoryFacets, without: str | None = None) -> list[_Condition]:
+def _fitting(connection: Connection, facets: TrajectoryFacets, without: tuple[str, ...] = ()) -> list[_Condition]:
     run_key = _run_key(connection, facets)
     conditions: list[_Condition] = [] if run_key is None else [_OF.run_key == run_key]
     for name in _FACTS:
         value = getattr(facets, name)
-        if value is not None and name != without:
+        if value is not None and name not in without:
             conditions.append(_is(name, value))
     for column, low_name, high_name in _RANGES.values():
         low, high = getattr(facets, low_name), getattr(facets, high_name)

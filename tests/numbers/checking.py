@@ -27,6 +27,7 @@ FIXED = (
     r"Percent correct; below it the 95% interval over questions\..*",
     r"Second minus first, in points; 95% intervals .*",
     r"Previous Zero RLVR Methods, GPG-Zero, .*",
+    r"\*\*(Medium first|K or K-1 rollouts|Keep successes)\*\*: .*",
     r"exgrpo eval RUN@last -b math500 .*",
     r"A question is retired if all n of its rollouts are correct\. .*",
     r"Correct answers with a verdict; all of them, .*",

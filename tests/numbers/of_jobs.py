@@ -54,7 +54,7 @@ def samples_page(job: Recorded, beside: Recorded | None = None, opened: int | No
         frame = frame[rates[0] > rates[1]]
         frame = frame.loc[(rates[1] - rates[0])[frame.index].sort_values(kind="stable").index]
     table = frame.rename(columns={"question": "Question", "gold": "Gold answer"})
-    texts = [rf"{len(table)} questions?; click one for its answers"]
+    texts = [rf"{len(table)} questions?; click one for its answers", *_kept(rates, sides)]
     if opened is not None:
         row = frame.iloc[opened]
         texts += [rf"Question {row.name}", quoted(row["question"]), rf"Gold answer: {re.escape(row['gold'])}"]
@@ -66,6 +66,18 @@ def samples_page(job: Recorded, beside: Recorded | None = None, opened: int | No
             texts += [rf"{said} · {first['num_tokens']} tokens{cut}", quoted(first["text"])]
             texts.append(rf"(A: |B: )?ExGRPO: .*: {share(rate[row.name] / 100)} correct")
     return Expected({}, {"Questions of the benchmark with their grades": table}, {}, [*texts, *header(job)])
+
+
+def _kept(rates: list[pd.Series], sides: list[pd.DataFrame]) -> list[str]:
+    """Return the filters of questions with how many each keeps."""
+    first, last = rates[0], rates[-1]
+    kept = {
+        "All": first >= 0, "Truncated": sum(side["cut"] for side in sides) > 0, "Correct": first == 100,
+        "Sometimes correct": (first > 0) & (first < 100), "Wrong": first == 0,
+        "A correct, B wrong": first > last, "A wrong, B correct": first < last,
+        "Both correct": (first == 100) & (last == 100), "Both wrong": (first == 0) & (last == 0),
+    }  # fmt: skip
+    return [rf"Questions: {name} \({int(are.sum())}\)" for name, are in kept.items()]
 
 
 def answers_of(job: Recorded) -> pd.DataFrame:
@@ -83,7 +95,8 @@ def answers_of(job: Recorded) -> pd.DataFrame:
 def header(job: Recorded) -> list[Any]:
     """Return the words at the top of an evaluation's page, and those of its files."""
     num = len(job.of_kind("benchmark")[0]["question_ids"])
-    return [rf"{num} of {num} questions · took {long(job.seconds)}", *_identity(job), *files(job)]
+    scored = rf"scores .*, step {job.spec['model']['step']}"
+    return [rf"{num} of {num} questions · took {long(job.seconds)}", scored, *_identity(job), *files(job)]
 
 
 def _identity(job: Recorded) -> list[str]:

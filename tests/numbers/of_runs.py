@@ -237,7 +237,7 @@ def runs_page(root: Root) -> Expected:
     rows = root.newest_first
     scores = [list(run.scores().values()) for run in rows]
     table = pd.DataFrame({
-        "Progress": [100.0] * len(rows),
+        "Progress": [100.0 if run.events else 0.0 for run in rows],
         "Curve": [
             [100 * value for value in run.derived_metrics.get("reward/pass_at_1", pd.Series(dtype=float)).dropna()]
             if run.is_training else [] for run in rows
@@ -253,9 +253,10 @@ def runs_page(root: Root) -> Expected:
 
 
 def _benchmark_score(job: Recorded) -> str:
-    if job.spec["kind"] != "eval":
+    events = job.of_kind("benchmark")
+    if not events:
         return ""
-    [event] = job.of_kind("benchmark")
+    [event] = events
     score = Score(event["num_correct"]["paper"], event["samples_per_question"])
     return f"{event['benchmark']} {100 * score.mean:.1f} ({100 * score.low:.1f} to {100 * score.high:.1f})"
 

@@ -69,7 +69,8 @@ def entropy_page(root: Root, run: Recorded) -> Expected:
         "Correct answers": (f"{len(rows):,}", "fresh rollouts"), "Judged": (f"{num:,}", share(num / len(rows))),
         "Valid chains": (share(len(valid) / num), f"{100 * low:.1f} to {100 * high:.1f}%"),
     }  # fmt: skip
-    return Expected(tiles, tables, figures)
+    counts = {"All": len(rows), "Judged": num, "Unjudged": len(rows) - num, "Disputed": 0}
+    return Expected(tiles, tables, figures, [rf"Which: {name} \({count:,}\)" for name, count in counts.items()])
 
 
 def _validity(name: str, part: pd.DataFrame) -> dict[str, object]:
@@ -254,7 +255,7 @@ def _rank(pair: tuple[Any, Any]) -> tuple[bool, bool, float, int]:
 
 def cases_page(run: Recorded, cases: list[tuple[Any, Any]]) -> Expected:
     """Return what Cases, or a set of them, shows."""
-    texts: list[Any] = [rf"{len(cases)} cases? of 1 run"]
+    texts: list[Any] = [rf"{len(cases)} cases? of 1 run", rf"Set: .* \({len(cases)}\)"]
     for low, high in cases:
         steps = f"step {low['step']}"
         if low["step"] != high["step"]:

@@ -8,17 +8,27 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tests.numbers import record
 from tests.numbers.checking import Columns, Expected
 from tests.numbers.derived import Recorded, Root, half_of_mean, wilson
 from tests.numbers.words import NONE, nats, number
 
 LIST = "Table of trajectories: step, question, verdict, length, entropy, replays and the start of the text"
 MOST = 50
+FAILURES = ("wrong", "unparsed", "timeout", "crash")
+FILTERS = {
+    "Outcome": ("is_correct", {"correct": True, "not correct": False}),
+    "Replayed": ("is_replayed", {"replayed": True, "never replayed": False}),
+    "Code": ("has_code", {"with code": True, "without code": False}),
+    "Chain of thought": ("is_valid", {"valid": True, "not valid": False}),
+}
+"""Column and values of the options of each filter."""
 
 
-def list_page(run: Recorded) -> Expected:
-    """Return the newest trajectories."""
-    rows = run.fresh.sort_values("trajectory_id", ascending=False).head(MOST)
+def list_page(run: Recorded, fitting: pd.Series | None = None) -> Expected:
+    """Return the newest trajectories, of all or of those that fit."""
+    of_run = run.fresh if fitting is None else run.fresh[fitting]
+    rows = of_run.sort_values("trajectory_id", ascending=False).head(MOST)
     times = run.replayed["trajectory_id"].value_counts()
     names = {
         "Id": "trajectory_id", "Step": "step", "Question": "question_index", "Tokens": "num_tokens",
@@ -27,9 +37,39 @@ def list_page(run: Recorded) -> Expected:
     }  # fmt: skip
     table = pd.DataFrame({name: rows[column].tolist() for name, column in names.items()})
     table["Replays"] = [int(times.get(item, 0)) for item in rows["trajectory_id"]]
-    number = f"{len(run.fresh):,}"
+    number = f"{len(of_run):,}"
     said = [rf"{len(rows)} of {number} trajectories, newest first", rf"{number} trajectories with whole texts"]
+    said.append(rf"Marked trajectories: {record.MARK} \(1\)")
     return Expected({}, {LIST: table}, {}, said)
+
+
+def filters_page(run: Recorded, label: str = "", option: str = "") -> Expected:
+    """Return the trajectories that an option of a filter keeps, and how many each option would keep."""
+    rows = run.fresh.assign(is_replayed=run.fresh["trajectory_id"].isin(run.replayed["trajectory_id"]))
+    fits = {
+        (name, word): rows[column].eq(value)
+        for name, (column, words) in FILTERS.items()
+        for word, value in words.items()
+    } | {("Outcome", verdict): rows["verdict"].eq(verdict) for verdict in FAILURES}
+    kept = fits.get((label, option), rows["step"] > 0)
+    expected = list_page(run, kept)
+    for (name, word), fitting in fits.items():
+        count = int(fitting.sum() if name == label else (fitting & kept).sum())
+        expected.texts.append(re.escape(f"{name}: {word} ({count:,})"))
+    return expected
+
+
+def marked_page(run: Recorded) -> Expected:
+    """Return the list with the marked trajectory above it."""
+    row = run.fresh.set_index("trajectory_id").loc[record.MARKED]
+    marked = pd.DataFrame({
+        "Trajectory": [record.MARKED], "Step": [row["step"]], "Reward": [row["reward"]],
+        "Entropy": [round(float(row["mean_entropy"]), 4)], "Tokens": [row["num_tokens"]],
+        "Prompt": [run.questions.loc[row["question_index"], "prompt_text"]],
+    })  # fmt: skip
+    expected = list_page(run)
+    expected.tables["Trajectories that have the mark"] = marked
+    return expected
 
 
 def detail_page(root: Root, run: Recorded, trajectory: int) -> Expected:
@@ -66,7 +106,7 @@ def detail_page(root: Root, run: Recorded, trajectory: int) -> Expected:
     num_right = int(group["is_correct"].sum()) + len(beside)
     expected.texts += [
         rf"Trajectory {trajectory}", rf"Question {row.question_index} · generated in step {row.step}",
-        r"Step \d+ of \d+ is .*, expected .*", r"The start is not \d+;",
+        r"Step \d+ of \d+ is .*, expected .*", r"The start is not \d+",
         *(rf"({re.escape(line.strip())}|The end) {fault}" for line in _calculations(row.text) for fault in _FAULTS),
         rf"Generated in step {row.step}; stored in bucket \d+; candidate in {len(scored)} steps?, replayed in "
         rf"{len(replays)}; .*entropy {nats(row.mean_entropy)} at rollout, {nats(last['mean_entropy'])} at its last .*",
@@ -201,12 +241,17 @@ def _scored(run: Recorded, row: Any, replays: pd.DataFrame) -> dict[str, Columns
     stored = mine[(mine["kind"] == "inserted") & ~mine["step"].isin(moves["step"])]
     last = max([*moves["step"], *replays["step"], *scored["step"], *mine["step"]])
     known = pd.concat([stored, moves]).sort_values("step", kind="stable")
-    buckets = [None if pd.isna(now) else int(now) for now in known["now"]]
+    places: list[tuple[int, int | None]] = []
+    for step, now in zip(known["step"], known["now"], strict=True):
+        if pd.isna(now) and places:
+            places.append((step, places[-1][1]))
+        places.append((step, None if pd.isna(now) else int(now)))
+    places.append((last, places[-1][1]))
     return {
         "at rollout": {"x": [row.step], "y": [row.mean_entropy]},
         "candidate, not chosen": {"x": scored["step"].tolist(), "y": scored["entropy"].tolist()},
         "replayed": {"x": replays["step"].tolist(), "y": replays["mean_entropy"].tolist()},
-        "bucket of the question": {"x": [*known["step"], last], "y": [*buckets, buckets[-1]]},
+        "bucket of the question": {"x": [step for step, _ in places], "y": [bucket for _, bucket in places]},
     }  # fmt: skip
 
 

@@ -15,6 +15,14 @@ from tests.numbers import of_buffer, of_jobs, of_paper, of_runs, of_scores, of_t
 from tests.numbers.checking import Expected, Tally, check
 from tests.numbers.derived import Recorded, Root
 
+FILTERED = (
+    ("", "", ""),
+    ("Outcome", "outcome", "correct"),
+    ("Outcome", "outcome", "wrong"),
+    ("Replayed", "replayed", "never replayed"),
+    ("Code", "code", "with code"),
+)
+"""Filters of trajectories: label, parameter of the address, and option."""
 View = tuple[str, dict[str, str], Expected]
 """Page, address and what it should show."""
 
@@ -100,19 +108,27 @@ def _benchmarks(root: Root) -> Iterator[View]:
     expected = of_jobs.comparison(*jobs)
     lines = [of_scores.measured_line(job, root.by_name[record.CHAINS]) for job in jobs[::-1]]
     expected.tables |= of_scores.benchmark_tables(lines, record.BENCHMARK)
+    expected.texts.append(f"{sum(not run.events for run in root.newest_first)} evaluation failed or lost")
     yield "benchmarks", {}, expected
 
 
 def _trajectories(root: Root) -> Iterator[View]:
     for run_id in (record.CHAINS, record.STORIES):
         run = root.by_name[run_id]
-        yield "run", {"view": "Trajectories", "run": run_id}, of_trajectories.list_page(run)
+        listed = {"view": "Trajectories", "run": run_id}
+        yield "run", listed, of_trajectories.list_page(run)
+        for label, parameter, option in FILTERED:
+            chosen = {"facets": "true", **({parameter: option} if parameter else {})}
+            yield "run", listed | chosen, of_trajectories.filters_page(run, label, option)
         trajectory = int(run.replayed["trajectory_id"].mode()[0])
-        opened = {"view": "Trajectories", "run": run_id, "trajectory": str(trajectory)}
+        opened = listed | {"trajectory": str(trajectory)}
         expected = of_trajectories.detail_page(root, run, trajectory)
         for part in ("Text", "Tokens", "Lineage", "Group", "Question"):
             yield "run", opened | {"part": part}, expected
         yield "run", opened | {"part": "Difference"}, of_trajectories.difference_page(root, run, trajectory)
+    run = root.by_name[record.CHAINS]
+    marked = {"view": "Trajectories", "run": run.run_id, "marked": record.MARK}
+    yield "run", marked, of_trajectories.marked_page(run)
 
 
 def _studies(root: Root) -> Iterator[View]:
@@ -153,7 +169,8 @@ def saved_cases(run: Recorded) -> list[Any]:
 def prepare(path: Path) -> Root:
     """Record, keep two cases, tag the runs as those of a study, and ingest."""
     from exgrpo.db.rows.chains_of_thought import SavedCase
-    from exgrpo.jobs.actions.annotations import mark_case
+    from exgrpo.db.rows.trajectories import MarkedTrajectory
+    from exgrpo.jobs.actions.annotations import mark_case, mark_trajectory
     from exgrpo.jobs.actions.run_actions import tag
     from exgrpo.jobs.execution.supervisor.open_index import rebuild_index
 
@@ -164,6 +181,7 @@ def prepare(path: Path) -> Root:
         for low, high in saved_cases(run):
             case = SavedCase(run.run_id, 1, int(low["trajectory_id"]), int(high["trajectory_id"]))
             mark_case(path, record.CASES, case)
+        mark_trajectory(path, MarkedTrajectory(run.run_id, 1, record.MARKED, record.MARK, "as expected"))
         for run_id in record.SEEDS:
             for name in record.tags_of(run_id):
                 tag(path, run_id, name)

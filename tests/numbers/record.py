@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,14 @@ JUDGE, STORIES_JUDGE = "judge of chains", "judge of stories"
 """Names of judges' jobs."""
 EVALUATIONS = {"first third": f"{CHAINS}@7", "at the end": f"{CHAINS}@last"}
 """Scored checkpoint of each evaluation by its name, on a benchmark of the user's own, `sums`, of chains."""
+FAILED = "out of memory"
+"""Name of an evaluation that failed before its first question."""
 BENCHMARK, NUM_SUMS = "sums", 20
 STUDY = "main-table"
 """The study whose cells the training runs are said to be by their tags."""
 SEEDS = {CHAINS: ("exgrpo", 0), ON_POLICY: ("on-policy", 0), STORIES: ("exgrpo", 1), LEARNED: ("on-policy", 1)}
+MARK, MARKED = "odd", 5
+"""A mark and the trajectory of the first run that has it."""
 CASES = "kept"
 """Name of a set of saved cases."""
 _CHAINS: dict[str, Any] = {
@@ -110,12 +115,21 @@ def _train_on_stories(runs_root: Path) -> None:
     })  # fmt: skip
 
 
-def _queue(runs_root: Path, spec: Any) -> None:
+def _queue(runs_root: Path, spec: Any, work: Callable[[Any], None] = _work) -> None:
     """Queue a job that reads another run, and do it."""
     from exgrpo.jobs.actions.queueing import queue_job
     from exgrpo.jobs.runs.directory import RunDirectory
 
-    _work(RunDirectory.open(runs_root, queue_job(runs_root, spec)))
+    work(RunDirectory.open(runs_root, queue_job(runs_root, spec)))
+
+
+def _fail(run: Any) -> None:
+    from exgrpo.jobs.runs.attempts import write_outcome
+    from exgrpo_core.recording.run_status import RunStatus
+
+    run.request_attempt(1)
+    run.claim_attempt(1)
+    write_outcome(run.attempt_path(1), RunStatus.FAILED, "no memory is left")
 
 
 def _judge(runs_root: Path, name: str, judged: str) -> None:
@@ -133,9 +147,10 @@ def _evaluate(runs_root: Path) -> None:
     questions = make_questions(NUM_SUMS, 99, make_tokenizer())
     lines = [json.dumps({"question": item.prompt_text, "answer": item.answer}) for item in questions]
     path.write_text("\n".join(lines) + "\n")
-    for name, target in EVALUATIONS.items():
-        choice = {"name": BENCHMARK, "source": str(path), "samples_per_question": 4}
-        _queue(runs_root, plan_evaluation(runs_root, target, {"benchmarks": [choice], "name": name}, "test"))
+    choice = {"name": BENCHMARK, "source": str(path), "samples_per_question": 4}
+    for name, target in (EVALUATIONS | {FAILED: f"{CHAINS}@last"}).items():
+        spec = plan_evaluation(runs_root, target, {"benchmarks": [choice], "name": name}, "test")
+        _queue(runs_root, spec, _fail if name == FAILED else _work)
 
 
 def _record(runs_root: Path) -> None:

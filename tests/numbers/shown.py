@@ -19,6 +19,8 @@ from tests.app.page_texts import Table
 
 MAIN_SCRIPT = Path(settings.__file__).parent / "main.py"
 _DIGIT = re.compile(r"\d")
+_COUNTED = re.compile(r" \([\d,]+\)$")
+"""The end of an option that says how many rows it keeps."""
 
 
 @dataclass(slots=True)
@@ -51,7 +53,7 @@ def open_page(runs_root: Path, name: str, /, **query: str) -> Shown:
 
 
 def read(page: AppTest) -> Shown:
-    """Return what an open page shows, its controls left out."""
+    """Return what an open page shows, its controls left out but for links and for options with a count."""
     shown = Shown()
     _walk(page.main, shown, [""])
     return shown
@@ -72,10 +74,20 @@ def _walk(block: Any, shown: Shown, title: list[str]) -> None:
             shown.tables.append((table.data["alt"], table.value))
         elif kind == "bidi_component" and proto.component_name == "chart":
             shown.figures.append((title[0], _traces(json.loads(proto.bytes)["figure"])))
-        elif kind == "progress":
-            shown.texts.append(proto.text)
         elif kind in {"markdown", "caption", "text", "code", "html", "title", "subheader", "header"}:
             _read_text(getattr(child, "value", None) or proto.body, shown, title)
+        else:
+            shown.texts += _words(child)
+
+
+def _words(child: Any) -> list[str]:
+    """Return the words of a bar of progress or a link, and the options of a choice that have a count."""
+    if child.type == "progress":
+        return [child.proto.text]
+    if child.type == "page_link":
+        return [child.proto.label]
+    options = child.options if child.type in {"selectbox", "button_group"} else []
+    return [f"{child.proto.label}: {option}" for option in options if _COUNTED.search(option)]
 
 
 def _read_text(text: str, shown: Shown, title: list[str]) -> None:

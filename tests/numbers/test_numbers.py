@@ -12,7 +12,7 @@ from tests.jobs.cli.invoked import printed_json
 from tests.numbers import record
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
-_EMPTY = {"marks", "marked", "wrong-choices"}
+_EMPTY = {"wrong-choices"}
 """Queries whose answer is empty here."""
 _KEYS = {
     "trajectories": ["trajectory_id"],
@@ -79,7 +79,7 @@ def values_of(root, name):
     """Return the values that a query needs, by the names of its parameters."""
     first, second = (root.by_name[job].run_id for job in record.EVALUATIONS)
     replayed = int(root.by_name[record.CHAINS].replayed["trajectory_id"].iloc[0])
-    values = {"trajectory_id": replayed, "mark": "odd", "first": first, "second": second, "name": record.STUDY}
+    values = {"trajectory_id": replayed, "mark": record.MARK, "first": first, "second": second, "name": record.STUDY}
     values["run_id"] = first if name == "score-curves" else record.CHAINS
     needed = [key for key, item in calls.parameters(QUERIES[name]).items() if item.default is item.empty]
     return {key: values[key] for key in needed}

@@ -36,7 +36,7 @@ def choose_judge(row: RunRow) -> str | None:
     chosen = wanted if wanted in names else names[0]
     st.selectbox(
         "Verdicts by", names, format_func=lambda name: escape_control_characters(_label(name, jobs, row.run_id)),
-        label_visibility="collapsed", width=170, **address_choice.bound("judge", chosen, f"judge-choice-{row.run_id}"),
+        label_visibility="collapsed", **address_choice.bound("judge", chosen, f"judge-choice-{row.run_id}"),
     )  # fmt: skip
     return None if chosen == ORACLE else chosen
 
@@ -138,7 +138,7 @@ def _choose_filter(counts: Mapping[VerdictFilter, int]) -> VerdictFilter:
     wanted = st.query_params.get("which")
     chosen = VerdictFilter(wanted) if wanted in list(VerdictFilter) else VerdictFilter.ALL
     st.segmented_control(
-        "Which", list(VerdictFilter), format_func=lambda which: f"{which.capitalize()} {counts[which]:,}",
+        "Which", list(VerdictFilter), format_func=lambda which: f"{which.capitalize()} ({counts[which]:,})",
         required=True, label_visibility="collapsed", **address_choice.bound("which", chosen, "which"),
     )  # fmt: skip
     return chosen

@@ -37,12 +37,14 @@ _MAX_CHANGES = 3
 
 def show_identity(row: RunRow) -> None:
     """Show the run's name, state and origin; names are plain text."""
+    scored, _, step = row.model.partition("@") if row.kind == "eval" else ("", "", "")
+    scored_run = ask(runs.get_run, scored) if step else None
     if not row.has_settings:
         facts = ["settings unknown"]
     elif row.is_recorded:
         facts = ["recorded outside of the workbench", row.dataset]
     else:
-        facts = [row.method, model_name(row.model), row.dataset]
+        facts = [row.method, "" if scored_run else model_name(row.model), row.dataset]
         if row.kind == "train":
             facts += [f"preset {row.preset}" if row.preset else "no preset", row.engine]
     with st.container(key="run-identity", width="content"):
@@ -65,7 +67,9 @@ def show_identity(row: RunRow) -> None:
             )  # fmt: skip
             copied_text.show(row.run_id, "Copy the run's ID", "copied-run-id")
             _show_parent(row)
-            _show_scored(row)
+            if scored_run is not None:
+                label, query = literal(f"scores {scored_run.name}, step {step}"), {"run": scored}
+                st.page_link("app_pages/run.py", label=label, icon=":material/flag:", query_params=query, help=scored)
 
 
 def _show_parent(row: RunRow) -> None:
@@ -90,16 +94,6 @@ def _show_parent(row: RunRow) -> None:
         "app_pages/run.py", label=literal(label), icon=":material/call_split:", query_params={"run": row.parent_run_id},
         disabled=parent is None, help=row.parent_run_id if parent else "The run was deleted",
     )  # fmt: skip
-
-
-def _show_scored(row: RunRow) -> None:
-    """Show which run an evaluation scores, as a link to it while it is there."""
-    run_id, _, step = row.model.partition("@")
-    if step and (scored := ask(runs.get_run, run_id)) is not None:
-        label = f"scores {scored.name}, step {step}"
-        st.page_link(
-            "app_pages/run.py", label=literal(label), icon=":material/flag:", query_params={"run": run_id}, help=run_id
-        )
 
 
 def show_notices(notices: Sequence[StepNotice]) -> None:

@@ -20,6 +20,7 @@ from exgrpo.db.rows.spec_differences import flatten
 from exgrpo.db.statistics import interval_text
 from exgrpo.jobs.evaluation.protocols import load_protocols
 from exgrpo.jobs.specs.train import TrainSpec
+from exgrpo_core.recording.run_status import RunStatus
 from exgrpo_core.step_report import METRIC_LABELS, METRICS
 
 DEFAULT_COLUMNS = (
@@ -224,7 +225,7 @@ _OF_ROWS: dict[str, tuple[Callable[[RunRow], object], ColumnConfig]] = {
     held_out_score(): (lambda row: in_percent(row.last_avg_at_n), _HELD_OUT),
     "Health": (lambda row: run_state.health_names(row.health), run_state.column(run_state.HEALTH, 104)),
     "Reason": (
-        lambda row: escape_control_characters(row.status_reason),
+        lambda row: "" if row.status == RunStatus.STOPPED else escape_control_characters(row.status_reason),
         _TEXT(width=190, help="Why the run failed, was lost or waits"),
     ),
     "Tags": (lambda row: list(map(escape_control_characters, row.tags)), st.column_config.ListColumn(width=150)),

@@ -94,7 +94,8 @@ class ReplayRow:
             "token": self.token,
         }  # fmt: skip
         where = ", ".join(f"{name} {number}" for name, number in places.items() if number is not None)
-        return f"{where}: recorded {self.recorded}, computed {self.computed}".removeprefix(": ")
+        recorded, computed = ("nothing" if value is None else value for value in (self.recorded, self.computed))
+        return f"{where}: recorded {recorded}, computed {computed}".removeprefix(": ")
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> "ReplayRow":

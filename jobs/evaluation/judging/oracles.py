@@ -66,7 +66,7 @@ def _first_fault(problem: ChainProblem, text: str, num_good_steps: int) -> tuple
     good = [write_step(item, problem.operations[item], values[item]) for item in range(num_good_steps)]
     head = f"{problem.start};{''.join(good)}"
     if not text.startswith(head):
-        return (IssueClass.OMISSION,), f"The start is not {problem.start};"
+        return (IssueClass.OMISSION,), f"The start is not {problem.start}"
     if num_good_steps == problem.difficulty:
         issue = IssueClass.LOGICAL if CODE_FENCE in text else IssueClass.OTHER
         return (issue,), "All steps are correct, but not what follows them"
@@ -74,7 +74,8 @@ def _first_fault(problem: ChainProblem, text: str, num_good_steps: int) -> tuple
     wanted = write_step(num_good_steps, operation, values[num_good_steps])
     step = _STEP.match(text, len(head))
     written = text[len(head) :][: len(wanted)] if step is None else step[0]
-    words = f"Step {num_good_steps + 1} of {problem.difficulty} is {written or 'missing'}, expected {wanted}"
+    said = f"is {written.rstrip(';') or 'missing'}, expected {wanted.rstrip(';')}"
+    words = f"Step {num_good_steps + 1} of {problem.difficulty} {said}"
     if step is None:
         return (IssueClass.OMISSION,), words
     is_right_operation = step.groups()[:3] == (LABELS[num_good_steps], operation.operator, str(operation.operand))

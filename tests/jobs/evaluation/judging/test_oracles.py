@@ -9,10 +9,10 @@ from exgrpo_core.recording.rows import VoteOutcome
     ("text", "fault"),
     [
         ("6;a*2=2;b*9=8;\\boxed{8}", ""),
-        ("6;a*2=2;b*9=7;\\boxed{8}", "Step 2 of 2 is b*9=7;, expected b*9=8;"),
-        ("6;a*2=2;b+9=1;\\boxed{8}", "Step 2 of 2 is b+9=1;, expected b*9=8;"),
-        ("6;a*2=2;", "Step 2 of 2 is missing, expected b*9=8;"),
-        ("5;a*2=2;b*9=8;\\boxed{8}", "The start is not 6;"),
+        ("6;a*2=2;b*9=7;\\boxed{8}", "Step 2 of 2 is b*9=7, expected b*9=8"),
+        ("6;a*2=2;b+9=1;\\boxed{8}", "Step 2 of 2 is b+9=1, expected b*9=8"),
+        ("6;a*2=2;", "Step 2 of 2 is missing, expected b*9=8"),
+        ("5;a*2=2;b*9=8;\\boxed{8}", "The start is not 6"),
         ("6;a*2=2;b*9=8;x\\boxed{8}", "All steps are correct, but not what follows them"),
     ],
 )
