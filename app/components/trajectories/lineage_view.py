@@ -69,11 +69,15 @@ def chart(row: TrajectoryRow, rows: Sequence[LineageRow]) -> go.Figure:
     stored = [entry for entry in rows if entry.kind == "inserted" and entry.step not in {move.step for move in moves}]
     bucket_changes = sorted([*stored, *moves], key=lambda entry: entry.step)
     if bucket_changes:
-        last = max(entry.step for entry in rows)
+        places: list[tuple[int, int | None]] = []
+        for entry in bucket_changes:
+            if entry.bucket_to is None and places:  # it leaves the buffer: the line goes on to there
+                places.append((entry.step, places[-1][1]))
+            places.append((entry.step, entry.bucket_to))
+        places.append((max(entry.step for entry in rows), places[-1][1]))
         figure.add_trace(
             go.Scatter(
-                x=[*(entry.step for entry in bucket_changes), last],
-                y=[*(entry.bucket_to for entry in bucket_changes), bucket_changes[-1].bucket_to],
+                x=[step for step, _ in places], y=[bucket for _, bucket in places],
                 name="bucket of the question", yaxis="y2", mode="lines+markers",
                 line={"color": colours.muted, "width": 1.5, "shape": "hv", "dash": "dot"},
                 marker={"color": colours.muted, "size": 4}, hovertemplate="bucket %{y}",

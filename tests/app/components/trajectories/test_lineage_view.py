@@ -27,7 +27,7 @@ def test_after_an_eviction_the_question_is_where_its_last_change_says():
         "left the buffer (limit)",
         "question left the buffer (limit)",
     ]
-    assert lineage_view.chart(row, events).data[0].y == (3, 3, None, None)
+    assert lineage_view.chart(row, events).data[0].y == (3, 3, 3, None, None)
 
 
 def test_equal_events_of_a_step_are_one_row_with_their_count():
