@@ -13,12 +13,14 @@ from urllib.parse import urlsplit
 from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
 
-from tests.browser.clicks import IDLE, enter
+from tests.browser.clicks import IDLE, enter, rows
 from tests.browser.conftest import FLAGS, find_browser
 
 SIZES = {1440: 1000, 1024: 800}
 THEMES = ("light", "dark")
 SETTLE_MILLISECONDS = 8_000
+OPENED = "trajectory"
+"""The picture of the trajectory that was replayed most often."""
 MOVING = "moving"
 MOVING_STEPS = range(30, 151, 10)
 FRAME_MILLISECONDS = 900
@@ -32,7 +34,7 @@ def pages(run: str, other: str) -> dict[str, str]:
         "compare": f"/compare?runs={run},{other}",
         "replay-buffer": f"/run?view=Buffer&run={run}&part=Flow",
         "trajectories": f"/run?view=Trajectories&run={run}",
-        "trajectory": f"/run?view=Trajectories&run={run}&trajectory=100&part=Lineage",
+        OPENED: f"/run?view=Trajectories&run={run}&sort=-replays&part=Lineage",
         "step": f"/run?view=Step&run={run}",
         "code": f"/run?view=Reasoning&run={run}&part=Code",
         "snowball-cases": f"/run?view=Reasoning&run={run}&part=Cases",
@@ -56,8 +58,14 @@ def take(browser: Browser, link: str, addresses: dict[str, str], folder: Path, w
     page.get_by_role("heading", level=1).first.wait_for(timeout=90_000)
     for name, address in addresses.items():
         page.goto(f"{parts.scheme}://{parts.netloc}{address}")
+        if name == OPENED:
+            rows(page).first.click()
+            page.get_by_text("Entropy and bucket by step").scroll_into_view_if_needed(timeout=90_000)
         page.wait_for_timeout(SETTLE_MILLISECONDS)
-        page.screenshot(path=folder / f"{name}-{theme}-{width}.png")
+        page.locator(IDLE).wait_for(timeout=90_000)
+        picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+        picture = picture.quantize(128, Image.Quantize.MAXCOVERAGE, kmeans=3, dither=Image.Dither.NONE)
+        picture.save(folder / f"{name}-{theme}-{width}.png", optimize=True)
     context.close()
 
 
