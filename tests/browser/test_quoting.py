@@ -3,13 +3,13 @@
 import pytest
 
 from tests.app import web_server
-from tests.browser.clicks import IDLE, enter
+from tests.browser.clicks import enter
 from tests.jobs.evaluation.tiny_evaluations import save_tiny_model
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
-def test_a_benchmark_of_ones_own_is_scored_and_read_after_five_clicks(browser, tmp_path):
+def test_a_benchmark_of_ones_own_is_scored_by_a_link_that_names_the_model_and_read_after_four_clicks(browser, tmp_path):
     folder = save_tiny_model(tmp_path / "model")
     (tmp_path / "sums.jsonl").write_text('{"problem": "1+1?", "answer": 2}\n{"problem": "2+2?", "answer": "4"}\n')
     root = tmp_path / "runs"
@@ -17,9 +17,7 @@ def test_a_benchmark_of_ones_own_is_scored_and_read_after_five_clicks(browser, t
         page = browser.new_page(viewport={"width": 1440, "height": 900})
         page.set_default_timeout(90_000)
         enter(page, served.link)
-        page.goto(f"{served.origin}/benchmarks?target={folder}&template=none")
-        page.locator(IDLE).wait_for()
-        page.get_by_role("button", name="Score models").click()
+        page.goto(f"{served.origin}/benchmarks?start=true&target={folder}&template=none")
         page.locator("[data-testid=stFileUploader] input").set_input_files(tmp_path / "sums.jsonl")
         page.get_by_text("Your benchmark sums: 2 questions").wait_for()
         page.get_by_text("1+1?", exact=True).wait_for()

@@ -1,6 +1,7 @@
 """The ten jobs that users come for, each from the first page in at most so many clicks."""
 
 import re
+from contextlib import contextmanager
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -9,6 +10,7 @@ import pytest
 from exgrpo.jobs.runs.directory import RunDirectory
 from tests.app import web_server
 from tests.browser.clicks import IDLE, enter, rows
+from tests.jobs.runs.rollout_formats.test_verl_dumps import line
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -40,14 +42,20 @@ def own(tmp_path, browser):
     """A workbench of its own, without runs, and a page of it: what is launched there is seen by no other test."""
     (tmp_path / "runs").mkdir()
     served = web_server.start(tmp_path / "runs")
+    with _enter(browser, served) as page:
+        yield page, tmp_path / "runs"
+    served.stop()
+
+
+@contextmanager
+def _enter(browser, served):
     context = browser.new_context(viewport={"width": 1440, "height": 900}, accept_downloads=True)
     page = context.new_page()
     page.set_default_timeout(90_000)
     enter(page, served.link)
     page.get_by_role("heading", level=1).wait_for()
-    yield page, tmp_path / "runs"
+    yield page
     context.close()
-    served.stop()
 
 
 def test_first_run(own):
@@ -127,6 +135,76 @@ def test_buffer_over_time_and_a_step_with_another_setting(open_page):
     setting.fill("sigma=0.01")
     setting.press("Enter")
     page.get_by_text(re.compile(r"\d+ of \d+ comparisons? differs?")).first.wait_for()
+
+
+def test_another_setting_stays_while_one_goes_to_other_steps(open_page):
+    page = open_page("/run?run=play-finished&view=Step&setting=sigma%3D0.01").page
+    heading = page.get_by_text("With sigma=0.01", exact=True)
+    heading.wait_for()
+    step = page.get_by_role("slider", name="Step")
+    before = int(step.input_value())
+    step.press("ArrowLeft")
+    page.wait_for_url(re.compile(rf"setting=.*step={before - 1}|step={before - 1}.*setting="))
+    page.locator(IDLE).wait_for()
+    heading.wait_for()
+    page.get_by_role("tab", name="Curves").click()
+    curve = page.locator(".js-plotly-plot .nsewdrag").first
+    curve.hover()
+    page.locator(".hoverlayer .hovertext, .hoverlayer .legend").first.wait_for()
+    curve.click()
+    page.wait_for_url(re.compile("view=Step"))
+    heading.wait_for(state="detached")
+
+
+def test_rollouts_from_ones_own_machine_are_filtered_and_one_with_a_note_is_found_again(browser, tmp_path):
+    with web_server.start_with_supervisor(tmp_path / "runs") as served, _enter(browser, served) as page:
+        _open_and_filter(page, tmp_path)
+        _mark_and_find(page)
+
+
+def _open_and_filter(page, tmp_path):
+    for step in (1, 2):
+        lines = [line(question, rollout, float(rollout < 1), step) for question in range(2) for rollout in range(4)]
+        (tmp_path / f"{step}.jsonl").write_text("".join(lines), encoding="utf-8")
+    click = Clicks(page, 6)
+    click("button", "Open rollouts")
+    with page.expect_file_chooser() as chooser:
+        click("button", re.compile("Upload"))
+    chooser.value.set_files([tmp_path / "1.jsonl", tmp_path / "2.jsonl"])
+    page.get_by_text("2.jsonl").wait_for()
+    click("button", re.compile("Open$"))
+    page.wait_for_url(re.compile(r"/run\?run="))
+    click("tab", "Trajectories")
+    page.get_by_text("16 of 16 trajectories, newest first").wait_for()
+    click(page.get_by_text("Filters", exact=True))
+    click("combobox", re.compile("Outcome"))
+    page.get_by_role("option", name="correct (4)", exact=True).click()
+    page.get_by_text("4 of 4 trajectories, newest first").wait_for()
+    page.locator(".data-table [aria-rowcount='5']").wait_for()  # its head and these
+
+
+def _mark_and_find(page):
+    click = Clicks(page, 6)
+    click(rows(page))
+    page.wait_for_url(re.compile("trajectory="))
+    opened = page.get_by_role("heading", name=re.compile(r"^Trajectory \d+$"))
+    opened.wait_for()
+    number = opened.inner_text()
+    click("button", re.compile("Mark$"))
+    page.get_by_role("textbox", name="Mark", exact=True).fill("wrong tool")
+    page.get_by_label("Comment").fill("It asks twice")
+    click("button", "Save")
+    page.get_by_test_id("stToast").get_by_text("Saved").wait_for()
+    click("button", re.compile("Close$"))
+    opened.wait_for(state="detached")
+    marks = page.get_by_role("combobox", name=re.compile("Marked trajectories"))
+    while not marks.count():  # until the supervisor has read the mark
+        page.reload()
+        page.locator(IDLE).wait_for()
+    click(marks)
+    page.get_by_role("option", name="wrong tool (1)").click()
+    click(rows(page).filter(has_text="It asks twice"))
+    page.get_by_role("heading", name=number, exact=True).wait_for()
 
 
 def test_branch_with_another_learning_rate(open_page):
