@@ -2,7 +2,8 @@
 
 Source: Trackio 0.43.0. A project is `NAME.db`, a SQLite file. Exports of it are
 `NAME_traces.parquet` with `NAME.parquet`, and `aux/traces.parquet` with `metrics.parquet` for a static page.
-`log_rollout_traces` of TRL 1.16.0 writes the reward, the advantage and the group into a trace's metadata.
+`log_rollout_traces` of TRL 1.16.0 writes the reward, the advantage and the group into a trace's metadata. Its
+`GRPOTrainer.log` writes a table among the metrics.
 """
 
 import math
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from exgrpo.db.connections.trackio_files import COLUMNS, LOG, has_traces, open_project
+from exgrpo.jobs.runs.rollout_formats import trl
 from exgrpo.jobs.runs.rollout_formats.rollout_files import list_files
 from exgrpo.jobs.runs.rollout_formats.row_fields import Row, extra_of, number_of, step_of, with_rewards
 from exgrpo.jobs.runs.rollout_formats.source import (
@@ -130,6 +132,7 @@ def _new_rows(source: RolloutSource, file: Path) -> Iterator[RecordedStep]:
             rows = project.metrics(last_metrics)
             yield from _metrics(source, file, ((number, row, row["metrics"]) for number, row in rows))
             yield from source.rollouts([file], _trace, lambda _: project.traces(last_trace))
+            yield from source.rollouts([file], _tables, lambda _: project.metrics(last_metrics))
             source.advance(file, *newest)
     except UnreadableFileError as error:
         source.bad.add(file, 0, str(error))
@@ -160,6 +163,13 @@ def _trace(row: Row, _: Path) -> Rollouts:
         return [(step, made) for made in of_verl_call(facts["inputs"], facts.get("output"), facts)]
     messages = messages_of({"messages": parse_json(row["messages"])}, "messages")
     return [(step, of_metadata(messages, facts, row["key"]))]
+
+
+def _tables(row: Row, _: Path) -> Rollouts:
+    facts = parse_json(row["metrics"])
+    values = facts.values() if isinstance(facts, dict) else ()
+    tables = [value["_value"] for value in values if isinstance(value, dict) and value.get("_type") == "trackio.table"]
+    return [made for table in tables for made in trl.of_table(table)]
 
 
 def of_metadata(messages: tuple[Message, ...], metadata: Row, key: str | None = None) -> RecordedTrajectory:

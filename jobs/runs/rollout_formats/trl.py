@@ -1,4 +1,4 @@
-"""TRL: the Parquet files that `log_completions=True` writes below `completions/`, one a logged step.
+"""TRL: the Parquet files that `log_completions=True` writes below `completions/`, one a logged step, or their tables.
 
 Source: `GRPOTrainer.log` of TRL 1.16.0. Each reward function has a column, as has each name of `log_extra`. Nothing
 says how the rewards are weighted, so that a total is known only where there is one.
@@ -30,6 +30,15 @@ def read(source: RolloutSource) -> Iterator[RecordedStep]:
         yield from source.rollouts([file], partial(_made, _reward_columns(file)), source.parquet_rows)
 
 
+def of_table(rows: list[Row]) -> list[tuple[int, RecordedTrajectory]]:
+    """Return the rollouts of a table that the trainer logged, of another program's table none."""
+    if not all({*_OWN} <= {*row} for row in rows):
+        return []
+    numbers = {name for row in rows for name, value in row.items() if type(value) in {int, float}}
+    rewards = [name for name in rows[0] if name in numbers and _is_reward(name)] if rows else []
+    return [(step_of(row, "step"), _trajectory(row, rewards)) for row in rows]
+
+
 def _made(rewards: list[str], row: Row, _: Path) -> list[tuple[int, RecordedTrajectory]]:
     return [(step_of(row, "step"), _trajectory(row, rewards))]
 
@@ -45,7 +54,11 @@ def _reward_columns(file: Path) -> list[str]:
         return []
     are_numbers = (pa.types.is_floating, pa.types.is_integer, pa.types.is_decimal)
     numbers = [field.name for field in schema if any(is_number(field.type) for is_number in are_numbers)]
-    return [name for name in numbers if name not in _OWN and name not in NO_REWARDS]
+    return [name for name in numbers if _is_reward(name)]
+
+
+def _is_reward(name: str) -> bool:
+    return name not in _OWN and name not in NO_REWARDS
 
 
 def _trajectory(row: Row, rewards: list[str]) -> RecordedTrajectory:

@@ -162,3 +162,24 @@ def test_other_databases_and_tables_are_not_trackios(tmp_path):
     assert find_format_or_none(tmp_path) is None
     pq.write_table(pq.read_table(TRACKIO / "static" / "metrics.parquet"), tmp_path / "b_traces.parquet")
     assert find_format_or_none(tmp_path).title != "traces of Trackio"
+
+
+def test_completions_that_trl_logs_as_a_table_are_rollouts(local):
+    rows = [
+        {"step": 7, "prompt": "2+3?", "completion": "5", "is_right": 1.0, "kl": 0.25, "advantage": 0.5},
+        {"step": 7, "prompt": "7-4?", "completion": [{"role": "assistant", "content": "4"}], "is_right": None,
+         "kl": 0.5, "advantage": -0.5},
+    ]  # fmt: skip
+    tables = {"completions": rows, "other": [{"loss": 1.0}]}
+    values = {name: {"_type": "trackio.table", "_value": found} for name, found in tables.items()}
+    with closing(sqlite3.connect(local / "sums.db")) as database:
+        given = json.dumps(values | {"logged_next": 2.0})
+        columns = "timestamp, run_name, step, metrics, log_id, run_id"
+        database.execute(f"INSERT INTO metrics ({columns}) VALUES ('t', 'tables', 0, ?, 'x', 'r')", (given,))
+        database.commit()
+    metrics, found = read(local)["tables"]
+    assert metrics == [(0, {"logged_next": 2.0})]
+    assert [(step, one.messages[-1].text, one.reward, one.advantage) for step, one in found] == [
+        (7, "5", 1.0, 0.5), (7, "4", None, -0.5),
+    ]  # fmt: skip
+    assert [one.extra["kl"] for _, one in found] == [0.25, 0.5]
