@@ -1,4 +1,4 @@
-"""OpenRLHF, ms-swift, Miles' conversations, and messages as OpenAI's API has them: JSON lines that differ in names.
+"""Plain rows, and those of OpenRLHF, ms-swift, Miles and OpenAI's API: JSON lines that differ in names.
 
 Sources: `batch_inference` of OpenRLHF; `trajectory_rows` of Miles; of ms-swift 4.6 `_maybe_log_completions` with Ray,
 and without it `GRPOTrainer.log`, which writes a step a line, each column a list.
@@ -34,13 +34,19 @@ class _Names:
     step: str = "step"
 
 
+_REWARDS = ("reward", "score")
 _KNOWN = (
     _Names(frozenset({"input", "output"}), frozenset({"score"}), "input", "output"),
     _Names(frozenset({"gen_step", "prompt", "completion"}), frozenset(), "prompt", "completion", "gen_step"),
     _Names(frozenset({"step", "prompt", "completion", "advantages"}), frozenset(), "prompt", "completion"),
     _Names(frozenset({"messages"}), frozenset({"eid", "example_id"}), "messages", None),
+    *(
+        _Names(frozenset({prompt, response, reward}), frozenset({"example_id"}), prompt, response)
+        for prompt in ("prompt", "question")
+        for response in ("response", "completion")
+        for reward in _REWARDS
+    ),
 )
-_REWARDS = ("reward", "score")
 _ANSWERS = ("answer", "ground_truth", "label")
 _ENDS = {"truncated": True, "completed": False}
 _OTHER_STEPS = ("global_step", "training_step", "iteration")

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from exgrpo.jobs.runs.rollout_formats import json_lines, nemo_rl, torch_dumps, traces, trl, verifiers_results
+from exgrpo.jobs.runs.rollout_formats.formats import find_format
 from exgrpo.jobs.runs.rollout_formats.plain_pickle import NotPlainError, load_plain, load_torch_file
 from exgrpo.jobs.runs.rollout_formats.source import RolloutSource, SourceChangedError, is_evaluation
 from tests.jobs.runs.rollout_formats.test_published_writers import MESSAGES, NEMO, OPENRLHF, SLIME, write
@@ -36,6 +37,17 @@ def test_a_number_beside_a_rollout_is_no_reward(tmp_path):
     assert of_trl(path, is_right=[1.0, float("nan")], is_short=[float("nan"), 1.0]) == [None, None]
     assert of_trl(path, kl=[0.1, 0.2]) == [None, None]
     assert of_trl(path, is_right=[1, 0], tool_error=[None, None]) == [1.0, 0.0]
+
+
+@pytest.mark.parametrize("reward", ["reward", "score"])
+@pytest.mark.parametrize("response", ["response", "completion"])
+@pytest.mark.parametrize("prompt", ["prompt", "question"])
+def test_plain_rows_are_opened_by_the_names_that_people_give_them(tmp_path, prompt, response, reward):
+    rows = [{prompt: "2?", response: text, reward: value, "step": 4} for text, value in (("2", 1.0), ("3", 0.0))]
+    source = RolloutSource(write(tmp_path, "a.jsonl", rows))
+    [read] = find_format(source.path).read(source)
+    texts = [(trajectory.messages[-1].text, trajectory.reward) for trajectory in read.trajectories]
+    assert (read.step, texts) == (4, [("2", 1.0), ("3", 0.0)])
 
 
 @pytest.mark.parametrize("step", [[7, 7], 7])
