@@ -3,7 +3,8 @@
 Run `python -m tests.changed`, with `--base REV` for all that has changed since REV. For each changed module these are
 the tests that import it, in the nearest ring of importers that has any, and the tests in the same place below `tests`;
 for a file of data the tests that name it.
-The oracle of pages, tests/numbers, belongs to each change of `app` or `db`, and tests/house to every change.
+The oracle of pages, tests/numbers, belongs to each change of `app` or `db`, the tests of Algorithm 1 to each change of
+`exgrpo_core`, and tests/house to every change.
 """
 
 import argparse
@@ -19,6 +20,8 @@ LINKED = ("app", "jobs", "db")
 PACKAGES = (*LINKED, "exgrpo", "exgrpo_core", "bench")
 ALWAYS = "tests/house"
 ORACLE = "tests/numbers"
+ALGORITHM = "tests/exgrpo_core/test_algorithm.py"
+OF_PACKAGE = {"app": ORACLE, "db": ORACLE, "exgrpo_core": ALGORITHM}
 
 
 def changed_files(base: str) -> list[Path]:
@@ -76,7 +79,7 @@ def pick_tests(changed: list[Path], graph: ImportGraph) -> set[str]:
         elif path.parts[0] in PACKAGES:
             picked |= _paths(graph.nearest_tests(module)) if path.suffix == ".py" else _naming(path.stem)
             picked |= _place("tests" / path)
-            picked |= {ORACLE} if path.parts[0] in ("app", "db") else set()
+            picked |= {OF_PACKAGE.get(path.parts[0], ALWAYS)}
     return {name for name in picked if (ROOT / name).exists()}
 
 

@@ -5,7 +5,8 @@ import os
 import signal
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,20 @@ def postgres_server() -> Iterator[str]:
 
     with running_server() as url:
         yield url
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Files and folders in the order in which they are written to the disk, by their names of then."""
+    paths: list[Path] = []
+
+    def note(sync: Callable[[int], None], descriptor: int) -> None:
+        paths.append(Path(f"/proc/self/fd/{descriptor}").readlink())
+        sync(descriptor)
+
+    for name in ("fsync", "fdatasync"):
+        monkeypatch.setattr(os, name, partial(note, getattr(os, name)))
+    return paths
 
 
 @pytest.fixture(scope="session")

@@ -39,7 +39,7 @@ NOON = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)
         (formats.share, float("nan"), NONE_SHOWN),
         (formats.number, 12345, "12,345"), (formats.number, 0.000123456, "0.000123"), (formats.number, 74.83, "74.8"),
         (formats.number, float("inf"), NONE_SHOWN), (formats.number, 3.0, "3"),
-        (formats.number, 999.6, "1,000"), (formats.number, 1016, "1,016"),
+        (formats.number, 999.6, "1,000"), (formats.number, 1016, "1,016"), (formats.number, -1234.5, "-1,234"),
         (formats.number, -0.0, "0"), (formats.nats, -0.0004, "0.000"), (formats.nats, -0.0006, "-0.001"),
         (formats.byte_size, 999, "999 B"), (formats.byte_size, 1_420_000, "1.4 MB"),
         (formats.byte_size, 2e15, "2000.0 TB"),

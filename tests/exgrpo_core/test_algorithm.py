@@ -101,7 +101,7 @@ def test_nothing_is_collected_or_replayed_before_the_delayed_start(tmp_path):
 
 def test_a_candidate_budget_bounds_what_is_scored_and_keeps_the_lowest_entropy(tmp_path):
     _, _, all_scored = run(tmp_path / "all", small_config(), 15)
-    _, _, reports = run(tmp_path / "budget", small_config(candidate_budget=2), 15)
+    state, _, reports = run(tmp_path / "budget", small_config(candidate_budget=2), 15)
     assert max(selection.entropies.size for report in all_scored for selection in report.selections) > 2
     lowest: dict[int, tuple[float, int]] = {}
     num_bound = 0
@@ -115,6 +115,16 @@ def test_a_candidate_budget_bounds_what_is_scored_and_keeps_the_lowest_entropy(t
         assert question not in lowest or lowest[question] in scored
         lowest[question] = min([*scored, *([lowest[question]] if question in lowest else [])])
     assert num_bound > 0
+    selections = [selection for report in reports for selection in report.selections]
+    scored = {
+        number: entropy
+        for selection in selections
+        for number, entropy in zip(selection.trajectory_ids.tolist(), selection.entropies.tolist(), strict=True)
+    }
+    rows = np.concatenate([state.replay_buffer.rows_of(index) for index in state.replay_buffer.questions().tolist()])
+    kept = zip(state.replay_buffer.experiences(rows), state.replay_buffer.last_entropies(rows).tolist(), strict=True)
+    known = {item.trajectory_id: entropy for item, entropy in kept if not np.isnan(entropy)}
+    assert known == {number: scored[number] for number in known} != {}
 
 
 @pytest.mark.parametrize(

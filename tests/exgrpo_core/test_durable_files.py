@@ -23,6 +23,16 @@ def test_a_file_holds_what_was_written_and_leaves_no_other(tmp_path):
     assert os.listdir(tmp_path) == ["a.json"]
 
 
+def test_a_file_is_on_the_disk_before_its_name_and_a_line_once_it_is_appended(tmp_path, synced):
+    write_whole(tmp_path / "a", "whole")
+    append_line(tmp_path / "b", b"line")
+    assert [path.suffix for path in synced] == [".tmp", "", ""]
+    assert synced[1:] == [tmp_path, tmp_path / "b"]
+    write_whole(tmp_path / "c", "", syncs_folder=False)
+    write_whole(tmp_path / "d", "", is_durable=False)
+    assert [path.suffix for path in synced[3:]] == [".tmp"]
+
+
 @pytest.mark.parametrize("fails_in", ["block", "fsync", "rename"])
 def test_a_write_that_fails_leaves_the_file_as_it_was(tmp_path, monkeypatch, fails_in):
     path = tmp_path / "a.json"

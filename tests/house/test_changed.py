@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.changed import ALWAYS, ORACLE, ImportGraph, pick_tests
+from tests.changed import ALGORITHM, ALWAYS, ORACLE, ImportGraph, pick_tests
 
 
 @pytest.fixture(scope="module")
@@ -14,6 +14,7 @@ def graph():
     ("changed", "picked"),
     [
         ("exgrpo_core/policy_optimization/objective.py", {"tests/exgrpo_core/policy_optimization/test_objective.py"}),
+        ("exgrpo_core/step/selection.py", {"tests/exgrpo_core/step", ALGORITHM}),
         ("jobs/training/engines/embedded/engine.py", {"tests/jobs/training/engines/embedded/test_engine.py"}),
         ("jobs/specs/train.py", {"tests/jobs/specs/test_train.py", "tests/jobs/execution/worker/test_worker.py"}),
         ("app/app_pages/compare.py", {"tests/app/app_pages/test_compare.py", ORACLE}),

@@ -6,7 +6,9 @@ from sqlalchemy import update
 from exgrpo.db.ingest import events
 from exgrpo.db.queries import runs
 from exgrpo.db.tables import models
-from exgrpo.jobs.specs.train import load_preset
+from exgrpo.jobs.specs.train import RecordingSpec, load_preset
+from exgrpo_core.recording.file_recorder import FileRecorder
+from exgrpo_core.recording.recorder import EvaluationRecord
 from tests.db.conftest import on_sqlite
 from tests.db.recorded_runs import ingest_changed_run, ingest_run, new_run, record_attempt
 
@@ -69,6 +71,17 @@ def test_health_says_what_is_wrong(database, tmp_path, change, num_steps, health
 def test_an_on_policy_run_is_not_blamed_for_its_empty_buffer(database, tmp_path):
     spec = load_preset("chains-on-policy")
     assert ingest_changed_run(database, tmp_path, emptied, range(1, 25), spec).health == ()
+
+
+@on_sqlite
+def test_the_score_is_the_newest_on_held_out_questions(database, tmp_path):
+    run = new_run(tmp_path)
+    record_attempt(run, range(1, 5))
+    recorder = FileRecorder(run, run.claim_attempt(), RecordingSpec())
+    recorder.evaluation(EvaluationRecord(9, "training", ["a"], [8], 8, 0.6, 1.5))
+    recorder.close()
+    ingest_run(database, run)
+    assert runs.get_run(database, run.run_id).last_avg_at_n == pytest.approx((0 + 4 + 4) / 24)
 
 
 def test_a_running_run_is_stalled_after_a_minute_or_several_of_its_steps(database, tmp_path):

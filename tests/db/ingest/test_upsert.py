@@ -1,5 +1,5 @@
 import pytest
-from sqlalchemy import select
+from sqlalchemy import BigInteger, select
 from sqlalchemy.exc import DBAPIError
 
 from exgrpo.db.ingest import events
@@ -32,6 +32,13 @@ def test_what_does_not_fit_a_column_is_refused_by_every_database(database):
         rows = [bucket(1, 0.5), bucket(2, 0.5) | {name: value}]
         with pytest.raises((ValueError, DBAPIError)):
             database.write(lambda connection, rows=rows: insert_new(connection, models.bucket_counts, rows))
+
+
+def test_numbers_that_outgrow_32_bits_have_64():
+    columns = [column for table in models.metadata.sorted_tables for column in table.c]
+    wide = [column for column in columns if column.name.endswith(("trajectory_id", "trajectory_key", "num_bytes"))]
+    assert len(wide) > 12
+    assert [str(column) for column in wide if not isinstance(column.type, BigInteger)] == []
 
 
 def test_a_score_of_another_shape_is_refused(database):

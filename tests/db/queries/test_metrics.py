@@ -12,6 +12,7 @@ from exgrpo.db.tables import models
 from exgrpo.jobs.runs.report import report_run
 from tests.db.conftest import on_sqlite
 from tests.db.recorded_runs import ingest_changed_run, ingest_run, new_run, record_attempt
+from tests.step_reports import make_report
 
 pytestmark = pytest.mark.slow
 
@@ -65,6 +66,23 @@ def test_notices_are_those_of_the_newest_steps_that_gave_one(database, tmp_path)
 
     row = ingest_changed_run(database, tmp_path, change, range(1, 18))
     assert metrics.step_notices(database, row.run_id, limit=2) == [(16, "left out 16"), (12, "left out 12")]
+
+
+@on_sqlite
+def test_replay_ratios_are_the_means_of_evenly_spread_steps_and_the_last(database, tmp_path):
+    row = ingest_changed_run(database, tmp_path, None, range(1, 12))
+    replays = {step: [item for group in make_report(step).groups for item in group.replays] for step in range(1, 12)}
+    ratios = {
+        step: [np.exp(item.old_log_probs - item.experience.behavior_log_probs).mean() for item in items]
+        for step, items in replays.items()
+        if items
+    }
+    found = metrics.replay_ratios(database, row.run_id, max_steps=4)
+    last = max(ratios)
+    stride = -(-(last - min(ratios) + 1) // 4)
+    assert found.keys() == {step for step in ratios if step % stride == 0 or step == last}
+    assert last % stride
+    assert all(sorted(found[step]) == pytest.approx(sorted(ratios[step]), rel=1e-5) for step in found)
 
 
 def recorded(database, tmp_path, values_of_step, steps):

@@ -1,10 +1,16 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from exgrpo.db.queries.retirement import retired_questions, retirement_lines
+from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.specs.train import RecordingSpec
+from exgrpo_core.recording.file_recorder import FileRecorder
 from exgrpo_core.step_report import BufferEvent, BufferEventKind
 from tests.db.conftest import on_sqlite
-from tests.db.recorded_runs import ingest_changed_run
+from tests.db.recorded_runs import ingest_changed_run, ingest_run
+from tests.step_reports import make_questions
 
 pytestmark = on_sqlite
 
@@ -54,4 +60,9 @@ def test_luck_is_counted_by_bucket_and_later_attempts_by_the_bucket_before_retir
     assert (one.bucket, one.num_attempts, one.num_retired, one.num_retests) == (1, 1, 0, 0)
     assert one.num_expected == pytest.approx(0.25**2)
     assert np.isnan(one.retest_rate)
+    recorded = RunDirectory.open(tmp_path, run.run_id)
+    recorder = FileRecorder(recorded, recorded.claim_attempt(), RecordingSpec())
+    recorder.questions([replace(question, answer="0") for question in make_questions()], "held_out")
+    recorder.close()
+    ingest_run(database, recorded)
     assert retired_questions(database, run.run_id) == [("Q4: 1+4=?", "5"), ("Q7: 1+7=?", "8")]

@@ -1,5 +1,7 @@
+import math
+
 import pytest
-from sqlalchemy import event, func, insert, select
+from sqlalchemy import event, func, insert, select, update
 
 from exgrpo.db.queries import trajectory_list
 from exgrpo.db.rows.trajectories import TrajectoryFacets, TrajectoryOrder, TrajectorySortKey
@@ -84,6 +86,20 @@ def test_an_order_is_over_all_that_match_equal_ones_newest_first(two_runs, key, 
     order = TrajectoryOrder(key, is_descending)
     assert ids(trajectory_list.list_snippets(two_runs, where, limit=1_000, order=order)) == expected
     assert ids(trajectory_list.list_snippets(two_runs, where, limit=5, order=order)) == expected[:5]
+
+
+@pytest.mark.parametrize("is_descending", [False, True])
+def test_unknown_values_are_last_in_either_order(database, tmp_path, is_descending):
+    run, table = new_run(tmp_path), models.trajectories
+    record_attempt(run, range(1, 3))
+    ingest_run(database, run)
+    change = update(table).where(table.c.step == 1).values(mean_entropy=None)
+    database.write(lambda connection: connection.execute(change))
+    order = TrajectoryOrder(TrajectorySortKey.ENTROPY, is_descending)
+    values = [row.mean_entropy for row in trajectory_list.list_snippets(database, TrajectoryFacets(), order=order)]
+    known = [value for value in values if not math.isnan(value)]
+    assert values[: len(known)] == sorted(known, reverse=is_descending)
+    assert 0 < len(known) < len(values)
 
 
 def test_counts_are_exact_with_words_too(two_runs):

@@ -6,7 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exgrpo_core.config import HARD
-from exgrpo_core.policy_optimization.mixed_batch import assign_advantages, build_mini_batches, group_rows
+from exgrpo_core.policy_optimization.mixed_batch import (
+    assign_advantages,
+    build_mini_batches,
+    group_rows,
+    trained_groups,
+)
 from tests.exgrpo_core.builders import group, replay, small_config
 
 pytestmark = pytest.mark.slow
@@ -42,6 +47,13 @@ def test_every_mini_batch_holds_its_share_of_whole_experiential_groups(
     homes = [[int(row.prompt_ids[2]) for row in batch.rows] for batch in batches]
     assert sorted(chain.from_iterable(homes)) == sorted([item.question.index for item in groups] * 4)
     assert all(not set(a) & set(b) for i, a in enumerate(homes) for b in homes[:i]), "groups are never split"
+
+
+def test_of_too_many_groups_those_whose_rewards_vary_least_are_left_out_and_of_equal_ones_the_last():
+    fresh = [group(i, rewards) for i, rewards in enumerate([[1, 1, 0, 0], [1, 0, 0, 0], [1, 1, 1, 1], [0, 0, 0, 0]])]
+    groups = [*fresh, group(4, [0, 0, 0], replay(4, [5, 6], [-1.0, -2.0], [-0.1, -0.2]))]
+    trained = [[item.question.index for item in trained_groups(groups, size)] for size in (6, 4, 3, 2)]
+    assert trained == [[0, 1, 2, 3, 4], [0, 1, 2, 4], [0, 1, 4], [0, 4]]
 
 
 @pytest.mark.parametrize(("corrects_importance", "expected"), [(True, [-1.0, -2.0]), (False, [-0.1, -0.2])])

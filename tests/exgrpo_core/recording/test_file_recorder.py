@@ -17,6 +17,7 @@ from exgrpo_core.recording.lines import read_tokens
 from exgrpo_core.recording.record_file import RecordFile, record_path
 from exgrpo_core.recording.recorder import EvaluationRecord, RunRecorder
 from exgrpo_core.recording.run_status import RunStatus
+from exgrpo_core.types import SeenMiniBatch
 from tests.records import tokens_of
 from tests.step_reports import make_questions, make_report
 
@@ -108,6 +109,14 @@ def test_tokens_are_kept_as_the_retention_setting_says(run, token_data):
                 if is_kept:
                     assert kept["token_ids"] == made.token_ids.tolist()
                     assert kept["entropies"] == made.entropies.astype(np.float16).tolist()
+
+
+@pytest.mark.parametrize("token_data", ["all", "successes", "sampled", "none"])
+def test_what_an_update_saw_is_kept_with_all_tokens_only(run, token_data):
+    recorder = record(run, range(1, 2), token_data)
+    recorder.step(dataclasses.replace(make_report(2), mini_batches=[SeenMiniBatch({"total": 0.5}, {})]))
+    recorder.close()
+    assert ("mini_batches" in EventReader(run).read().events[-1]) is (token_data == "all")
 
 
 @pytest.mark.parametrize("token_data", ["successes", "none"])

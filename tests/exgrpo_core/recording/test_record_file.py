@@ -22,6 +22,14 @@ from exgrpo_core.recording.record_file import (
 LINES = [[encode_line("status", {"number": number})] for number in range(4)]
 
 
+def test_a_record_and_its_name_are_on_the_disk_once_it_is_synced(tmp_path, synced):
+    file = RecordFile(record_path(tmp_path))
+    file.append(LINES[0])
+    file.sync()
+    file.close()
+    assert synced == [tmp_path, record_path(tmp_path)]
+
+
 @pytest.fixture
 def path(tmp_path):
     path = record_path(tmp_path)

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -82,7 +83,13 @@ def test_repo_replays_beside_k_rollouts_and_both_parts_sum_to_zero(tmp_path):
         assert abs(group.advantages[:K].sum()) < 1e-4
         assert abs(group.advantages[K:].sum()) < 1e-4
     assert all(len(report.groups) == B for report in reports)
-    assert all(selection.entropies.size <= 6 for report in reports for selection in report.selections)
+    stored: dict[int, list[int]] = {}
+    for report in reports:
+        for selection in report.selections:
+            assert selection.trajectory_ids.tolist() == stored[selection.question_index][-6:]
+        for event in report.buffer_events:
+            if event.kind is BufferEventKind.INSERTED:
+                stored.setdefault(event.question_index, []).append(event.trajectory_id)
     assert all(len(selection.chosen) == 3 for report in reports for selection in report.selections)
 
 
@@ -224,10 +231,14 @@ def test_repair_reviews_mastered_questions_without_trajectories(tmp_path):
     assert {len(group.trajectories) for report in reports for group in report.groups} == {K}
 
 
-@pytest.mark.parametrize(("name", "capacity", "age"), [("limited", 12, 5), ("limited groups", 40, None)])
+@pytest.mark.parametrize(
+    ("name", "capacity", "age"), [("limited", 12, 5), ("limited", 100, 2), ("limited groups", 40, None)]
+)
 def test_trajectories_leave_by_number_and_age_and_each_is_an_event(tmp_path, name, capacity, age):
     config, state, engine = start(tmp_path, name)
-    buffer, held = state.replay_buffer, {}
+    config = replace(config, buffer_capacity=capacity)
+    config = config if age is None else replace(config, buffer_age=age)
+    buffer, held, oldest = state.replay_buffer, {}, 0
     for step in range(1, 25):
         before = {i: buffer.bucket_of(i) for i in range(NUM_QUESTIONS)}
         report = exgrpo_step(state, engine, config)
@@ -247,13 +258,14 @@ def test_trajectories_leave_by_number_and_age_and_each_is_an_event(tmp_path, nam
         assert {item.trajectory_id for items in rows for item in items} == held.keys()
         assert [buffer.bucket_of(i) is not None for i in range(NUM_QUESTIONS)] == [bool(items) for items in rows]
         assert len(held) == buffer.num_trajectories <= capacity
-        assert age is None or all(step + 1 - born <= age for _, born in held.values())
+        oldest = max(oldest, *(step + 1 - born for _, born in held.values()))
         if name == "limited groups":
             assert all(len([n for n, where in held.items() if where == one]) == K for one in held.values())
         if step % 4 == 0:
             state.save(tmp_path / "saved")
             assert buffer._index.num_rows < capacity + 5 * B * K
     assert buffer._num_forgotten > 0
+    assert age is None or oldest == age
 
 
 def test_rollouts_from_a_prefix_train_what_follows_it_and_leave_their_question_where_it_is(tmp_path):

@@ -56,6 +56,7 @@ def test_rows_are_written_as_csv_and_parquet_with_nested_values_as_json(runs_roo
     assert [row["standard_error"] for row in printed] == ["" if error is None else str(error) for error in errors]
     words = ["query", "trajectories", RUN, "--runs-root", str(runs_root), "--limit", "7", "--parquet"]
     result = CliRunner(env=WIDE).invoke(app, words)
+    assert "7 rows, as --limit says; there may be more." in result.stderr
     frame = pandas.read_parquet(io.BytesIO(result.stdout_bytes))
     assert frame.to_dict("records") == query(runs_root, "trajectories", RUN, "--limit", "7")
     for words in (["trajectory", RUN, "0", "--csv"], ["trajectories", RUN, "--csv", "--json"]):

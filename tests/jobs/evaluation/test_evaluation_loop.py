@@ -1,11 +1,13 @@
 import json
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 
 from exgrpo.jobs.evaluation import evaluation_loop
 from exgrpo.jobs.evaluation.analysis.score_curves import read_question_curves
-from exgrpo.jobs.evaluation.evaluation_loop import run_evaluation
+from exgrpo.jobs.evaluation.evaluation_loop import EvaluationLoop, run_evaluation
+from exgrpo.jobs.evaluation.recorded_answers import encode_line
 from exgrpo.jobs.runs.control import Phase, TrainingError
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.specs.evaluation import BenchmarkChoice, ServerSpec
@@ -92,6 +94,14 @@ def test_stopped_evaluation_goes_on_where_it_was(tmp_path, benchmark_file):
     assert len(events(run)) == 1
 
 
+def test_the_time_left_is_by_what_this_attempt_asked(monkeypatch, caplog):
+    caplog.set_level("INFO")
+    monkeypatch.setattr(evaluation_loop, "time", SimpleNamespace(monotonic=lambda: 100.0))
+    done = {"_num_done": 8, "_num_asked": 2, "_num_all": 10, "_began_at": 60.0, "_logged_at": 0.0}
+    EvaluationLoop(None, None, None, Switch(), None, None, None, **done)._beat("mine")
+    assert caplog.messages == ["mine: 8 of 10 questions, about 40 s left"]
+
+
 def test_line_cut_short_by_a_kill_is_asked_again_and_no_other(tmp_path, benchmark_file):
     with evaluated_by(tmp_path, benchmark_file, num_questions=6) as (run, server):
         attempt(run)
@@ -101,6 +111,18 @@ def test_line_cut_short_by_a_kill_is_asked_again_and_no_other(tmp_path, benchmar
         assert attempt(run) is RunStatus.FINISHED
     assert len(server.asked) == 6 + 1
     assert path.read_bytes() == whole[:-40]
+
+
+@pytest.mark.parametrize("change", [lambda samples: samples[:1], lambda samples: [*samples, samples[0]]])
+def test_a_question_with_more_or_fewer_answers_is_asked_again(tmp_path, benchmark_file, change):
+    with evaluated_by(tmp_path, benchmark_file, num_questions=3, samples_per_question=2) as (run, server):
+        attempt(run)
+        (path,) = run.path.glob("evaluation/aime24-*.jsonl")
+        first, *others = answer_lines(run)
+        changed = first | {name: change(first[name]) for name in ("samples", "outcomes")}
+        path.write_bytes(b"".join(map(encode_line, [changed, *others])))
+        assert attempt(run) is RunStatus.FINISHED
+    assert len(server.asked) == 3 + 1
 
 
 def test_answers_of_an_older_grader_are_graded_again_but_not_asked_again(tmp_path, benchmark_file, monkeypatch):

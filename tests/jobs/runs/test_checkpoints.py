@@ -38,6 +38,13 @@ def test_newest_checkpoint_is_found_and_only_the_newest_are_kept(tmp_path):
     assert [path.name for path in list_checkpoints(tmp_path)] == ["step-00000100", "step-00000010"]
 
 
+def test_a_checkpoint_is_on_the_disk_before_its_name(tmp_path, synced):
+    path = save(tmp_path, 3).path
+    inside = {file.relative_to(path) for file in [path, *path.rglob("*")]}
+    hidden = {file.relative_to(synced[-2]) for file in synced[:-1]}
+    assert (hidden, synced[-1]) == (inside, tmp_path)
+
+
 def test_no_reader_sees_a_checkpoint_that_is_half_removed(tmp_path, monkeypatch):
     for step in (1, 2):
         save(tmp_path, step)

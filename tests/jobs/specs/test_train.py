@@ -13,6 +13,7 @@ from exgrpo.jobs.specs.train import (
     preset_description,
     preset_names,
 )
+from exgrpo.jobs.specs.verl import RaySpec
 from exgrpo_core.config import Clipping
 
 
@@ -162,6 +163,7 @@ def test_verl_run_with_a_reward_model_is_read_and_written(write):
     spec = load_spec(write(text + "verl: {num_nodes: 2, overrides: ['+trainer.x=[a,b]']}\n"))
     assert spec.verl.num_gpus == 16
     assert spec.verl.ray.address is None
+    assert RaySpec(address="https://ray.example.org").address == "https://ray.example.org"
     assert load_spec(write(dump_spec(spec))) == spec
 
 

@@ -1,6 +1,8 @@
 import pytest
 
 from exgrpo.app.app_pages.tabs.buffer import limits
+from exgrpo.app.components.replay_buffer import chosen_bar
+from exgrpo.app.components.widgets import data_table
 from tests.app.page_texts import has_text, tables, texts
 
 pytestmark = pytest.mark.slow
@@ -63,6 +65,23 @@ def test_choosing_a_mark_or_another_run_puts_it_into_the_address(open_page):
     assert page.slider(key="base").value == 4
     page.selectbox(key="against-play-finished").set_value("play-unstarted").run()
     assert page.slider(key="base").value == 3  # it got no further
+
+
+@pytest.mark.usefixtures("played_shared")
+def test_a_question_behind_a_bar_leads_to_its_trajectories(open_page, monkeypatch):
+    pick, listed, led = data_table.pick, [], []
+
+    def click_the_first(frame, key, alt, ids, *words, **named):
+        if alt != "Questions behind the chosen bar":
+            return pick(frame, key, alt, ids, *words, **named)
+        listed.append(ids)
+        return 0
+
+    monkeypatch.setattr(data_table, "pick", click_the_first)
+    monkeypatch.setattr(chosen_bar.st, "switch_page", lambda page, query_params: led.append((page, query_params)))
+    open_page("run", view="Buffer", run="play-finished", mark="bucket:2")
+    query = {"run": "play-finished", "view": "Trajectories", "question-index": listed[0][0]}
+    assert led == [("app_pages/run.py", query)]
 
 
 @pytest.mark.usefixtures("played_shared")

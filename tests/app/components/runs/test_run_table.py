@@ -25,6 +25,14 @@ def test_every_kind_of_job_has_columns_of_its_own_and_a_failure_is_the_last_that
     assert ("Model" in usual) == ("Batch Pass@1" in usual) == (kinds == ("train",))
 
 
+def test_a_file_of_runs_has_ids_names_and_times_as_they_are():
+    created = datetime(2026, 1, 2, 12, tzinfo=UTC)
+    job = row(0.5, name="arc", created_at=created, started_at=created + timedelta(hours=1), engine="verl", step=3)
+    frame = run_table.exported([job], ("Run", "Created", "Started", "Engine", "Step"))
+    assert [*frame] == ["Id", "Run", "Created", "Started", "Engine", "Step"]
+    assert frame.iloc[0].tolist() == [job.run_id, "arc", created, created + timedelta(hours=1), "verl", 3]
+
+
 @pytest.mark.parametrize(("seconds_ago", "least", "most"), [(30.0, 90.0, 95.0), (-3600.0, None, None)])
 def test_the_time_left_of_a_job_whose_clock_was_set_back_is_unknown(monkeypatch, seconds_ago, least, most):
     monkeypatch.setattr(run_state, "pieces", lambda _row: (5, 20))

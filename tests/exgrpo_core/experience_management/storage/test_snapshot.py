@@ -1,3 +1,4 @@
+import copy
 import os
 import shutil
 import zlib
@@ -6,6 +7,7 @@ import numpy as np
 import pytest
 
 from exgrpo_core.experience_management.replay_buffer import BufferCorruptionError, ReplayBuffer
+from exgrpo_core.experience_management.storage import append_file
 from exgrpo_core.experience_management.storage.snapshot import _LENGTH, _START, MAGIC, read_snapshot
 from tests.exgrpo_core.experience_management.buffers import (
     NUM_QUESTIONS,
@@ -43,10 +45,24 @@ def test_restored_buffer_goes_on_exactly_like_the_one_that_was_saved(tmp_path, n
         buffer.seal()
     buffer.snapshot(tmp_path / SNAPSHOT)
     shutil.copytree(segments, tmp_path / "copy")
+    history = copy.deepcopy(vars(buffer.history))
     uninterrupted = take_steps(buffer, np.random.default_rng(2), num_steps + 1, 8)
 
     restored = ReplayBuffer.restore(tmp_path / "copy", tmp_path / SNAPSHOT)
+    for name, column in vars(restored.history).items():
+        np.testing.assert_array_equal(column, history[name], name)
     assert take_steps(restored, np.random.default_rng(2), num_steps + 1, 8) == uninterrupted
+
+
+def test_rows_and_the_names_of_their_files_are_on_the_disk_before_the_snapshot(tmp_path, synced, monkeypatch):
+    monkeypatch.setattr(append_file, "_sync_data", os.fdatasync)
+    segments = tmp_path / "segments"
+    buffer = empty_buffer(segments)
+    take_steps(buffer, np.random.default_rng(0), 1, 2)
+    synced.clear()
+    buffer.snapshot(tmp_path / SNAPSHOT)
+    assert {segments, *segments.iterdir()} == {*synced[:-2]}
+    assert (synced[-2].suffix, synced[-1]) == (".tmp", tmp_path)
 
 
 def test_resumed_buffer_opens_a_new_segment_and_leaves_older_files_as_they_were(saved):

@@ -58,6 +58,9 @@ def test_seven_billion_parameters_do_not_train_in_the_memory_of_a_laptop(machine
     with pytest.raises(SpecError, match=r"121\.8 GB .* 25\.8 GB"):
         check_memory(looks.look_at(spec))
     check_memory(looks.look_at(TrainSpec()))
+    machine(gpus=(500 * GIB, 8 * GIB))
+    with pytest.raises(SpecError, match=r"121\.8 GB .* 8\.6 GB"):
+        check_memory(looks.look_at(spec))
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,15 @@ def test_seconds_are_read_over_all_steps_sizes_and_fresh_rollouts_from_the_last(
     assert (figures["Fresh rollouts"], figures["Fresh rollouts per step"]) == (90.0, 30.0)
 
 
+def test_a_methods_tokens_and_times_are_sums_over_steps(database, tmp_path):
+    recorded = {"buffer/file_bytes": 3e6, "tokens/replayed": 50.0}
+    changing = lambda n: recorded | {"seconds/step": 2.0 * n, "tokens/generated": 100.0 * n}  # noqa: E731
+    figures = measured(database, tmp_path, "methods", 2, changing)
+    names = ("Generated tokens", "Steps", "Time of all steps (s)", "Avg. Step (s)", "Peak of the buffer's files (MB)")
+    assert [figures[name] for name in names] == [300.0, 2.0, 6.0, 3.0, 3.0]
+    assert figures["Replayed tokens (%)"] == 25.0
+
+
 def test_questions_left_in_mini_batches_are_the_mean_of_what_steps_recorded(database, tmp_path):
     figures = measured(database, tmp_path, "mini-batch-counts", 3, lambda n: {"batch/questions_left": 10.0 + n})
     assert figures == {"# Avg. Mini-Batch": 12.0}

@@ -54,7 +54,9 @@ def verl_job(bench: Bench, num_gpus: int, num_steps: int = 500) -> str:
 
 
 def gpus_of(bench: Bench, run_id: str) -> set[str]:
-    return set(psutil.Process(bench.worker_pid(run_id)).environ()[VISIBLE_VARIABLE].split(","))
+    environment = psutil.Process(bench.worker_pid(run_id)).environ()
+    assert environment["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+    return set(environment[VISIBLE_VARIABLE].split(","))
 
 
 def test_runs_get_gpus_for_themselves_in_the_order_of_requests_also_from_the_next_supervisor(bench: Bench, monkeypatch):

@@ -77,6 +77,13 @@ def test_skyrl_has_each_score_and_no_summary():
     assert {one.extra["data_source"] for _, one in every} == {"minus", "sums/plain"}
 
 
+def test_skyrl_without_a_reason_says_not_whether_a_response_was_cut(tmp_path):
+    row = {"input_prompt": "1 + 1?", "output_response": "2", "score": 1.0}
+    (tmp_path / "mine.jsonl").write_text(json.dumps(row))
+    [(step, one)] = read(tmp_path)[0][""]
+    assert (step, one.is_truncated, one.reward) == (0, None, 1.0)
+
+
 @pytest.mark.parametrize("name", ["local", "lines"])
 def test_mlflow_has_the_whole_conversation_and_its_assessments(tmp_path, name):
     path = SAMPLES / "mlflow_traces" / name

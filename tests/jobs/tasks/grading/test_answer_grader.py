@@ -68,8 +68,11 @@ def test_plain_answers_start_no_process():
 
 
 def test_several_threads_share_one_grader():
-    with AnswerGrader(num_workers=2) as shared, ThreadPoolExecutor(4) as threads:
+    limits = {"seconds_per_answer": 3 * LIMIT, "memory_bytes": 3 << 30}
+    with AnswerGrader(num_workers=2, **limits) as shared, ThreadPoolExecutor(4) as threads:
         results = list(threads.map(lambda _: shared.grade(math_items()), range(8)))
+        programs = [psutil.Process(pid).cmdline() for pid in shared.worker_ids]
+    assert [words[-2:] for words in programs] == [[str(3 << 30), str(3 * LIMIT)]] * 2
     assert results == [[outcome for _, _, outcome in SYMBOLIC]] * 8
 
 

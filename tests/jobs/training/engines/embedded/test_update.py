@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from exgrpo.jobs.training.engines.embedded import decoder_weights
+from exgrpo.jobs.training.engines.embedded import decoder, decoder_weights
 from exgrpo.jobs.training.engines.embedded.model import score_sequences, wrap_model
 from exgrpo.jobs.training.engines.embedded.packing import TokenSequence
 from exgrpo.jobs.training.engines.embedded.sampling import Sampler
@@ -158,7 +158,14 @@ def test_gradient_checkpointing_changes_no_gradient(monkeypatch):
     policy, objective = build_policy(), build_objective(BASE, is_replay_open=True)
     plain = gradients_of(policy, mini_batch(), objective, monkeypatch)
     monkeypatch.setattr(policy.backend, "_checkpoints_gradients", True)
+    layers, run_again = set(), decoder.checkpoint
+    monkeypatch.setattr(
+        decoder,
+        "checkpoint",
+        lambda run, layer, *rest, **named: layers.add(layer) or run_again(run, layer, *rest, **named),
+    )
     assert_same_gradients(gradients_of(policy, mini_batch(), objective, monkeypatch), plain, tolerance=1e-7)
+    assert layers == {*range(policy.model.config.num_hidden_layers)}
 
 
 def test_rows_of_zero_advantage_are_skipped_and_change_nothing(monkeypatch):

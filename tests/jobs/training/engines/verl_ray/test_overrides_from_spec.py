@@ -21,26 +21,54 @@ def settings(spec: TrainSpec) -> dict[str, str]:
     return dict(word.split("=", 1) for word in verl_overrides(spec, RUN))
 
 
-def test_the_papers_hyperparameters_reach_verl():
-    values = settings(verl_spec(optim={"learning_rate": 1e-6}))
-    assert values["data.train_batch_size"] == "128"
-    assert values["actor_rollout_ref.actor.ppo_mini_batch_size"] == "64"
-    assert values["actor_rollout_ref.rollout.n"] == "8"
-    assert values["actor_rollout_ref.actor.optim.lr"] == "1e-06"
-    assert values["data.max_response_length"] == "8192"
-    assert values["actor_rollout_ref.rollout.max_model_len"] == "9216"
-    assert values["actor_rollout_ref.actor.entropy_coeff"] == "0.001"
+EVERY_FIELD = {
+    "seed": 9, "num_steps": 11, "data": {"source": "train.parquet"}, "model": {"source": "a/b"},
+    "algorithm": {
+        "batch_size": 12, "mini_batch_size": 6, "rollouts_per_question": 5, "max_prompt_tokens": 100,
+        "max_response_tokens": 300, "temperature": 0.7, "fresh_objective": "clip", "clip_epsilon": 0.1,
+        "clip_epsilon_high": 0.3, "loss_aggregation": "token_mean", "normalize_by_std": True,
+        "entropy_coefficient": 0.002, "kl_coefficient": 0.003,
+    },
+    "optim": {
+        "learning_rate": 2e-6, "warmup_steps": 7, "weight_decay": 0.02, "beta1": 0.8, "beta2": 0.95,
+        "max_gradient_norm": 0.5,
+    },
+    "validation": {"temperature": 0.4, "samples_per_question": 3},
+    "verl": {
+        "num_nodes": 2, "gpus_per_node": 4, "tensor_parallel": 2, "gpu_memory_utilization": 0.55,
+        "max_tokens_per_gpu": 900, "attention": "sdpa",
+    },
+}  # fmt: skip
+"""Each with another value than its default, and than the others."""
+ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
+REACHES = {
+    "data.train_files": "train.parquet", "data.train_batch_size": "12", "data.max_prompt_length": "100",
+    "data.max_response_length": "300", "actor_rollout_ref.model.path": "a/b",
+    "+actor_rollout_ref.model.override_config.attn_implementation": "sdpa",
+    f"{ACTOR}.ppo_mini_batch_size": "6", f"{ACTOR}.ppo_max_token_len_per_gpu": "900", f"{ACTOR}.clip_ratio_low": "0.1",
+    f"{ACTOR}.clip_ratio_high": "0.3", f"{ACTOR}.loss_agg_mode": "seq-mean-token-mean",
+    f"{ACTOR}.loss_scale_factor": "null", f"{ACTOR}.entropy_coeff": "0.002", f"{ACTOR}.use_kl_loss": "True",
+    f"{ACTOR}.kl_loss_coef": "0.003", "algorithm.norm_adv_by_std_in_grpo": "True", f"{ACTOR}.optim.lr": "2e-06",
+    f"{ACTOR}.optim.lr_warmup_steps": "7", f"{ACTOR}.optim.weight_decay": "0.02", f"{ACTOR}.optim.betas": "[0.8,0.95]",
+    f"{ACTOR}.optim.clip_grad": "0.5", f"{ROLLOUT}.n": "5", f"{ROLLOUT}.temperature": "0.7", f"{ROLLOUT}.seed": "9",
+    f"{ROLLOUT}.tensor_model_parallel_size": "2", f"{ROLLOUT}.gpu_memory_utilization": "0.55",
+    f"{ROLLOUT}.max_model_len": "400", f"{ROLLOUT}.log_prob_max_token_len_per_gpu": "900",
+    f"{ROLLOUT}.val_kwargs.temperature": "0.4", f"{ROLLOUT}.val_kwargs.n": "3", "trainer.nnodes": "2",
+    "trainer.n_gpus_per_node": "4", "trainer.total_training_steps": "11",
+}  # fmt: skip
+
+
+def test_every_field_reaches_verl_with_its_value():
+    values = settings(verl_spec(**EVERY_FIELD))
+    assert {name: values[name] for name in REACHES} == REACHES
+
+
+def test_the_papers_loss_reaches_verl():
+    values = settings(verl_spec())
+    assert values[f"{ACTOR}.loss_agg_mode"] == "seq-mean-token-sum-norm"
+    assert values[f"{ACTOR}.loss_scale_factor"] == values["data.max_response_length"] == "8192"
+    assert values[f"{ACTOR}.clip_ratio_high"] == values[f"{ACTOR}.clip_ratio_low"] == "0.2"
     assert values["algorithm.norm_adv_by_std_in_grpo"] == "False"
-    assert values["actor_rollout_ref.actor.loss_agg_mode"] == "seq-mean-token-sum-norm"
-    assert values["actor_rollout_ref.actor.loss_scale_factor"] == "8192"
-    assert values["actor_rollout_ref.rollout.val_kwargs.temperature"] == "0.6"
-
-
-def test_grpo_normalises_and_takes_the_mean_over_a_trajectorys_own_tokens():
-    values = settings(verl_spec(algorithm={"normalize_by_std": True, "loss_aggregation": "token_mean"}))
-    assert values["algorithm.norm_adv_by_std_in_grpo"] == "True"
-    assert values["actor_rollout_ref.actor.loss_agg_mode"] == "seq-mean-token-mean"
-    assert values["actor_rollout_ref.actor.loss_scale_factor"] == "null"
 
 
 def test_adapters_reach_verl_and_servers_get_them_merged():
@@ -69,13 +97,6 @@ def test_continuous_rewards_come_from_a_reward_model_on_gpus_of_its_own():
     assert values["reward.custom_reward_function.name"] == "score_by_model"
     assert values["reward.reward_model.enable_resource_pool"] == "True"
     assert (values["trainer.n_gpus_per_node"], values["reward.reward_model.n_gpus_per_node"]) == ("7", "1")
-
-
-def test_upper_clip_limit_reaches_verl():
-    assert settings(verl_spec())["actor_rollout_ref.actor.clip_ratio_high"] == "0.2"
-    higher = settings(verl_spec(algorithm={"fresh_objective": "clip", "clip_epsilon_high": 0.28}))
-    assert higher["actor_rollout_ref.actor.clip_ratio_high"] == "0.28"
-    assert higher["actor_rollout_ref.actor.clip_ratio_low"] == "0.2"
 
 
 def test_rollouts_ahead_are_generated_on_as_many_more_gpus():
