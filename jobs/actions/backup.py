@@ -51,6 +51,7 @@ def back_up(runs_root: Path, target: Path) -> dict[Path, str]:
                     left_out[path] = error.strerror or str(error)
         sync(unfinished)
         unfinished.rename(target)
+        sync(target.parent)
     except OSError as error:
         culprit = target if error.filename in (None, str(unfinished)) else error.filename
         raise ArchiveError(f"{culprit}: cannot be read or written ({explain(error)}).") from None

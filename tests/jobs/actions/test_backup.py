@@ -137,8 +137,9 @@ def test_a_bad_target_is_named(small, tmp_path, place):
     assert (tmp_path / "there.tar").read_text() == "mine"
 
 
-def test_nothing_is_restored_over_runs(small, tmp_path):
+def test_a_backup_and_its_name_are_on_the_disk_and_nothing_is_restored_over_runs(small, tmp_path, synced):
     back_up(small, tmp_path / "runs.tar")
+    assert synced == [tmp_path / "runs.tar.tmp", tmp_path]
     with pytest.raises(ArchiveError, match=str(small)):
         restore(tmp_path / "runs.tar", small)
 
