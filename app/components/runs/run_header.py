@@ -97,9 +97,14 @@ def _show_parent(row: RunRow) -> None:
 
 
 def show_notices(notices: Sequence[StepNotice]) -> None:
-    """Show what the newest steps said about themselves, if any did."""
-    if notices:
-        notice.show("warning", "Notices of steps", "\n".join(f"step {item.step:,}: {item.text}" for item in notices))
+    """Show what the newest steps said about themselves, if any did; steps that said the same share a line."""
+    steps: dict[str, list[str]] = {}
+    for item in reversed(notices):
+        steps.setdefault(item.text, []).append(f"{item.step:,}")
+    if steps:
+        notice.show(
+            "warning", "Notices of steps", "\n".join(f"step {', '.join(of)}: {text}" for text, of in steps.items())
+        )
 
 
 def show_reason(row: RunRow) -> None:
