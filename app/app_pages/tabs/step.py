@@ -41,7 +41,7 @@ def show(row: RunRow) -> None:
             facts = step_verdicts.facts_of(row, step)
         step_verdicts.show(row, step, facts)
     if changes or method:
-        words = [*changes, *([f"the method of {method}"] if method else [])]
+        words = [*changes, *([f"the method {_methods().get(method, method)}"] if method else [])]
         st.markdown(f"**With {literal(' and '.join(words))}**")
         with notice.refusals("Not executed with this setting"):
             then = step_verdicts.facts_of(row, step, changes, method)
@@ -71,7 +71,12 @@ def _choose(row: RunRow, steps: list[int]) -> tuple[int, list[str], str | None]:
             help="Several are separated by spaces. Symbols as mu, sigma and rho are known, too.",
             **address_choice.bound(_SETTING, st.query_params.get(_SETTING, ""), _SETTING),
         )  # fmt: skip
-        names = {"": "of the run"} | {name: about.title for name, about in methods().items()}
-        names |= {name: f"preset {name}" for name in preset_names()}
-        method = address_choice.select("With another method", names, _METHOD, "")
+        method = address_choice.select("With another method", {"": "of the run"} | _methods(), _METHOD, "")
     return step, text.split(), method or None
+
+
+def _methods() -> dict[str, str]:
+    """Return what the list of methods calls each replay method and preset."""
+    return {name: about.title for name, about in methods().items()} | {
+        name: f"preset {name}" for name in preset_names()
+    }

@@ -179,7 +179,7 @@ def _targets() -> list[str]:
         f"{run_id}@last": f"{escape_control_characters(name)}, newest checkpoint" for run_id, name in names.items()
     }
     offered |= {line.model: f"{line.model} (paper: {line.name})" for line in printed_lines(STUDIES) if line.model}
-    wanted = st.query_params.get_all("target")
+    wanted = [*filter(None, st.query_params.get_all("target"))]
     chosen = st.multiselect(
         "Models", list(dict.fromkeys([*wanted, *offered])), wanted,
         format_func=lambda source: offered.get(source, escape_control_characters(source)), accept_new_options=True,

@@ -77,7 +77,7 @@ def formula_facts(recorded: RecordedStep) -> list[Fact]:
     row = groups[first][fact.token or 0]
     num_given = sum(fits[nearest])
     note = (
-        f"No formula gives all groups; nearest is {nearest}, which gives {num_given} of {len(groups)}."
+        f"No formula gives all groups; nearest is {nearest}, which gives {num_given} of {len(groups)} groups."
         if num_given
         else f"No formula gives any of the groups; the values computed here are {nearest}."
     )

@@ -68,7 +68,7 @@ def replay_step(
     if not settings and method is None:
         return summed_up(step, [*facts, *loss_facts(recorded, spec.algorithm)])
     other = changed_spec(spec, settings, method)
-    changed = changed_fields(spec, other)
+    changed = changed_fields(spec, other, is_replay_open=bool(recorded.line.get("is_replay_open")))
     loss = list(_other_facts(recorded, other, changed, facts))
     later = [fact for fact in facts if fact.compared.partition(".")[2] in changed[Effect.LOSS]]
     facts = [fact for fact in facts if fact not in later]

@@ -18,12 +18,16 @@ from exgrpo.jobs.actions.replay.other_settings import (
 )
 from exgrpo.jobs.actions.replay.recorded_step import BucketsThen, RecordedStep
 from exgrpo.jobs.actions.replay.rewards import reward_facts
+from exgrpo.jobs.specs.presets import preset_names
 from exgrpo.jobs.specs.settings import apply_settings
-from exgrpo.jobs.specs.train import TrainSpec, load_preset
+from exgrpo.jobs.specs.train import SpecError, TrainSpec, load_preset
 from exgrpo_core.config import GAUSSIAN, ExGRPOConfig
 from exgrpo_core.methods.loading import CORRECTION, FRESH, QUESTIONS, TRAJECTORIES, fields_of, methods
 
-_OF_RUN = ("batch_size", "mini_batch_size", "rollouts_per_question", "max_prompt_tokens", "max_response_tokens", "seed")
+_OF_RUN = (
+    "batch_size", "mini_batch_size", "rollouts_per_question", "max_prompt_tokens", "max_response_tokens", "seed",
+    "start_pass_rate",
+)  # fmt: skip
 """What a method leaves as the run has it."""
 PRESET_OF_METHODS = "chains-exgrpo"
 """The preset that a replay method changes."""
@@ -63,26 +67,50 @@ _OF_PARTS = {
 
 
 def changed_spec(spec: TrainSpec, settings: Sequence[str], method: str | None) -> TrainSpec:
-    """Return a run's specification with another method, which the run's sizes stay with, and other settings.
+    """Return a run's specification with another method and other settings.
 
-    The method is a replay method, by the name of its part or its name in studies, or the algorithm of a preset.
+    `method` names a replay method, by its part or as studies do, a class of one's own, or a preset. A replay method
+    changes only what makes it and what makes the method of the run. A preset gives its whole algorithm. The sizes and
+    the delayed start of the run stay.
 
     Raises:
         SpecError: There is no such method, preset or field, or a value is wrong.
     """
     if method is None:
         return apply_settings(spec, settings, "The setting")
-    about = next((about for name, about in methods().items() if method in (name, about.cell)), None)
-    kept = {name: getattr(spec.algorithm, name) for name in _OF_RUN}
-    algorithm = dataclasses.replace(load_preset(PRESET_OF_METHODS if about else method).algorithm, **kept)
-    changes = [f"algorithm.{name}={json.dumps(value)}" for name, value in (about.settings if about else {}).items()]
-    return apply_settings(spec.model_copy(update={"algorithm": algorithm}), [*changes, *settings], "The setting")
+    known = {name: about.settings for part, about in methods().items() for name in (part, about.cell)}
+    if ":" in method:
+        known[method] = {QUESTIONS: method}
+    if method not in known and method not in preset_names():
+        raise SpecError(
+            f"--method: there is neither a replay method nor a preset {method!r}; "
+            f"the methods are {', '.join(methods())}, and `exgrpo query presets` lists the presets."
+        )
+    algorithm, wanted = spec.algorithm, known.get(method, {})
+    if method in known:
+        usual = load_preset(PRESET_OF_METHODS).algorithm
+        parts = algorithm.question_selection, algorithm.off_policy_correction
+        own = {QUESTIONS, TRAJECTORIES, CORRECTION}.union(*(known.get(name, {}) for name in parts))
+        changes = {name: getattr(usual, name) for name in own.difference(_OF_RUN)}
+        if algorithm.question_selection != wanted.get(QUESTIONS, usual.question_selection):
+            changes["strategy_settings"] = usual.strategy_settings
+        algorithm = dataclasses.replace(algorithm, **changes)
+    else:
+        kept = {name: getattr(algorithm, name) for name in _OF_RUN}
+        algorithm = dataclasses.replace(load_preset(method).algorithm, **kept)
+    texts = [f"algorithm.{name}={json.dumps(value)}" for name, value in wanted.items()]
+    return apply_settings(spec.model_copy(update={"algorithm": algorithm}), [*texts, *settings], "The setting")
 
 
-def changed_fields(spec: TrainSpec, other: TrainSpec) -> dict[Effect, set[str]]:
-    """Return the settings of the algorithm that differ, by what they act on."""
+def changed_fields(spec: TrainSpec, other: TrainSpec, *, is_replay_open: bool = False) -> dict[Effect, set[str]]:
+    """Return the settings of the algorithm that differ, by what they act on.
+
+    In a step in which replay is open, a method without a delayed start replays as one with it.
+    """
     before, after = (_flat(of.algorithm) for of in (spec, other))
     changed: dict[Effect, set[str]] = {effect: set() for effect in Effect}
+    if is_replay_open and after["start_pass_rate"] is None:
+        del before["start_pass_rate"], after["start_pass_rate"]
     for name in before.keys() | after.keys():
         if before.get(name) != after.get(name):
             changed[_effect(name, (spec.algorithm, other.algorithm))].add(name)
@@ -109,16 +137,19 @@ def _effect(name: str, configs: Sequence[ExGRPOConfig]) -> Effect:
 def other_facts(recorded: RecordedStep, spec: TrainSpec, other: TrainSpec) -> list[Fact]:
     """Return facts whose recorded values are the step's, and whose computed values are those of other settings."""
     before, after = spec.algorithm, other.algorithm
-    changed = changed_fields(spec, other)
+    changed = changed_fields(spec, other, is_replay_open=bool(recorded.line.get("is_replay_open")))
     facts = [*_selected(recorded, before, after, changed)] if changed[Effect.DRAWS] or changed[Effect.CHOICES] else []
     if spec.data != other.data:
         facts += reward_facts(recorded, other)
     if changed[Effect.ADVANTAGES]:
         facts += advantage_facts(recorded, after)
     for name in sorted(changed[Effect.LOSS]):
-        facts.append(_no_effect(f"algorithm.{name}", "It acts on the loss; draws, rewards and advantages stay."))
+        note = "It acts on the loss. Draws, rewards and advantages stay."
+        facts.append(dataclasses.replace(_no_effect(f"algorithm.{name}", note), stage=Stage.LOSS))
     for name in sorted(changed[Effect.RECORD]):
-        note = "With it the step can have other rollouts, replays or mini-batches, which are not recorded."
+        note = (
+            "With this setting the step could have had other rollouts, replays or mini-batches, and these are not recorded."
+        )
         facts.append(unknown(Stage.SELECTION, f"algorithm.{name}", note))
     if spec.optim != other.optim:
         facts.append(_no_effect("optim", "It acts on the update, which `exgrpo replay --update` executes."))
@@ -142,7 +173,7 @@ def _selected(
         return
     if changed[Effect.DRAWS] and not before.question_selection == after.question_selection == GAUSSIAN:
         rule = next(name for name in (after.question_selection, before.question_selection) if name != GAUSSIAN)
-        note = f"The draws of {rule} use no mu and sigma, so they do not follow from what is recorded."
+        note = f"Only draws by buckets (question_selection: {GAUSSIAN}) are drawn again, and not those of {rule}."
         yield unknown(Stage.SELECTION, "drawn questions", note)
         return
     then = drawn = {row.question_index: row.bucket for row in rows}

@@ -109,8 +109,9 @@ def test_another_setting_shows_the_same_step_next_to_it(open_page):
     [
         ({"setting": "no_field=1"}, "The setting no"),
         ({"setting": "clip_epsilon_high=.28"}, "acts on the loss"),
-        ({"setting": "question_selection=uniform"}, "draws of uniform"),
-        ({"method": "chains-grpo"}, "With the method of chains-grpo"),
+        ({"setting": "question_selection=uniform"}, "not those of uniform"),
+        ({"method": "chains-grpo"}, "With the method preset chains-grpo"),
+        ({"method": "m2po"}, "With the method M2PO"),
         ({"question": "999"}, "Not in this step"),
     ],
 )

@@ -1,5 +1,7 @@
 """The same step with another setting next to it: what would have been drawn, chosen, rewarded and weighed."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,7 @@ from exgrpo.jobs.actions.replay.side_by_side import Effect, changed_fields, chan
 from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.specs.settings import apply_settings
-from exgrpo.jobs.specs.train import SpecError
+from exgrpo.jobs.specs.train import SpecError, load_preset
 from exgrpo_core.methods.loading import methods
 from tests.jobs.actions.replay import solved_runs
 
@@ -134,6 +136,22 @@ def test_a_replay_method_is_compared_by_either_of_its_names(root, name):
     assert algorithm.rollouts_per_question == spec.algorithm.rollouts_per_question
 
 
+@pytest.mark.parametrize("preset", ["paper-exgrpo", "smollm2-word-problems", "chains-exgrpo"])
+def test_the_method_of_a_run_changes_none_of_its_settings_and_another_one_only_its_own(preset):
+    spec = load_preset(preset)
+    assert changed_spec(spec, [], "exgrpo").algorithm == spec.algorithm
+    assert changed_fields(spec, changed_spec(spec, [], "m2po"))[Effect.LOSS] == {"off_policy_correction"}
+    back = changed_spec(changed_spec(spec, [], "nexgrpo"), [], "exgrpo")
+    assert dataclasses.replace(back.algorithm, start_pass_rate=spec.algorithm.start_pass_rate) == spec.algorithm
+
+
+def test_a_method_without_a_delayed_start_replays_as_the_run_where_replay_is_open():
+    spec = load_preset("chains-exgrpo")
+    other = changed_spec(spec, [], "dyjr")
+    assert "start_pass_rate" in changed_fields(spec, other)[Effect.RECORD]
+    assert "start_pass_rate" not in changed_fields(spec, other, is_replay_open=True)[Effect.RECORD]
+
+
 def test_draws_without_buckets_are_not_compared_and_all_else_is(root):
     rows = with_settings(root, "question_selection=uniform", "normalize_by_std=true")
     assert (rows["drawn questions"].outcome, "uniform" in rows["drawn questions"].note) == (Outcome.UNKNOWN, True)
@@ -141,7 +159,7 @@ def test_draws_without_buckets_are_not_compared_and_all_else_is(root):
 
 
 def test_wrong_settings_are_one_sentence(root):
-    with pytest.raises(SpecError, match="there is no 'dijr'"):
+    with pytest.raises(SpecError, match="neither a replay method nor a preset 'dijr'; the methods are gaussian, a2r"):
         with_settings(root, method="dijr")
     with pytest.raises(SpecError, match="no such field"):
         with_settings(root, "no_field=1")
