@@ -147,9 +147,7 @@ def other_facts(recorded: RecordedStep, spec: TrainSpec, other: TrainSpec) -> li
         note = "It acts on the loss. Draws, rewards and advantages stay."
         facts.append(dataclasses.replace(_no_effect(f"algorithm.{name}", note), stage=Stage.LOSS))
     for name in sorted(changed[Effect.RECORD]):
-        note = (
-            "With this setting the step could have had other rollouts, replays or mini-batches, and these are not recorded."
-        )
+        note = "With it the step could have had other rollouts, replays or mini-batches, and these are not recorded."
         facts.append(unknown(Stage.SELECTION, f"algorithm.{name}", note))
     if spec.optim != other.optim:
         facts.append(_no_effect("optim", "It acts on the update, which `exgrpo replay --update` executes."))
