@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -81,7 +82,9 @@ def _train_headless(runs_root: Path, run_ids: Sequence[str], num_running: int) -
         states = _wait(runs_root, run_ids, supervisor.poll)
     finally:
         supervisor.close()
-    return _print_results(runs_root, run_ids, states)
+    code = _print_results(runs_root, run_ids, states)
+    print_status(f"`exgrpo up --runs-root {shlex.quote(str(runs_root))}` opens the pages.")
+    return code
 
 
 def _print_results_at_end(runs_root: Path, run_ids: Sequence[str]) -> None:
@@ -136,7 +139,7 @@ def _figures(report: dict[str, Any]) -> dict[str, Any]:
 
 def _table(reports: Sequence[dict[str, Any]]) -> Table:
     table = Table(box=None, pad_edge=False, title="Held-out questions, 8 samples each at temperature 0.6")
-    for heading in ("method", "Avg@8 before", "after", "steps", "seconds", "buffered", "retired", "replays"):
+    for heading in ("method", "Avg@8 before", "after", "steps", "seconds in steps", "buffered", "retired", "replays"):
         table.add_column(heading, justify="left" if heading == "method" else "right")
     for report in reports:
         figures = _figures(report)
