@@ -8,6 +8,7 @@ import json
 import os
 import re
 import stat
+from collections import Counter
 from pathlib import Path
 from typing import Any, BinaryIO
 from zlib import crc32
@@ -18,6 +19,8 @@ MAX_FILE_BYTES = 4 << 20
 """More than the size of any small file of a run."""
 MAX_DEPTH = 64
 """Lists and mappings inside each other; the program's own files have less than ten levels."""
+LONG_NUMBER = "has a number of thousands of digits; write a smaller one"
+"""Of a whole number that Python refuses to read, since the time grows with the square of the digits."""
 _BRACKETS = b"[]{}"
 _OTHERS = bytes(byte for byte in range(256) if byte not in _BRACKETS)
 
@@ -73,7 +76,7 @@ def read_json(path: Path, max_bytes: int = MAX_FILE_BYTES) -> dict[str, Any]:
 
 
 def parse_json(content: bytes | str, *, takes_last: bool = False) -> Any:  # noqa: ANN401 - any JSON value
-    """Return a JSON value with at most `MAX_DEPTH` levels; of a field that is there twice the last if `takes_last`.
+    """Return a JSON value with at most `MAX_DEPTH` levels; with `takes_last`, the last field of a name counts.
 
     Raises:
         UnreadableFileError: It is not JSON, nested more deeply, has a field twice, or a number of too many digits.
@@ -87,17 +90,17 @@ def parse_json(content: bytes | str, *, takes_last: bool = False) -> Any:  # noq
         raise UnreadableFileError(f"expected JSON of at most {MAX_DEPTH} levels.") from None
     except UnreadableFileError:
         raise
-    except ValueError as error:
-        if "integer string conversion" in str(error):
-            raise UnreadableFileError("has a number of thousands of digits; write a smaller one.") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise UnreadableFileError(f"is not JSON ({error}).") from None
+    except ValueError:  # of `int`
+        raise UnreadableFileError(f"{LONG_NUMBER}.") from None
     return value
 
 
 def _with_each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) < len(pairs):
-        twice = next(name for place, (name, _) in enumerate(pairs) if name in dict(pairs[:place]))
+        twice = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
         raise UnreadableFileError(f"has the field {shown(twice)} twice; keep one of them.")
     return fields
 

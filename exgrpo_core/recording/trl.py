@@ -91,7 +91,8 @@ class RecordingCallback:
     def _token_counts(self) -> dict[tuple[str, float], int]:
         """Return how many tokens count in this process's newest completions, by text and advantage.
 
-        TRL's log has another order than these batches, and the completions of other processes too.
+        TRL's log has another order than these batches, and the completions of other processes too. A text and advantage
+        that two completions of different lengths have is left out.
         """
         rows = [
             (ids[mask], advantage)
@@ -101,5 +102,7 @@ class RecordingCallback:
             )
         ]
         texts = self._trainer.processing_class.batch_decode([ids for ids, _ in rows], skip_special_tokens=True)
-        pairs = zip(texts, rows, strict=True)
-        return {(text, advantage): len(ids) for text, (ids, advantage) in pairs if len(ids)}
+        counts: dict[tuple[str, float], set[int]] = {}
+        for text, (ids, advantage) in zip(texts, rows, strict=True):
+            counts.setdefault((text, advantage), set()).add(len(ids))
+        return {key: max(found) for key, found in counts.items() if len(found) == 1 and found != {0}}

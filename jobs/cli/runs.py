@@ -273,7 +273,7 @@ def _print_summary(summary: dict[str, Any]) -> None:
 
 
 def plain_number(value: float) -> str:
-    """Return a number with at least four digits that count, with a power of ten only where it has very many zeros."""
+    """Return a number with at least four digits that count; with a power of ten from 1e16 on, and below 1e-12."""
     if not math.isfinite(value) or abs(value) >= 1e16 or 0 < abs(value) < 1e-12:
         return str(value)
     return f"{Decimal(f'{value:.{max(4, len(str(abs(int(value)))))}g}'):f}"

@@ -131,7 +131,7 @@ def trajectories(  # noqa: PLR0913, PLR0917 - the options of the command
     question: Annotated[int | None, Field(ge=0, le=2**62, description="Only responses to this question.")] = None,
     step: Annotated[int | None, Field(ge=0, le=2**62, description="Only responses of this step.")] = None,
     correct: Annotated[bool | None, Field(description="Only correct or only wrong responses.")] = None,
-    replayed: Annotated[bool | None, Field(description="Only replayed, or only never replayed ones.")] = None,
+    replayed: Annotated[bool | None, Field(description="Only replayed or only never replayed responses.")] = None,
     tool: Annotated[str | None, Field(description="Only responses that use this tool.")] = None,
     errors: Annotated[bool | None, Field(description="Only with a failed tool call, or only without one.")] = None,
     whole: Annotated[bool, Field(description="Show whole texts instead of their beginnings.")] = False,

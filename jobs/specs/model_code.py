@@ -3,6 +3,7 @@
 CONFIG_FILES = ("config.json", "tokenizer_config.json", "processor_config.json", "preprocessor_config.json")
 """Files in which transformers and vLLM look for the names of code."""
 SETTINGS_FILES = (*CONFIG_FILES, "generation_config.json")
+"""All files of settings, each a mapping in JSON."""
 _AUTO_MAP = "auto_map"
 _ATTENTION = "attn_implementation"
 

@@ -11,7 +11,7 @@ import yaml
 from yaml.reader import ReaderError
 
 from exgrpo.jobs.specs.mistakes import SpecError
-from exgrpo_core.bounded_json import UnreadableFileError, read_plain
+from exgrpo_core.bounded_json import LONG_NUMBER, UnreadableFileError, read_plain
 from exgrpo_core.errors import shown
 
 MAX_YAML_BYTES = 1 << 16
@@ -27,7 +27,6 @@ _GROUPS = {
 """What the presets of each folder are for, in the order in which they are offered."""
 
 
-_LONG_NUMBER = "has a number of thousands of digits; write a smaller one"
 _NOT_YAML = "is not YAML or JSON; look for an open bracket or quotation mark, a tab, a wrong indent, or `: ` in a text"
 
 
@@ -50,17 +49,26 @@ class _PlainLoader(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        """Return a mapping, as the base class does; of a field that is there twice it would take the last."""
+        """Return a mapping, as the base class does; it would take the last of a field that appears twice."""
         names: set[object] = set()
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode):
                 raise _RefusedError(problem="expected a text as the name", problem_mark=key.start_mark)
             if key.value in names:
-                problem = f"{key.value} is there twice; keep one of them"
+                problem = f"{key.value} appears twice; keep one of them"
                 raise _RefusedError(problem=problem, problem_mark=key.start_mark)
             names.add(key.value)
         return super().construct_mapping(node, deep)
 
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+        """Return a whole number, as the base class does."""
+        try:
+            return super().construct_yaml_int(node)  # type: ignore[no-untyped-call, no-any-return]
+        except ValueError:
+            raise _RefusedError(problem=LONG_NUMBER, problem_mark=node.start_mark) from None
+
+
+_PlainLoader.add_constructor("tag:yaml.org,2002:int", _PlainLoader.construct_yaml_int)
 
 _PlainLoader.yaml_implicit_resolvers = {"": [("tag:yaml.org,2002:null", re.compile(r"\Z"))]}
 for _type, _pattern, _first in (
@@ -93,9 +101,8 @@ def load_plain_yaml(text: str | bytes, origin: str) -> Any:  # noqa: ANN401 - an
         raise SpecError(f"{place}: {problem}.") from None
     except ReaderError as error:
         raise SpecError(f"{origin}: position {error.position}: {error.reason}; write plain text in UTF-8.") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        is_long = "integer string conversion" in str(error)
-        raise SpecError(f"{origin}: {_LONG_NUMBER if is_long else _NOT_YAML}.") from None
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError):
+        raise SpecError(f"{origin}: {_NOT_YAML}.") from None
 
 
 def read_mapping(path: Path) -> dict[str, Any]:

@@ -1,4 +1,5 @@
 import os
+import time
 import tracemalloc
 
 import pytest
@@ -62,6 +63,15 @@ def test_a_small_file_takes_little_memory_however_large_it_may_be(tmp_path):
 def test_a_field_that_is_there_twice_is_named(text, name):
     with pytest.raises(UnreadableFileError, match=rf"^has the field '{name}' twice; keep one of them\.$"):
         parse_json(text)
+
+
+def test_the_field_that_appears_twice_is_found_in_a_time_that_grows_with_the_fields():
+    names = [f"n{number}" for number in range(20_000)]
+    text = "{" + ", ".join(f'"{name}": 1' for name in [*names, names[-1]]) + "}"
+    began_at = time.process_time()
+    with pytest.raises(UnreadableFileError, match="'n19999' twice"):
+        parse_json(text)
+    assert time.process_time() - began_at < 2.0
 
 
 def test_fields_of_one_name_in_several_mappings_are_read_and_the_last_one_where_it_is_asked_for():

@@ -68,7 +68,9 @@ FORMATS = (
     RolloutFormat("evaluations of SkyRL", skyrl_dumps.recognises, skyrl_dumps.read),
     RolloutFormat("samples of lm-eval", lm_eval.recognises, lm_eval.read, parts=lm_eval.parts),
     RolloutFormat("logs of Inspect", inspect_logs.recognises, inspect_logs.read, "inspect_ai", inspect_logs.parts),
-    RolloutFormat("messages, or JSON lines of OpenRLHF, ms-swift or Miles", json_lines.recognises, json_lines.read),
+    RolloutFormat(
+        "plain rows, messages, or JSON lines of OpenRLHF, ms-swift or Miles", json_lines.recognises, json_lines.read
+    ),
     RolloutFormat("traces of Trackio", trackio_traces.recognises, trackio_traces.read, parts=trackio_traces.parts),
     RolloutFormat("traces of MLflow", mlflow_traces.recognises, mlflow_traces.read, parts=mlflow_traces.parts),
     RolloutFormat("sessions of agents", agent_sessions.recognises, agent_sessions.read, parts=agent_sessions.parts),

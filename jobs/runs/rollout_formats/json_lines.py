@@ -80,6 +80,9 @@ def _entries(row: Row, names: _Names) -> list[Row]:
     columns = {name: column for name, column in row.items() if isinstance(column, list)}
     if names.response is None or {names.prompt, names.response} - columns.keys():
         return [row]
+    first = next(iter(columns[names.prompt]), None)
+    if isinstance(first, dict) and "role" in first:  # the prompt and the response are messages
+        return [row]
     length = len(columns[names.prompt])
     if any(len(column) != length for column in columns.values()):
         raise ValueError("expected columns of one length.")

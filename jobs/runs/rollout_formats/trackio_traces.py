@@ -3,14 +3,16 @@
 Source: Trackio 0.43.0. A project is `NAME.db`, a SQLite file. Exports of it are
 `NAME_traces.parquet` with `NAME.parquet`, and `aux/traces.parquet` with `metrics.parquet` for a static page.
 `log_rollout_traces` of TRL 1.16.0 writes the reward, the advantage and the group into a trace's metadata. Its
-`GRPOTrainer.log` writes a table among the metrics.
+`GRPOTrainer.log` writes a table among the metrics, and the last one again when the training ends.
 """
 
+import json
 import math
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -38,6 +40,8 @@ _ANSWERS = ("answer", "ground_truth")
 _TOTALS = ("reward", "score")
 _KNOWN = (*_ANSWERS, "reward", "rewards", "advantage", "group", "group_id", "completion_tokens")
 _REWARD = "rewards/"
+_STEP_OF_TRAINER = "train/global_step"
+"""What transformers logs with its numbers: Trackio's own step counts the calls of `log`."""
 _OF_METRICS = {"id", "run_id", "run_name", "timestamp", "step", "log_id", "space_id"}
 
 
@@ -123,7 +127,7 @@ def _is_evaluation(row: Row) -> bool:
 
 def _new_rows(source: RolloutSource, file: Path) -> Iterator[RecordedStep]:
     """Yield the new rows of a SQLite file: its position is the last trace, its number of rows the last of metrics."""
-    last_trace, last_metrics = source.position(file), source.num_rows(file)
+    last_trace, last_metrics, last_table = source.position(file), source.num_rows(file), [source.crc(file)]
     try:
         with open_project(file) as project:
             newest = project.newest()
@@ -132,8 +136,8 @@ def _new_rows(source: RolloutSource, file: Path) -> Iterator[RecordedStep]:
             rows = project.metrics(last_metrics)
             yield from _metrics(source, file, ((number, row, row["metrics"]) for number, row in rows))
             yield from source.rollouts([file], _trace, lambda _: project.traces(last_trace))
-            yield from source.rollouts([file], _tables, lambda _: project.metrics(last_metrics))
-            source.advance(file, *newest)
+            yield from source.rollouts([file], partial(_tables, last_table), lambda _: project.metrics(last_metrics))
+            source.advance(file, *newest, *last_table)
     except UnreadableFileError as error:
         source.bad.add(file, 0, str(error))
 
@@ -144,12 +148,13 @@ def _metrics(source: RolloutSource, file: Path, rows: Iterable[tuple[int, Row, A
         if not source.is_of_part(row):
             continue
         try:
-            values = (given if isinstance(given, dict) else parse_json(given)).items()
-            step = step_of(row, "step")
+            values = given if isinstance(given, dict) else parse_json(given)
+            has_own = values.get(_STEP_OF_TRAINER) is not None
+            step = step_of(values, _STEP_OF_TRAINER) if has_own else step_of(row, "step")
         except (AttributeError, TypeError, ValueError):
             source.bad.add(file, number, "expected a step and its numbers.")
             continue
-        if found := {name: value for name, value in values if name not in _OF_METRICS and _is_number(value)}:
+        if found := {name: value for name, value in values.items() if name not in _OF_METRICS and _is_number(value)}:
             yield RecordedStep(step, metrics=found)
 
 
@@ -165,11 +170,15 @@ def _trace(row: Row, _: Path) -> Rollouts:
     return [(step, of_metadata(messages, facts, row["key"]))]
 
 
-def _tables(row: Row, _: Path) -> Rollouts:
+def _tables(last: list[int], row: Row, _: Path) -> Rollouts:
+    """Yield the rollouts of tables that differ from the one before them, whose checksum is in `last`."""
     facts = parse_json(row["metrics"])
     values = facts.values() if isinstance(facts, dict) else ()
     tables = [value["_value"] for value in values if isinstance(value, dict) and value.get("_type") == "trackio.table"]
-    return [made for table in tables for made in trl.of_table(table)]
+    for table in tables:
+        if (made := trl.of_table(table)) and [crc := crc32(json.dumps(table).encode())] != last:
+            last[:] = [crc]
+            yield from made
 
 
 def of_metadata(messages: tuple[Message, ...], metadata: Row, key: str | None = None) -> RecordedTrajectory:

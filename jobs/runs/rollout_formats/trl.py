@@ -31,7 +31,7 @@ def read(source: RolloutSource) -> Iterator[RecordedStep]:
 
 
 def of_table(rows: list[Row]) -> list[tuple[int, RecordedTrajectory]]:
-    """Return the rollouts of a table that the trainer logged, of another program's table none."""
+    """Return the rollouts of a table that the trainer logged; the table of another program has none."""
     if not all({*_OWN} <= {*row} for row in rows):
         return []
     numbers = {name for row in rows for name, value in row.items() if type(value) in {int, float}}

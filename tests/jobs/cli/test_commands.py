@@ -5,8 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from exgrpo.jobs import cli
 from exgrpo.jobs.cli.main import COMMANDS
+from exgrpo.jobs.cli.runs import plain_number
 
 TARGETS = {name: target for commands in COMMANDS.values() for name, target in commands.items()}
 
@@ -42,3 +45,15 @@ def test_listing_the_commands_imports_none():
         "exgrpo.jobs.cli.main",
         "exgrpo.jobs.cli.options",
     ]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0"), (12, "12"), (0.123456, "0.1235"), (-1234567.8, "-1234568"), (0.00002, "0.00002"),
+        (9999999999999998.0, "9999999999999998"), (1e16, "1e+16"), (123456789012345678.0, "1.2345678901234568e+17"),
+        (1e-12, "0.000000000001"), (-9.9e-13, "-9.9e-13"), (float("inf"), "inf"), (float("nan"), "nan"),
+    ],
+)  # fmt: skip
+def test_numbers_have_a_power_of_ten_only_from_1e16_on_and_below_1e_12(value, text):
+    assert plain_number(value) == text

@@ -103,12 +103,21 @@ def test_yaml_holds_what_people_write_and_what_is_dumped(text, value):
     assert load_plain_yaml(yaml.safe_dump({"a": value}), "") == {"a": value}
 
 
-@pytest.mark.parametrize("text", ["190:20:30.15x", "[" * 3000, "2026-99-99", "!!python/name:os.system", "\x00"])
+@pytest.mark.parametrize(
+    "text", ["190:20:30.15x", "[" * 3000, "2026-99-99", "!!python/name:os.system", "\x00", r'"\UFFFFFFFF"']
+)
 def test_odd_yaml_is_one_sentence(text):
     with pytest.raises(SpecError) as refused:
         load_plain_yaml(f"a: {text}\nb: [", "run.yaml")
     assert "\n" not in str(refused.value)
     assert "string>" not in str(refused.value)  # the library's words
+
+
+def test_a_number_of_thousands_of_digits_and_a_name_that_appears_twice_are_named_with_their_place():
+    with pytest.raises(SpecError, match=r"^run.yaml: line 2, column 4: has a number of thousands of digits; write a s"):
+        load_plain_yaml("a: 1\nb: " + "1" * 5000, "run.yaml")
+    with pytest.raises(SpecError, match=r"^run.yaml: line 2, column 1: a appears twice; keep one of them\.$"):
+        load_plain_yaml("a: 1\na: 2", "run.yaml")
 
 
 @pytest.mark.parametrize("text", ["name: Müller".encode("latin-1"), "name: \0"])

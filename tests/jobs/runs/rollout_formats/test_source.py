@@ -39,15 +39,28 @@ def test_a_number_beside_a_rollout_is_no_reward(tmp_path):
     assert of_trl(path, is_right=[1, 0], tool_error=[None, None]) == [1.0, 0.0]
 
 
+def asked(text):
+    return [{"role": "user", "content": text}]
+
+
+def answered(text):
+    return [{"role": "assistant", "content": text}]
+
+
+@pytest.mark.parametrize("shape", [(str, str), (asked, answered), (asked, str), (str, answered)])
 @pytest.mark.parametrize("reward", ["reward", "score"])
 @pytest.mark.parametrize("response", ["response", "completion"])
 @pytest.mark.parametrize("prompt", ["prompt", "question"])
-def test_plain_rows_are_opened_by_the_names_that_people_give_them(tmp_path, prompt, response, reward):
-    rows = [{prompt: "2?", response: text, reward: value, "step": 4} for text, value in (("2", 1.0), ("3", 0.0))]
+def test_plain_rows_are_opened_by_the_names_that_people_give_them(tmp_path, prompt, response, reward, shape):
+    of_prompt, of_response = shape
+    rows = [
+        {prompt: of_prompt("2?"), response: of_response(text), reward: value, "step": 4}
+        for text, value in (("2", 1.0), ("3", 0.0))
+    ]
     source = RolloutSource(write(tmp_path, "a.jsonl", rows))
     [read] = find_format(source.path).read(source)
-    texts = [(trajectory.messages[-1].text, trajectory.reward) for trajectory in read.trajectories]
-    assert (read.step, texts) == (4, [("2", 1.0), ("3", 0.0)])
+    found = [([message.text for message in one.messages], one.reward) for one in read.trajectories]
+    assert (read.step, found) == (4, [(["2?", "2"], 1.0), (["2?", "3"], 0.0)])
 
 
 @pytest.mark.parametrize("step", [[7, 7], 7])

@@ -164,6 +164,46 @@ def test_other_databases_and_tables_are_not_trackios(tmp_path):
     assert find_format_or_none(tmp_path).title != "traces of Trackio"
 
 
+def log(file, **values):
+    """Add a row of metrics as a run named `tables`, whose steps Trackio counts from 0."""
+    with closing(sqlite3.connect(file)) as database:
+        [(step,)] = database.execute("SELECT count(*) FROM metrics WHERE run_id = 'r'")
+        columns = "timestamp, run_name, step, metrics, log_id, run_id"
+        row = (step, json.dumps(values), f"x{step}")
+        database.execute(f"INSERT INTO metrics ({columns}) VALUES ('t', 'tables', ?, ?, ?, 'r')", row)
+        database.commit()
+
+
+def table_of(step, *completions):
+    rows = [{"step": step, "prompt": "2+3?", "completion": text, "advantage": 0.0} for text in completions]
+    return {"_type": "trackio.table", "_value": rows}
+
+
+@pytest.mark.parametrize("is_followed", [False, True])
+def test_numbers_and_tables_of_a_run_of_trl_stand_on_its_steps_and_the_last_table_counts_once(local, is_followed):
+    """`GRPOTrainer.log` logs numbers, then a table; both count as a step of Trackio. At the end it logs both again."""
+    file, entry = local / "sums.db", find_format(local)
+    log(file, loss=0.5)
+    [part] = [part for part in entry.parts(local) if part.name == "tables"]
+    source, found = RolloutSource(local, part=part), []
+    given = [
+        {"loss": 0.25, "train/global_step": 5}, {"completions": table_of(5, "5", "6")},
+        {"loss": 0.125, "train/global_step": 6}, {"completions": table_of(6, "5", "5")},
+        {"train_runtime": 9.0, "train/global_step": 6}, {"completions": table_of(6, "5", "5")},
+    ]  # fmt: skip
+    for values in given:
+        log(file, **values)
+        if is_followed:
+            found += entry.read(source)
+            source = RolloutSource(local, source.positions, part=part)
+    found += entry.read(source)
+    assert [(step.step, step.metrics.get("loss")) for step in found if step.metrics] == [
+        (0, 0.5), (5, 0.25), (6, 0.125), (6, None),
+    ]  # fmt: skip
+    texts = [(step.step, one.messages[-1].text) for step in found for one in step.trajectories]
+    assert texts == [(5, "5"), (5, "6"), (6, "5"), (6, "5")]
+
+
 def test_completions_that_trl_logs_as_a_table_are_rollouts(local):
     rows = [
         {"step": 7, "prompt": "2+3?", "completion": "5", "is_right": 1.0, "kl": 0.25, "advantage": 0.5},
@@ -172,11 +212,7 @@ def test_completions_that_trl_logs_as_a_table_are_rollouts(local):
     ]  # fmt: skip
     tables = {"completions": rows, "other": [{"loss": 1.0}]}
     values = {name: {"_type": "trackio.table", "_value": found} for name, found in tables.items()}
-    with closing(sqlite3.connect(local / "sums.db")) as database:
-        given = json.dumps(values | {"logged_next": 2.0})
-        columns = "timestamp, run_name, step, metrics, log_id, run_id"
-        database.execute(f"INSERT INTO metrics ({columns}) VALUES ('t', 'tables', 0, ?, 'x', 'r')", (given,))
-        database.commit()
+    log(local / "sums.db", **values, logged_next=2.0)
     metrics, found = read(local)["tables"]
     assert metrics == [(0, {"logged_next": 2.0})]
     assert [(step, one.messages[-1].text, one.reward, one.advantage) for step, one in found] == [
