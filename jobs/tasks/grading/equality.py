@@ -23,6 +23,7 @@ from itertools import accumulate
 from typing import Any
 
 from exgrpo.jobs.tasks.grading.intervals import with_intervals
+from exgrpo.jobs.tasks.grading.lists import OPPOSITES
 from exgrpo.jobs.tasks.grading.moments import compare_moments
 from exgrpo.jobs.tasks.grading.plain_text import (
     have_other_ways,
@@ -104,13 +105,6 @@ _LETTER = re.compile(
 _DASH = re.compile(r"(^|[=(\[{,+*/<>])\s*[\u2013\u2014]")
 """A dash that is a sign, not a range."""
 _ROOT = re.compile(r"√\s*(?:\(([^()]*)\)|(\d+(?:\.\d+)?|[A-Za-z]))")
-_OPPOSITES = (
-    "increase/decrease increased/decreased increases/decreases increasing/decreasing gain/loss profit/loss "
-    "before/after early/late earlier/later older/younger faster/slower more/less more/fewer ahead/behind higher/lower "
-    "attractive/repulsive tension/compression heavier/lighter taller/shorter longer/shorter closer/farther "
-    "maximum/minimum max/min odd/even positive/negative warmer/colder hotter/colder deposit/withdrawal credit/debit "
-    "surplus/deficit absorbed/released first/last won/lost inside/outside acute/obtuse convex/concave"
-)
 _FILLERS = {"a", "an", "and", "at", "by", "in", "is", "it", "of", "percent", "the", "to", "was"}
 _UNDECIDED = {"cannot", "neither", "never", "no", "non", "none", "nor", "not", "than", "without"}
 """Words that deny the others, or compare."""
@@ -157,8 +151,8 @@ def _decide_as_written(gold: str, answer: str, parse: Parse, verify: Verify) -> 
     are_same = [[are_equal(left, right, parse, verify) is True for right in lists[1]] for left in lists[0]]
     if re.match(r"(?:\\left\s*)?\(", gold):
         return all(row[place] for place, row in enumerate(are_same)), "a list of quantities, in order"
-    is_equal = all(map(any, are_same)) and all(map(any, zip(*are_same, strict=True)))
-    return is_equal, "a list of quantities, in any order"
+    # Equal values are a block of the table, and a block is square if both lists have as many of them.
+    return all(0 < sum(row) == are_same.count(row) for row in are_same), "a list of quantities, in any order"
 
 
 def _compare_forms(gold: str, answer: str, is_same: Callable[[str, str], bool]) -> bool | None:
@@ -192,7 +186,7 @@ def _are_opposite(gold: str, answer: str) -> bool:
     ]
     left, right = ([word.lower() for word in words] for words in texts)
     only, only_others = {*left} - {*right}, {*right} - {*left}
-    pairs = [{*pair.split("/")} for pair in _OPPOSITES.split()]
+    pairs = [{*pair.split("/")} for pair in OPPOSITES.split()]
     pair = next((pair for pair in pairs if pair & only and pair & only_others), None)
     if pair is None:
         return False

@@ -1,12 +1,13 @@
 """Answers that are texts: labels of options, words, points, sets by their names, and numbers of programs."""
 
 import re
+from collections import Counter
 from itertools import accumulate
 
 from exgrpo.jobs.tasks.grading.boxed_answers import read_choice
-from exgrpo.jobs.tasks.grading.plain_text import COMMA, TEXT_COMMAND
+from exgrpo.jobs.tasks.grading.lists import WORDS, compare_lists
+from exgrpo.jobs.tasks.grading.plain_text import TEXT_COMMAND
 
-_WORDS = re.compile(r"[A-Za-z]+(?:[\s,;-]+[A-Za-z]+)*\.?")
 _ARTICLE = re.compile(r"^(?:an?|the)\s+(?=[a-z]{3})", re.IGNORECASE)
 _POINTS = re.compile(
     r"\\(angle|triangle|overline|overrightarrow|overleftrightarrow|widehat)\s*\{?\s*([A-Z]{2,5})\s*\}?"
@@ -22,8 +23,6 @@ _ELEMENTS = (
 )
 _FORMULA = re.compile(rf"(?:(?:{'|'.join(sorted(_ELEMENTS.split(), key=len, reverse=True))}|[()])[\d+-]*)+")
 """A chemical formula such as CO2."""
-_IN_ORDER = {"yes", "no", "true", "false", "increasing", "decreasing", "positive", "negative"}
-"""Words that answer several questions."""
 _OPERANDS = re.compile(r"[A-Z](?:\s*\\(?:cup|cap)\s*[A-Z])+")
 _PRIME = re.compile(r"(?<=[A-Za-z)'}])(?:'|\^\s*\{?(?:\\prime\s*)+\}?)")
 
@@ -48,7 +47,7 @@ def _cases(gold: str, answer: str) -> bool | None:
     if left.casefold() == "no":
         return True
     if len(left) == 1 and left.isalpha():
-        return left.upper() in "ABCDE"  # labels of options
+        return left.upper() in "ABCDEFGHIJ"  # labels of options
     return False if all(map(_FORMULA.fullmatch, (left, right))) else None
 
 
@@ -85,22 +84,9 @@ def _operands(gold: str, answer: str) -> bool | None:
     return len(signs) == 1 and set(re.findall("[A-Z]", gold)) == set(re.findall("[A-Z]", answer))
 
 
-def _lists(gold: str, answer: str) -> bool | None:
-    """Return whether lists of the same words agree; False where the right one names an item more often."""
-    texts = [re.sub(TEXT_COMMAND, r" \1 ", text).casefold().rstrip(" .") for text in (gold, answer)]
-    left, right = ([item.strip() for item in COMMA.split(text) if item.strip()] for text in texts)
-    if re.search(r"[()\[\]{}]", "".join(texts)):
-        return None
-    if len({*left}) < len(left) != len(right):
-        return False
-    if len(left) < 2 or not all(map(_WORDS.fullmatch, left)) or sorted(left) != sorted(right):
-        return None
-    return left == right or _IN_ORDER.isdisjoint(left)
-
-
 def _words(gold: str, answer: str) -> bool | None:
     words = [_ARTICLE.sub("", " ".join(re.sub(TEXT_COMMAND, r"\1", text).split())) for text in (gold, answer)]
-    if words[0] == words[1] or (all(_WORDS.fullmatch(text) for text in words) and min(map(len, words)) > 1):
+    if words[0] == words[1] or (all(WORDS.fullmatch(text) for text in words) and min(map(len, words)) > 1):
         return _are_same_words(*words)
     return None
 
@@ -121,13 +107,25 @@ def _are_same_points(kind: str, points: str, other_kind: str, other: str) -> boo
 
 
 def _are_same_words(gold: str, answer: str) -> bool | None:
-    left, right = ("".join(re.findall("[a-z]+", text.casefold())) for text in (gold, answer))
+    items, others = ([_letters(item) for item in re.split("[,;]", text)] for text in (gold, answer))
+    left, right = "".join(items), "".join(others)
+    if left == right and items != others:
+        words = [re.findall("[a-z]+", text.casefold()) for text in (gold, answer)]
+        return words[0] == words[1] and max(map(len, words[0])) > 2  # a sentence with other commas
     if left == right:
         return gold == answer or None if max(len(left), len(right)) < 3 else True
+    if sorted(left) != sorted(right):
+        return None
     # Products of letters commute: xy is yx. Points and words do not.
-    is_anagram = sorted(left) == sorted(right)
+    if len(items) > 1 or len(others) > 1:
+        names = [Counter(item for item in part if len(item) > 3) for part in (items, others)]
+        return None if names[0] == names[1] else False
     are_words = len(left) > 3 or (len(left) > 2 and gold.isupper() and answer.isupper())
-    return False if is_anagram and are_words and "," not in gold else None
+    return False if are_words else None
 
 
-_COMPARISONS = (_labels, _cases, _numbers, _literals, _points, _operands, _lists, _words)
+def _letters(text: str) -> str:
+    return "".join(re.findall("[a-z]+", text.casefold()))
+
+
+_COMPARISONS = (_labels, _cases, _numbers, _literals, _points, _operands, compare_lists, _words)
