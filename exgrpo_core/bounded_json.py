@@ -29,7 +29,7 @@ class UnreadableFileError(InputError, ValueError):
     """A file that holds something else than expected; one sentence names it and what was expected."""
 
 
-def open_plain(path: Path) -> BinaryIO:
+def open_plain(path: Path, advice: str = "put a plain file there") -> BinaryIO:
     """Open a plain file to read; a pipe, socket or device is refused at once, since reading it may wait for ever.
 
     Raises:
@@ -39,18 +39,18 @@ def open_plain(path: Path) -> BinaryIO:
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise UnreadableFileError(f"{path}: expected a plain file, found a folder, pipe or device; remove it.")
+        raise UnreadableFileError(f"{path}: expected a plain file, found a folder, pipe or device; {advice}.")
     return os.fdopen(descriptor, "rb")
 
 
-def read_plain(path: Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
+def read_plain(path: Path, max_bytes: int = MAX_FILE_BYTES, advice: str = "put a plain file there") -> bytes:
     """Return the content of a plain file.
 
     Raises:
         UnreadableFileError: It is no plain file, or larger than `max_bytes`.
         OSError: It is missing or cannot be read.
     """
-    with open_plain(path) as file:
+    with open_plain(path, advice) as file:
         # `read` takes memory for all bytes that it is asked for.
         content = file.read(min(max_bytes, os.fstat(file.fileno()).st_size) + 1)
     if len(content) > max_bytes:

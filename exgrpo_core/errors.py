@@ -25,8 +25,10 @@ class Mistake(str):
 
 
 def joined(mistakes: Sequence[Mistake]) -> str:
-    """Return sentences one after another, each with a full stop before the next."""
-    return " ".join([*(f"{mistake.removesuffix('.')}." for mistake in mistakes[:-1]), *mistakes[-1:]])
+    """Return sentences one after another, each with a full stop or question mark before the next."""
+    return " ".join(
+        [*(one if one.endswith("?") else f"{one.removesuffix('.')}." for one in mistakes[:-1]), *mistakes[-1:]]
+    )
 
 
 class FieldsNamedError(Exception):

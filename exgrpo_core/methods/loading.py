@@ -130,7 +130,20 @@ def find_part(setting: str, name: str) -> type[Any]:
     part = load_code(allowed_location(name, built_in, ENTRY_POINTS))
     if not (inspect.isclass(part) and issubclass(part, kind)) or inspect.isabstract(part) or not _has_name(part):
         raise InputError(f"expected a {kind.__name__} with a name and all of its methods, which {name} is not.")
+    _check_needs(part)
     return part
+
+
+def _check_needs(part: type[Part]) -> None:
+    needs: object = part.needs
+    if not isinstance(needs, dict) or not all(
+        isinstance(setting, str) and isinstance(need, tuple) and len(need) == 2 and isinstance(need[1], str)
+        for setting, need in needs.items()
+    ):
+        raise InputError(
+            f"{part.__name__}.needs: expected a dict of setting: (value, reason), such as "
+            f"{{'refresh': ('never', 'replays groups of one step')}}, got {shown(needs)}."
+        )
 
 
 def _has_name(part: type[Any]) -> bool:

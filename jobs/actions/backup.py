@@ -8,6 +8,7 @@ from pathlib import Path
 
 from exgrpo.jobs.actions.archive import ArchiveError, staging_folder, unpack
 from exgrpo.jobs.runs.directory import SUPERVISOR_FILE, WORKBENCH_FOLDER, list_run_directories, unreadable_below
+from exgrpo.jobs.runs.lookup import check_root
 from exgrpo.jobs.runs.state import CONTACT_FILE
 from exgrpo_core.durable_files import explain, sync
 
@@ -29,10 +30,10 @@ def back_up(runs_root: Path, target: Path) -> dict[Path, str]:
         Why files and folders that this user may not read are not in it.
 
     Raises:
-        ArchiveError: There is no runs root, `target` exists or lies inside, or a file cannot be read or written.
+        CommandError: There is no runs root.
+        ArchiveError: `target` exists or lies inside, or a file cannot be read or written.
     """
-    if not runs_root.is_dir():
-        raise ArchiveError(f"{runs_root}: no such runs root; name it with --runs-root.")
+    check_root(runs_root)
     if target.exists() or not target.parent.is_dir():
         raise ArchiveError(f"{target}: expected a new file in an existing folder.")
     if target.resolve().is_relative_to(runs_root.resolve()):

@@ -31,7 +31,7 @@ from exgrpo.jobs.cli.options import (
 )
 from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index, rebuild_index
 from exgrpo.jobs.runs.directory import CommandError, RunDirectory
-from exgrpo.jobs.runs.lookup import find_run_id
+from exgrpo.jobs.runs.lookup import check_root, find_run_id
 from exgrpo_core.faults import FaultKind, describe_fault
 
 database_app = command_group("Rebuild or inspect the database. It is an index of the run folders.")
@@ -166,6 +166,7 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Check files against their checksums. Exits with 1 if a file is damaged."""
+    check_root(runs_root)
     folder = None if run is None else RunDirectory.open(runs_root, find_run_id(runs_root, run))
     damages = verify_root(runs_root) if folder is None else verify_run(folder)
     if as_json:
@@ -191,5 +192,6 @@ def _no_options() -> None:
 @database_app.command("rebuild")
 def rebuild(runs_root: RunsRoot = DEFAULT_RUNS_ROOT, database_url: DatabaseUrl = None) -> None:
     """Drop the database and build it again from the run folders and the journal."""
+    check_root(runs_root)
     num_runs = rebuild_index(runs_root, database_url)
     print_result(f"Built again from {num_runs} runs.")

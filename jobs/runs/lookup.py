@@ -29,6 +29,16 @@ def similar_root(runs_root: Path) -> str:
     return f"--runs-root: {runs_root} does not exist; did you mean {runs_root.with_name(near[0])}?" if near else ""
 
 
+def check_root(runs_root: Path) -> None:
+    """Refuse a runs root that does not exist.
+
+    Raises:
+        CommandError: It does not; a folder next to it with a name like it is named.
+    """
+    if not runs_root.is_dir():
+        raise CommandError(similar_root(runs_root) or f"{runs_root}: no such runs root; name it with --runs-root.")
+
+
 def find_run_id(runs_root: Path, text: str) -> str:
     """Return the id of the one run with this id, this beginning or random end of its id, or this name.
 

@@ -112,7 +112,7 @@ def read_mapping(path: Path) -> dict[str, Any]:
         SpecError: The file is missing, is not plain YAML or JSON, or holds no mapping.
     """
     try:
-        text = read_plain(path, MAX_YAML_BYTES)
+        text = read_plain(path, MAX_YAML_BYTES, "give a YAML or JSON file")
     except OSError as error:
         raise SpecError(f"{path}: cannot be read ({error.strerror}); give a YAML or JSON file.") from None
     except UnreadableFileError as error:

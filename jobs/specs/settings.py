@@ -1,17 +1,13 @@
 """Changing single fields of a specification from `key=value` texts, as on a command line."""
 
-import difflib
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from exgrpo.db.rows.spec_fields import SYMBOLS
 from exgrpo.jobs.specs.any_job import JobSpec, parse_any_spec
+from exgrpo.jobs.specs.mistakes import nearest_field
 from exgrpo.jobs.specs.presets import load_plain_yaml
 from exgrpo.jobs.specs.train import SpecError
-
-_LIKELY = 0.7
-"""Similarity of two names, in [0, 1], above which one counts as a misspelling of the other."""
-
 
 AnySpec = TypeVar("AnySpec", bound=JobSpec)
 
@@ -74,35 +70,12 @@ def _set_field(content: dict[str, Any], key: str, value: object, origin: str) ->
         whole = ".".join(parents)
         raise SpecError(f"{origin} {key}: {whole} is set as a whole; write '{whole}={{{entries}}}'.")
     if not isinstance(section, dict) or name not in section:
-        raise SpecError(f"{origin} {key}: there is no such field; {_nearest(content, key)}")
+        fields = [path for path in field_paths(content) if not _is_section(content, path)]
+        raise SpecError(f"{origin} {key}: there is no such field; {nearest_field(fields, key)}")
     section[name] = value
-
-
-def _nearest(content: dict[str, Any], key: str) -> str:
-    """Return a hint at the field most similar to `key`; if none is similar, the nearest field of its section."""
-    fields = [path for path in field_paths(content) if not _is_section(content, path)]
-    path = _most_like(key, fields)
-    if _likeness(_last_name(key), _last_name(path)) >= _LIKELY:
-        return f"did you mean {path}?"
-    section = key.rpartition(".")[0]
-    path = _most_like(key, [field for field in fields if field.rpartition(".")[0] == section] or fields)
-    return f"the nearest is {path}, and `exgrpo query presets --preset NAME --json` shows all fields."
-
-
-def _most_like(key: str, fields: list[str]) -> str:
-    name = _last_name(key)
-    return max(fields, key=lambda field: _likeness(name, _last_name(field)) + _likeness(key, field))
 
 
 def _is_section(content: dict[str, Any], path: str) -> bool:
     for name in path.split("."):
         content = content[name]
     return isinstance(content, dict)
-
-
-def _last_name(path: str) -> str:
-    return path.rpartition(".")[2]
-
-
-def _likeness(left: str, right: str) -> float:
-    return difflib.SequenceMatcher(None, left, right).ratio()

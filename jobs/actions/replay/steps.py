@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from exgrpo.db.connections.session import Database
+from exgrpo.db.queries.selections import steps_with_trajectories
 from exgrpo.db.rows.spec_fields import RECORDED_KIND
 from exgrpo.jobs.actions.replay.advantages import advantage_facts, formula_facts
 from exgrpo.jobs.actions.replay.aggregation import aggregation_facts
@@ -64,7 +65,9 @@ def open_step(database: Database, runs_root: Path, run_id: str, step: int) -> Re
     """Return a step that a run recorded, and refuse one without trajectories."""
     recorded = RecordedStep(database, RunDirectory.open(runs_root, run_id), step)
     if not recorded.trajectories:
-        raise ReplayError(f"{run_id}: recorded no trajectories of step {step}; `exgrpo query curves` lists its steps.")
+        last = max(steps_with_trajectories(database, run_id), default=step)
+        hint = f"its last step is {last}" if last < step else "`exgrpo query curves` lists its steps"
+        raise ReplayError(f"{run_id}: recorded no trajectories of step {step}; {hint}.")
     return recorded
 
 

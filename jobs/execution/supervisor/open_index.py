@@ -35,9 +35,12 @@ def open_fresh_index(runs_root: Path, database_url: str | None) -> Iterator[Data
     """Yield the database with everything recorded so far; nothing else of the runs root is written.
 
     A running supervisor keeps the database up to date; without one, this program does. Where the database cannot be
-    used or written, as in a read-only folder, it is a temporary one, read from the files: nothing but time is lost.
+    used or written, as in a folder that is read-only or not there, it is a temporary one, read from the files: nothing
+    but time is lost.
     """
     with ExitStack() as stack:
+        if database_url is None and not runs_root.exists():
+            database_url = f"sqlite:///{stack.enter_context(TemporaryDirectory())}/index.db"
         try:
             if read_supervisor(runs_root) is None and not ingest_all(runs_root, database_url):
                 raise DatabaseError("The database could not be brought up to date.")

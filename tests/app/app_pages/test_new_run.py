@@ -178,7 +178,8 @@ def test_the_text_of_the_specification_is_edited_with_the_checks_of_the_form(ope
     page = open_page("new_run", section="YAML")
     text = page.text_area(key="new-run-yaml").value
     page.text_area(key="new-run-yaml").set_value(text.replace("num_steps: 150", "num_steps: 7\ntypo: 1")).run()
-    assert mistakes(page) == ["typo: there is no such field; remove it, or check its name"]
+    [mistake] = mistakes(page)
+    assert mistake.startswith("typo: there is no such field; ")
     page.text_area(key="new-run-yaml").set_value(text.replace("num_steps: 150", "num_steps: [")).run()
     assert mistakes(page)[0].startswith("YAML: line 84, column ")
     page.text_area(key="new-run-yaml").set_value("tags: [&a x, *a]").run()

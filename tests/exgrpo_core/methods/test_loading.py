@@ -228,3 +228,13 @@ def test_a_setting_without_a_default_is_asked_for(monkeypatch):
     monkeypatch.setenv(ALLOWED_CODE_VARIABLE, "tests")
     (mistake,) = find_mistakes(config(trajectory_selection=SHORTEST))
     assert "strategy_settings.least_tokens" in mistake
+
+
+@pytest.mark.parametrize(
+    "needs", [{"refresh": "never"}, {"refresh": ("never", "why", "more")}, ["refresh"], {"refresh": ("never", None)}]
+)
+def test_needs_of_another_shape_are_one_sentence(monkeypatch, needs):
+    monkeypatch.setenv(ALLOWED_CODE_VARIABLE, "tests")
+    monkeypatch.setattr(f"{MODULE}.Shortest.needs", needs)
+    (mistake,) = find_mistakes(outside())
+    assert mistake.startswith("trajectory_selection: Shortest.needs: expected a dict of setting: (value, reason)")

@@ -196,3 +196,18 @@ def test_a_narrow_terminal_cuts_neither_ids_states_nor_scores_and_a_pipe_has_a_l
     piped = CliRunner(env=WIDE | {"COLUMNS": "80"}).invoke(app, ["runs", "--runs-root", str(long_ids)]).stdout
     assert len(piped.splitlines()) == 4
     assert f"{recorded.FINISHED.name} with many more words and a number 0" in piped
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "sentence"),
+    [
+        (("db", "rebuild"), 2, "no such runs root"),
+        (("verify",), 2, "no such runs root"),
+        (("backup", "all.tar"), 2, "no such runs root"),
+        (("runs",), 0, "No runs in"),
+        (("query", "runs"), 0, "No rows"),
+    ],
+)
+def test_no_look_at_a_folder_that_is_not_there_makes_it(tmp_path, words, code, sentence):
+    assert sentence in exgrpo(tmp_path / "none", *words, code=code)
+    assert not (tmp_path / "none").exists()

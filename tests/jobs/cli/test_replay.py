@@ -45,7 +45,7 @@ def test_wrong_steps_are_one_sentence(tmp_path):
     for words, sentence in (
         ((), "expected either"),
         (("--steps", "3:1"), "expected A:B"),
-        (("--step", "9"), "recorded no trajectories"),
+        (("--step", "9"), "recorded no trajectories of step 9; its last step is 1."),
         (("--steps", "8:9"), "recorded no trajectories of step 8"),
     ):
         assert sentence in exgrpo(tmp_path, "replay", "solved", *words, code=2)

@@ -1,7 +1,9 @@
 import pytest
 
+from exgrpo.jobs.specs.any_job import parse_any_spec
 from exgrpo.jobs.specs.mistakes import SpecError
-from exgrpo.jobs.specs.train import parse_spec
+from exgrpo.jobs.specs.settings import apply_settings
+from exgrpo.jobs.specs.train import TrainSpec, load_spec, parse_spec
 
 
 def mistakes(content):
@@ -67,3 +69,50 @@ def test_true_and_false_are_no_numbers(field, value):
 
 def test_truth_values_are_read_where_they_are_meant():
     assert parse_spec({"keeps_best_checkpoint": False, "seed": 1}, "form").keeps_best_checkpoint is False
+
+
+@pytest.mark.parametrize(
+    ("field", "hint"),
+    [
+        ("algorithm.batch_sise", "did you mean algorithm.batch_size?"),
+        ("model.soruce", "did you mean model.source?"),
+        ("nmae", "did you mean name?"),
+        ("data.zzzz", "the nearest is data."),
+    ],
+)
+def test_a_file_answers_a_misspelt_field_as_a_setting_does(field, hint):
+    section, _, name = field.rpartition(".")
+    with pytest.raises(SpecError) as of_file:
+        parse_spec({section: {name: 32}} if section else {name: 32}, "--set")
+    with pytest.raises(SpecError) as of_setting:
+        apply_settings(TrainSpec(), [f"{field}=32"])
+    assert str(of_file.value).replace("--set: ", "--set ") == str(of_setting.value)
+    assert f"{field}: there is no such field; {hint}" in str(of_file.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (
+            {"algorithm": {"mask_range": {"lw": 0.5}}},
+            "mask_range.lw: there is no such field; did you mean algorithm.ma",
+        ),
+        (
+            {"kind": "eval", "model": {"sorce": "x"}},
+            "did you mean model.source? benchmarks: expected a value, got none",
+        ),
+        ({"model": {1: 2}}, "model.1: expected a text as the name, got 1"),
+        ({"data": {"modulus": 10**30}}, f"data.modulus: expected a smaller whole number, got {10**30}"),
+    ],
+)
+def test_no_mistake_is_in_the_words_of_the_library(content, sentence):
+    with pytest.raises(SpecError) as refused:
+        parse_any_spec(content, "run.yaml")
+    assert sentence in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["folder", "/dev/null"])
+def test_a_folder_or_device_instead_of_a_file_is_not_to_be_removed(tmp_path, name):
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(SpecError, match=r"found a folder, pipe or device; give a YAML or JSON file\.$"):
+        load_spec(tmp_path / name)
