@@ -205,7 +205,7 @@ def test_a_narrow_terminal_cuts_neither_ids_states_nor_scores_and_a_pipe_has_a_l
         (("verify",), 2, "no such runs root"),
         (("backup", "all.tar"), 2, "no such runs root"),
         (("runs",), 0, "No runs in"),
-        (("query", "runs"), 0, "No rows"),
+        (("query", "runs"), 0, ""),
     ],
 )
 def test_no_look_at_a_folder_that_is_not_there_makes_it(tmp_path, words, code, sentence):
