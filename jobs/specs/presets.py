@@ -63,7 +63,7 @@ class _PlainLoader(yaml.SafeLoader):
     def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
         """Return a whole number, as the base class does."""
         try:
-            return super().construct_yaml_int(node)  # type: ignore[no-untyped-call, no-any-return]
+            return super().construct_yaml_int(node)
         except ValueError:
             raise _RefusedError(problem=LONG_NUMBER, problem_mark=node.start_mark) from None
 

@@ -1,6 +1,7 @@
 """The ten jobs that users come for, each from the first page in at most so many clicks."""
 
 import re
+import time
 from contextlib import contextmanager
 from pathlib import Path
 from xml.etree import ElementTree
@@ -198,7 +199,9 @@ def _mark_and_find(page):
     click("button", re.compile("Close$"))
     opened.wait_for(state="detached")
     marks = page.get_by_role("combobox", name=re.compile("Marked trajectories"))
+    ends_at = time.monotonic() + 90
     while not marks.count():  # until the supervisor has read the mark
+        assert time.monotonic() < ends_at, "the page offers no marked trajectories 90 seconds after one was marked"
         page.reload()
         page.locator(IDLE).wait_for()
     click(marks)

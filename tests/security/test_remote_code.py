@@ -17,7 +17,8 @@ from exgrpo.jobs.specs.model_code import CONFIG_FILES, named_code
 from exgrpo.jobs.specs.train import SpecError, TrainSpec, load_preset, parse_spec
 from exgrpo.jobs.specs.verl import RewardModelSpec
 from exgrpo.jobs.training import verl_composition
-from exgrpo.jobs.training.engines.embedded.model import load_policy, refuse_remote_code
+from exgrpo.jobs.training.engines.embedded.model import load_policy
+from exgrpo.jobs.training.engines.embedded.settings_files import refuse_remote_code
 from exgrpo.jobs.training.engines.tokenizer import load_tokenizer
 from exgrpo_core.errors import EngineError
 from tests.house.tracked import read, source_files

@@ -7,7 +7,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import TypeVar
 
-from exgrpo.jobs.actions.preflight.looks import Look
+from exgrpo.jobs.actions.preflight.looks import Look, check_settings
 from exgrpo.jobs.evaluation.benchmark_questions import LoadedBenchmark, load_benchmark
 from exgrpo.jobs.evaluation.protocols import protocol_of
 from exgrpo.jobs.specs.base import BenchmarkFields
@@ -44,7 +44,7 @@ def with_absolute_sources(spec: TrainSpec, *, is_checked: bool = True) -> TrainS
     With `is_checked` False they need not be on this machine, and nothing is raised.
 
     Raises:
-        SpecError: A file does not exist, or a model comes with code; the sentence names the field.
+        SpecError: A file does not exist, a model comes with code, or the settings of the reward model are damaged.
     """
     absolute = partial(resolve_source, is_checked=is_checked)
     changes: dict[str, object] = {
@@ -56,6 +56,7 @@ def with_absolute_sources(spec: TrainSpec, *, is_checked: bool = True) -> TrainS
     if spec.reward_model is not None:
         if is_checked:
             refuse_remote_code("reward_model.source", spec.reward_model.source)
+            check_settings("reward_model.source", spec.reward_model.source)
         source = absolute("reward_model.source", spec.reward_model.source)
         changes["reward_model"] = spec.reward_model.model_copy(update={"source": source})
     if spec.validation.benchmarks:
@@ -248,7 +249,7 @@ def refuse_remote_code(field: str, source: str, revision: str | None = None) -> 
         try:
             field_of_code = named_code(read_settings(source, name, revision))
         except UnreadableFileError:
-            continue  # `check_model_files` names it
+            continue  # `check_settings` names it
         if field_of_code is not None:
             raise SpecError(
                 f"{source} comes with code ({field_of_code} in {name}), which is never run; choose a model "

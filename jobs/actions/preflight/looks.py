@@ -22,14 +22,14 @@ from exgrpo.jobs.training.pretrained.model_shapes import (
 )
 from exgrpo.jobs.training.pretrained.sources import PACKAGE_PREFIX
 from exgrpo.jobs.training.templates import Message
-from exgrpo_core.bounded_json import UnreadableFileError, read_json, read_plain
+from exgrpo_core.bounded_json import UnreadableFileError, read_plain
 from exgrpo_core.errors import first_line
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer  # type: ignore[import-untyped]
 
 TEMPLATE_FILE = "chat_template.jinja"
-SETTINGS_FILE = "tokenizer_config.json"
+_TOKENIZER_SETTINGS = "tokenizer_config.json"
 _TOKENS = ("bos_token", "eos_token", "pad_token", "unk_token")
 
 
@@ -41,7 +41,7 @@ def read_chat_template(source: str, revision: str | None = None) -> str | None:
             return read_plain(path).decode(errors="replace")
         except (OSError, UnreadableFileError):
             return None
-    template = _read_settings(source, revision).get("chat_template")
+    template = _tokenizer_settings(source, revision).get("chat_template")
     if isinstance(template, list):
         named = [item for item in template if isinstance(item, dict)]
         template = next((item.get("template") for item in named if item.get("name") == "default"), None)
@@ -53,6 +53,7 @@ class ModelLook:
     """What the files of a model on this machine show, without loading it."""
 
     source: str
+    revision: str | None
     shape: ModelShape | None
     """None where it is not known."""
     config_mistake: str
@@ -73,11 +74,12 @@ def look_at_model(source: str, revision: str | None = None) -> ModelLook:
     """Return what a model's files show."""
     return ModelLook(
         source=source,
+        revision=revision,
         shape=model_shape(source, revision),
         config_mistake=config_mistake(source, revision),
         has_config=model_file(source, CONFIG_FILE, revision) is not None,
         tokenizer=model_file(source, TOKENIZER_FILE, revision),
-        has_tokenizer_settings=model_file(source, SETTINGS_FILE, revision) is not None,
+        has_tokenizer_settings=model_file(source, _TOKENIZER_SETTINGS, revision) is not None,
         chat_template=read_chat_template(source, revision),
     )
 
@@ -122,11 +124,20 @@ def check_model_files(model: ModelLook) -> None:
     """
     if model.config_mistake:
         raise SpecError(f"{CONFIG_FILE} of {model.source}: {model.config_mistake}", "model.source")
+    check_settings("model.source", model.source, model.revision)
+
+
+def check_settings(field: str, source: str, revision: str | None = None) -> None:
+    """Refuse a model on this machine that has a settings file which is not a mapping in JSON.
+
+    Raises:
+        SpecError: It is one; the sentence names the file.
+    """
     try:
         for name in SETTINGS_FILES:
-            read_settings(model.source, name)
+            read_settings(source, name, revision)
     except UnreadableFileError as error:
-        raise SpecError(str(error), "model.source") from None
+        raise SpecError(str(error), field) from None
 
 
 def check_context(look: Look) -> None:
@@ -190,16 +201,15 @@ def render_chat_prompts(
     Raises:
         ChatTemplateError: The template is no template, or refuses a conversation.
     """
-    settings = _read_settings(source, revision)
+    settings = _tokenizer_settings(source, revision)
     tokens = {name: _token_text(settings.get(name)) for name in _TOKENS}
     return [render_conversation(template, tokens, messages) for messages in conversations]
 
 
-def _read_settings(source: str, revision: str | None) -> dict[str, object]:
-    path = model_file(source, SETTINGS_FILE, revision)
+def _tokenizer_settings(source: str, revision: str | None) -> dict[str, object]:
     try:
-        return {} if path is None else read_json(path)
-    except (OSError, UnreadableFileError):
+        return read_settings(source, _TOKENIZER_SETTINGS, revision)
+    except UnreadableFileError:  # `check_settings` names it
         return {}
 
 

@@ -21,12 +21,12 @@ from exgrpo.jobs.training.engines.embedded.model import (
     generate,
     load_policy,
     model_class,
-    refuse_remote_code,
     resolve_device,
     score_sequences,
 )
 from exgrpo.jobs.training.engines.embedded.packing import TokenSequence
 from exgrpo.jobs.training.engines.embedded.sampling import Sampler
+from exgrpo.jobs.training.engines.embedded.settings_files import refuse_damaged_settings, refuse_remote_code
 from exgrpo.jobs.training.engines.tokenizer import load_tokenizer
 from exgrpo.jobs.training.pretrained.model_shapes import model_file
 from exgrpo_core.errors import EngineError, first_line
@@ -82,6 +82,7 @@ def look_without_weights(source: str) -> None:
         EngineError: One sentence says what is wrong with the model.
     """
     try:
+        refuse_damaged_settings(source)
         refuse_remote_code(source)
         config = AutoConfig.from_pretrained(source)
         with torch.device("meta"):

@@ -21,12 +21,10 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
-from transformers.models.auto.tokenization_auto import get_tokenizer_config
 from transformers.utils import logging as transformers_logging
 
 from exgrpo.jobs.machine.hardware import uses_bfloat16
 from exgrpo.jobs.runs.checkpoints import ADAPTER_CONFIG
-from exgrpo.jobs.specs.model_code import SETTINGS_FILES, named_code
 from exgrpo.jobs.training.engines.embedded.backend import Backend, PackedBackend, PaddedBackend
 from exgrpo.jobs.training.engines.embedded.decoder import Decoder, is_supported
 from exgrpo.jobs.training.engines.embedded.decoder_weights import WeightOf, adapted_weight, base_weight
@@ -41,9 +39,8 @@ from exgrpo.jobs.training.engines.embedded.lora import (
 )
 from exgrpo.jobs.training.engines.embedded.packing import TokenSequence
 from exgrpo.jobs.training.engines.embedded.sampling import Sampler, Scoring
+from exgrpo.jobs.training.engines.embedded.settings_files import refuse_damaged_settings, refuse_remote_code
 from exgrpo.jobs.training.engines.tokenizer import load_tokenizer, response_texts
-from exgrpo.jobs.training.pretrained.model_shapes import read_settings
-from exgrpo_core.bounded_json import UnreadableFileError
 from exgrpo_core.engine import read_end_tokens
 from exgrpo_core.errors import EngineError, first_line
 from exgrpo_core.types import BoolArray, Float32Array, Int32Array, TrajectoryScores
@@ -205,6 +202,7 @@ def _make_backend(model: PreTrainedModel, compute_dtype: torch.dtype, weight_of:
 
 def _load_model(source: str, revision: str | None) -> PreTrainedModel:
     """Return a float32 model; adapters in a folder are merged into the model that they belong to."""
+    refuse_damaged_settings(source, revision)
     refuse_remote_code(source, revision)
     folder = Path(source)
     if (folder / ADAPTER_CONFIG).is_file():
@@ -214,12 +212,13 @@ def _load_model(source: str, revision: str | None) -> PreTrainedModel:
 
 
 def refuse_odd_files(source: str) -> None:
-    """Refuse a model that another program will load: one with code, or in a folder with other weights than its own.
+    """Refuse a model that another program will load: with code, damaged settings, or weights that are not its own.
 
     Raises:
         EngineError: It is one.
         OSError: It cannot be found.
     """
+    refuse_damaged_settings(source)
     refuse_remote_code(source)
     if Path(source).is_dir():
         load_weights(source, device_map="meta")
@@ -288,32 +287,6 @@ def _freeze_towers(model: PreTrainedModel) -> None:
     for weight in model.parameters():
         if model.config.get_text_config() is not model.config and id(weight) not in of_text:
             weight.requires_grad_(False)
-
-
-def refuse_remote_code(source: str, revision: str | None = None) -> None:
-    """Refuse a model whose folder or hub repository names code, or has a settings file that is not JSON.
-
-    Raises:
-        EngineError: It is one.
-        OSError: It cannot be found.
-    """
-    try:
-        for name in SETTINGS_FILES:
-            read_settings(source, name, revision)
-    except UnreadableFileError as error:
-        raise EngineError(str(error), "model.source") from None
-    settings = {
-        "config.json": PreTrainedConfig.get_config_dict(source, revision=revision)[0],
-        "tokenizer_config.json": get_tokenizer_config(source, revision=revision),
-    }
-    for name, content in settings.items():
-        field = named_code(content)
-        if field is not None:
-            raise EngineError(
-                f"{source} comes with code ({field} in {name}), which is never run; choose a model "
-                "whose architecture transformers knows.",
-                "model.source",
-            )
 
 
 def _end_token_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, source: str) -> list[int]:

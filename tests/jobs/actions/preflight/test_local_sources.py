@@ -13,8 +13,9 @@ from exgrpo.jobs.actions.preflight.local_sources import (
     resolve_source,
     with_absolute_sources,
 )
-from exgrpo.jobs.actions.preflight.looks import look_at
+from exgrpo.jobs.actions.preflight.looks import check_model_files, look_at, look_at_model
 from exgrpo.jobs.specs.train import DataSpec, ModelSpec, SpecError, TrainSpec, parse_spec
+from exgrpo.jobs.specs.verl import RewardModelSpec
 from exgrpo_core.config import ExGRPOConfig
 from tests.data_files import verl_row, write_lines
 
@@ -71,6 +72,38 @@ def test_every_local_file_of_a_specification_is_named_absolutely(folder):
     data = folder / "questions.jsonl"
     assert (absolute.model.source, absolute.data.source) == (str(folder / "models" / "tiny"), str(data))
     assert absolute.external_experience == data
+
+
+@pytest.mark.parametrize("name", ["config.json", "generation_config.json", "tokenizer_config.json"])
+def test_damaged_settings_of_a_reward_model_are_named_before_the_run(folder, name):
+    reward_model = RewardModelSpec(source="models/tiny")
+    spec = TrainSpec().model_copy(update={"reward_model": reward_model})
+    with_absolute_sources(spec)
+    (folder / "models" / "tiny" / name).write_text("[1")
+    assert with_absolute_sources(spec, is_checked=False).reward_model.source == str(folder / "models" / "tiny")
+    with pytest.raises(SpecError, match=rf"put the model's own {name} in its place") as refused:
+        with_absolute_sources(spec)
+    assert refused.value.fields == ("reward_model.source",)
+
+
+@pytest.mark.parametrize("name", ["generation_config.json", "tokenizer_config.json"])
+def test_the_settings_that_are_checked_are_those_of_the_runs_revision(tmp_path, monkeypatch, name):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    model = tmp_path / "models--some--model"
+    for revision, content in (("a" * 40, "{}"), ("b" * 40, "[1")):
+        (model / "snapshots" / revision).mkdir(parents=True)
+        (model / "snapshots" / revision / name).write_text(content)
+    (model / "refs").mkdir()
+    for main, other in (("a", "b"), ("b", "a")):
+        (model / "refs" / "main").write_text(main * 40)
+        (model / "refs" / "tried").write_text(other * 40)
+        for revision, snapshot in ((None, main), ("tried", other), (main * 40, main), (other * 40, other)):
+            look = look_at_model("some/model", revision)
+            if snapshot == "a":
+                check_model_files(look)
+            else:
+                with pytest.raises(SpecError, match=f"{'b' * 40}/{name}: is not JSON"):
+                    check_model_files(look)
 
 
 SMALL = {"num_questions": 2, "num_held_out": 1}

@@ -5,8 +5,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, FalconMambaConfig, Mamba2Config, MambaConfig, RwkvConfig
 
-from exgrpo.jobs.training.engines.embedded.first_look import look_at, open_model
-from exgrpo.jobs.training.engines.embedded.model import wrap_model
+from exgrpo.jobs.training.engines.embedded.first_look import look_at, look_without_weights, open_model
+from exgrpo.jobs.training.engines.embedded.model import refuse_odd_files, wrap_model
 from exgrpo_core.errors import EngineError
 from tests.jobs.evaluation.tiny_evaluations import save_tiny_model
 from tests.jobs.training.engines.tiny_models import END, VOCABULARY_SIZE, build_model, build_policy, tiny_tokenizer
@@ -92,8 +92,9 @@ def test_a_broken_settings_file_is_named(tmp_path, name, content, fault):
     save_tiny_model(tmp_path)
     (tmp_path / name).write_text(content)
     sentence = rf"{re.escape(str(tmp_path / name))}: {fault}.*; put the model's own {name} in its place\.$"
-    with pytest.raises(EngineError, match=sentence):
-        open_model(str(tmp_path), "cpu")
+    for read in (lambda source: open_model(source, "cpu"), look_without_weights, refuse_odd_files):
+        with pytest.raises(EngineError, match=sentence):
+            read(str(tmp_path))
 
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.int8, torch.uint8, torch.bool])

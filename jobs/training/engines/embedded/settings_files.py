@@ -1,0 +1,43 @@
+"""What is refused in the settings files of a model before an engine loads it."""
+
+from transformers import PreTrainedConfig
+from transformers.models.auto.tokenization_auto import get_tokenizer_config
+
+from exgrpo.jobs.specs.model_code import SETTINGS_FILES, named_code
+from exgrpo.jobs.training.pretrained.model_shapes import read_settings
+from exgrpo_core.bounded_json import UnreadableFileError
+from exgrpo_core.errors import EngineError
+
+
+def refuse_damaged_settings(source: str, revision: str | None = None) -> None:
+    """Refuse a model on this machine that has a settings file which is not a mapping in JSON.
+
+    Raises:
+        EngineError: It is one.
+    """
+    try:
+        for name in SETTINGS_FILES:
+            read_settings(source, name, revision)
+    except UnreadableFileError as error:
+        raise EngineError(str(error), "model.source") from None
+
+
+def refuse_remote_code(source: str, revision: str | None = None) -> None:
+    """Refuse a model whose folder or hub repository names code.
+
+    Raises:
+        EngineError: It is one.
+        OSError: It cannot be found.
+    """
+    settings = {
+        "config.json": PreTrainedConfig.get_config_dict(source, revision=revision)[0],
+        "tokenizer_config.json": get_tokenizer_config(source, revision=revision),
+    }
+    for name, content in settings.items():
+        field = named_code(content)
+        if field is not None:
+            raise EngineError(
+                f"{source} comes with code ({field} in {name}), which is never run; choose a model "
+                "whose architecture transformers knows.",
+                "model.source",
+            )
