@@ -137,7 +137,7 @@ def _new_rows(source: RolloutSource, file: Path) -> Iterator[RecordedStep]:
             yield from _metrics(source, file, ((number, row, row["metrics"]) for number, row in rows))
             yield from source.rollouts([file], _trace, lambda _: project.traces(last_trace))
             yield from source.rollouts([file], partial(_tables, last_table), lambda _: project.metrics(last_metrics))
-            source.advance(file, *newest, *last_table)
+            source.advance(file, *newest, last_table[0])
     except UnreadableFileError as error:
         source.bad.add(file, 0, str(error))
 
