@@ -183,8 +183,8 @@ class RolloutSource:
     """The files of one path; each row is handed out once, also over several calls while the files grow.
 
     `positions` has how far each file was read, by its name below the path: a byte of JSON lines, else what the format
-    counts; the number of the last row; a checksum of the first bytes of JSON lines, else what the format keeps; rows
-    that wait. It can be kept in a file and given to a later source of the same path.
+    counts; the number of the last row; a checksum of the first bytes of JSON lines; rows that wait, else
+    what the format keeps. It can be kept in a file and given to a later source of the same path.
     """
 
     def __init__(
@@ -232,12 +232,8 @@ class RolloutSource:
         """Return the number of the last line or row that was read of a file."""
         return self._place(file)[1]
 
-    def crc(self, file: Path) -> int:
-        """Return the checksum that was kept of a file, 0 without one."""
-        return self._place(file)[2]
-
     def waiting(self, file: Path) -> list[int]:
-        """Return the numbers of rows before the position that were not whole yet."""
+        """Return the numbers of rows before the position that were not whole yet, else what the format keeps."""
         return self._place(file)[3:]
 
     def advance(self, file: Path, position: int, num_rows: int = 0, crc: int = 0, waiting: Iterable[int] = ()) -> None:

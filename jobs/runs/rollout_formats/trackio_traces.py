@@ -127,7 +127,7 @@ def _is_evaluation(row: Row) -> bool:
 
 def _new_rows(source: RolloutSource, file: Path) -> Iterator[RecordedStep]:
     """Yield the new rows of a SQLite file: its position is the last trace, its number of rows the last of metrics."""
-    last_trace, last_metrics, last_table = source.position(file), source.num_rows(file), [source.crc(file)]
+    last_trace, last_metrics, last_table = source.position(file), source.num_rows(file), source.waiting(file)
     try:
         with open_project(file) as project:
             newest = project.newest()
@@ -137,7 +137,7 @@ def _new_rows(source: RolloutSource, file: Path) -> Iterator[RecordedStep]:
             yield from _metrics(source, file, ((number, row, row["metrics"]) for number, row in rows))
             yield from source.rollouts([file], _trace, lambda _: project.traces(last_trace))
             yield from source.rollouts([file], partial(_tables, last_table), lambda _: project.metrics(last_metrics))
-            source.advance(file, *newest, last_table[0])
+            source.advance(file, *newest, waiting=last_table)
     except UnreadableFileError as error:
         source.bad.add(file, 0, str(error))
 
