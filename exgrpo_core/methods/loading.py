@@ -134,7 +134,7 @@ def find_part(setting: str, name: str) -> type[Any]:
     return part
 
 
-def _check_needs(part: type[Part]) -> None:
+def _check_needs(part: type[Any]) -> None:
     needs: object = part.needs
     if not isinstance(needs, dict) or not all(
         isinstance(setting, str) and isinstance(need, tuple) and len(need) == 2 and isinstance(need[1], str)

@@ -104,7 +104,10 @@ def summarize_run(database: Database, run_id: str) -> dict[str, Any]:
 def _run_row(database: Database, run_id: str) -> RunRow:
     row = runs.get_run(database, run_id)
     if row is None:
-        raise UnknownRunError(f"{run_id}: its folder cannot be read; check run.json and spec.json.")
+        raise UnknownRunError(
+            f"{run_id}: the database does not have it. Its folder cannot be read, or another workbench still has to "
+            "read it. Its log.txt says how it ended."
+        )
     return row
 
 
