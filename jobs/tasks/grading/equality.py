@@ -4,7 +4,8 @@ r"""Equality of two boxed answers by Math-Verify, and what it gets wrong in ways
 |---|---|
 | letters are multiplied: `BAC` = `ABC`, `listen` = `silent` | words, points and numbers such as 0x1F are texts |
 | case is lost: `v/V` = 1, `2x` = `2X` | letters that occur in both cases are two symbols |
-| an ellipsis is left out: `5\ldots` = 5 | a term of its own |
+| an ellipsis is left out: `5\ldots` = 5 | the terms around it are compared in order (`sequences.py`) |
+| lists are sets: `1, 1, 2` = `1, 2` | what the gold answer repeats counts (`lists.py`) |
 | numbers are rounded to six decimals: 1e-34 = 1e-33 | equal within a hundred thousandth of their size |
 | Unicode signs, currency, `0.\overline{3}`, `1e-05`, `\varnothing` | written as LaTeX first |
 | `x<2 or x>3` is no set | written as intervals where the other answer is one |
@@ -35,6 +36,7 @@ from exgrpo.jobs.tasks.grading.plain_text import (
 )
 from exgrpo.jobs.tasks.grading.readings import other_readings
 from exgrpo.jobs.tasks.grading.residues import are_same_numerals, compare_residues, with_decimal_numerals
+from exgrpo.jobs.tasks.grading.sequences import ELLIPSIS, compare_sequences, with_repeating_decimals
 from exgrpo.jobs.tasks.grading.texts import compare_texts
 from exgrpo.jobs.tasks.grading.units import comparable_values, is_unit, quantity_lists
 
@@ -90,10 +92,14 @@ _COMMON_LOG = re.compile(r"\\?\blog(?![A-Za-z]|\s*_)")
 _REPEATING = re.compile(r"(\d*)\.(\d*)\\(?:overline|bar)\s*\{?(\d+)\}?")
 _DOTTED = re.compile(r"(?<=\.)(\d*)\\dot\s*\{?(\d)\}?(?:(\d*)\\dot\s*\{?(\d)\}?)?(?!\d)")
 """Repeating digits as dots mark them, above the first and the last."""
-_ELLIPSIS = re.compile(r"\\[lc]?dots(?:[bcimo](?![a-z]))?|\\?\.\s?\.\s?\.|…")
-_NAME = re.compile(r"^\s*[A-Za-z]\s*=(?=[^=]+$)")
-"""The left side of `V = 5`, which is left out of answers."""
-_REPEATED = re.compile(rf"(?<=\d\.)(\d*?)(\d+?)\2+(?:{_ELLIPSIS.pattern})$")
+_SYMBOL = r"[A-Za-z](?:_(?:\w|\{\w+\}))?"
+_ORDER = r"(?:[<>≤≥]|\\(?:[lg]e|[lg]eq|[lg]eqslant|[lg]t)(?![a-z]))"
+_NAME = re.compile(
+    rf"(?:^|(?<=[,;]))\s*{_SYMBOL}\s*(?:=(?=[^=,;]+(?:[,;]|$))|(?={_ORDER}))"
+    rf"|(?<=\d)\s*{_ORDER}\s*{_SYMBOL}(?=\s*(?:$|[,;]|{_ORDER}))"
+)
+"""The names in `V = 5, W = 6`, `V > 5` and `5 < V`, which answers may write in another case."""
+_COUNTED_WORD = re.compile(r"(?<![A-Za-z\\])[A-Za-z]{2,}(?![A-Za-z])")
 _POWER = re.compile(r"(?<![\w.])(\d+(?:\.\d*)?)[eE]\+?(-?)0*(\d{1,3})(?!\w)")
 """A number as programs write it: 1e-05."""
 _GREEK = r"\\(?i:gamma|delta|theta|lambda|xi|pi|sigma|upsilon|phi|psi|omega)(?![A-Za-z])"
@@ -132,8 +138,9 @@ def decide(gold: str, answer: str, parse: Parse, verify: Verify) -> tuple[bool |
 def _decide_as_written(gold: str, answer: str, parse: Parse, verify: Verify) -> tuple[bool | None, str]:
     is_known: bool | None = are_same_numerals(gold, answer)
     gold, answer = without_markup(gold), without_markup(answer)
-    if bool(_ELLIPSIS.search(gold)) != bool(_ELLIPSIS.search(answer)):
-        return False, "an ellipsis in one answer"
+    by_terms = compare_sequences(gold, answer, lambda left, right: are_equal(left, right, parse, verify) is True)
+    if by_terms is not None:
+        return by_terms, "an ellipsis, and the terms around it"
     gold, answer = with_magnitudes(gold), with_magnitudes(answer)  # else 5 and 5 million are equal, as are 5 and 5 m
     by_text = is_known or _compare_forms(
         gold, answer, lambda left, right: are_equal(left, right, parse, verify) is True
@@ -236,7 +243,7 @@ def without_markup(text: str) -> str:
         text = next((content.strip() for content in contents if _closes_at_end(content)), text)
     text = re.sub(r"(?<=\d)\^\s*\{?\s*\\text\s*\{(?:st|nd|rd|th)\}\s*\}?", "", text.replace("{:}", ":"))
     text = re.sub(r"\*\*\s*(-?\d+)", r"^{\1}", re.sub(r"(?<=\d)\s*[xX]\s*(?=10\s*(?:\^|\*\*))", r"\\times ", text))
-    text = _REPEATED.sub(r"\1\\overline{\2}", text)
+    text = with_repeating_decimals(text)
     text = with_decimal_numerals(re.sub(r"\^(-\d+)", r"^{\1}", text))
     text = re.sub(r"(?<=\d)\s+(?=\d)", ", ", text) if re.fullmatch(r"\d+(?:\s+\d+){2,}", text) else text
     return with_mixed_numbers(_GROUPED.sub(lambda match: re.sub(r"\D", "", match[0]), text))
@@ -256,7 +263,9 @@ def _closes_at_end(text: str) -> bool:
 
 
 def _compute(texts: tuple[str, str], parse: Parse, verify: Verify) -> bool | None:
-    gold, answer = (_ELLIPSIS.sub(r"Z_{98}", text) for text in with_intervals(*texts))
+    gold, answer = (ELLIPSIS.sub(r"Z_{98}", text) for text in with_intervals(*texts))
+    if re.match(r"[-+.\d]", gold) and gold.casefold() == answer.casefold():
+        gold, answer = _with_units_alike(gold, answer)
     mixed = _in_both_cases(gold) | _in_both_cases(answer)
     mixed |= _in_both_cases(f"{_NAME.sub('', gold)} {_NAME.sub('', answer)}") - {"I"}  # sympy's imaginary unit
     parsed_gold, parsed = (parse(_rename(text, mixed)) for text in (gold, answer))
@@ -266,6 +275,16 @@ def _compute(texts: tuple[str, str], parse: Parse, verify: Verify) -> bool | Non
     if verify(parsed_gold, parsed):
         return has_percent or not _differ_as_numbers(parsed_gold, parsed)
     return _are_same_numbers(parsed_gold, parsed)
+
+
+def _with_units_alike(gold: str, answer: str) -> tuple[str, str]:
+    """Return two answers that differ only in case with units as one of them writes them: 60 kw is 60 kW."""
+    words = [_COUNTED_WORD.findall(text) for text in (gold, answer)]
+    for word, other in zip(*words, strict=False):
+        unit = word if is_unit(word) else other
+        if is_unit(unit):
+            gold, answer = gold.replace(word, unit), answer.replace(other, unit)
+    return gold, answer
 
 
 def as_latex(text: str) -> str:
