@@ -11,7 +11,12 @@ from exgrpo.jobs.tasks.grading.answer_grader import Scheme, grade_answer
 
 def grade(
     answer: Annotated[
-        str, typer.Argument(metavar="ANSWER", help="A response or its answer. Write -- before one that begins with -.")
+        str,
+        typer.Argument(
+            metavar="ANSWER",
+            help="A response or its answer. Write -- and then ANSWER last if it begins with -, as in "
+            "`exgrpo grade --gold -5 -- -5`.",
+        ),
     ],
     gold: Annotated[str, typer.Option("--gold", metavar="GOLD", help="The correct answer.")],
     grading: Annotated[

@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from importlib.metadata import version
+from numbers import Real
 from queue import SimpleQueue
-from typing import Self
+from typing import Self, get_args
 
 from exgrpo.jobs.specs.base import AnswerKind
 from exgrpo.jobs.tasks.grading.boxed_answers import (
@@ -34,8 +35,9 @@ from exgrpo.jobs.tasks.grading.boxed_answers import (
 )
 from exgrpo.jobs.tasks.grading.reward_function import Decision, Grade
 from exgrpo.jobs.tasks.grading.worker_process import Comparison, GradingProcess
+from exgrpo_core.errors import FieldError, shown
 
-GRADING_RULES = 13
+GRADING_RULES = 14
 """Version of the rules: raise it when an answer is decided otherwise. Scores of different versions are not compared."""
 _LIBRARIES = ("math-verify", "latex2sympy2_extended", "sympy", "pylatexenc")
 CHUNK_SIZE = 64
@@ -190,20 +192,27 @@ class AnswerGrader:
 
 
 def grade_answer(
-    answer: str, gold: str, grading: Scheme | str = Scheme.TRAINING, kind: AnswerKind = "math"
+    answer: str | float, gold: str | float, grading: Scheme | str = Scheme.TRAINING, kind: AnswerKind = "math"
 ) -> Decision:
     r"""Return the verdict of a run's grader on one answer, and the rule that decided.
 
     Args:
-        answer: A response, or only the content of its `\boxed{...}`.
-        gold: The right answer.
+        answer: A response, or only the content of its `\boxed{...}`. A number is read as its text.
+        gold: The right answer, a text or a number.
         grading: `training` for the rules that rewards follow, `paper` for those of published scores.
         kind: `math`, or `choice` if the gold answer is the label of an option.
 
     Raises:
-        ValueError: There is no such grading.
+        FieldError: An answer is neither text nor a number, or there is no such grading or kind.
         GraderError: The grading process does not start.
     """
-    response = answer if "\\boxed" in answer else rf"\boxed{{{answer}}}"
+    for name, value in (("answer", answer), ("gold", gold)):
+        if not isinstance(value, str | Real):
+            raise FieldError(f"expected a text or a number, not {shown(value)}.", name)
+    for name, value, known in (("grading", grading, [*map(str, Scheme)]), ("kind", kind, [*get_args(AnswerKind)])):
+        if value not in known:
+            raise FieldError(f"{shown(value)} is not one of {', '.join(map(repr, known))}.", name)
+    text = str(answer)
+    response = text if "\\boxed" in text else rf"\boxed{{{text}}}"
     with AnswerGrader() as grader:
-        return grader.decide([GradeItem(gold, response, kind)], Scheme(grading))[0]
+        return grader.decide([GradeItem(str(gold), response, kind)], Scheme(grading))[0]

@@ -6,6 +6,7 @@ A choice is a label in the box, never a guess from prose.
 import re
 from fractions import Fraction
 
+from exgrpo.jobs.tasks.grading.counts import counted_numbers
 from exgrpo.jobs.tasks.grading.reward_function import Grade
 
 _MARKS = re.compile(r"(?P<box>\\{1,2}boxed\s{0,8}\{)|\\.|[{}]", re.DOTALL)
@@ -120,6 +121,7 @@ def grade_without_verifier(gold: str, boxed: str) -> Grade | None:
     left, right = _normalize(gold), _normalize(boxed)
     if left == right:
         return Grade.CORRECT
+    gold, boxed = counted_numbers(gold, boxed) or (gold, boxed)
     gold_number, number = _read_number(gold), _read_number(boxed)
     if gold_number is None or number is None:
         return None

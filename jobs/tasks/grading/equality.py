@@ -10,6 +10,7 @@ r"""Equality of two boxed answers by Math-Verify, and what it gets wrong in ways
 | Unicode signs, currency, `0.\overline{3}`, `1e-05`, `\varnothing` | written as LaTeX first |
 | `x<2 or x>3` is no set | written as intervals where the other answer is one |
 | units are left out: 5 m = 5 km | compared where both answers name one (`units.py`) |
+| words after a number are products of letters | `12 people` is 12 (`counts.py`) |
 | the modulus is the value, and a base is left out | residues and numbers in bases are compared (`residues.py`) |
 | times, dates and directions are products of letters | compared where both answers name one (`moments.py`) |
 | `\lg 2` is 2 | the logarithm to base 10, as is `\log` where the other answer names this base |
@@ -23,6 +24,7 @@ from fractions import Fraction
 from itertools import accumulate
 from typing import Any
 
+from exgrpo.jobs.tasks.grading.counts import counted_numbers
 from exgrpo.jobs.tasks.grading.intervals import with_intervals
 from exgrpo.jobs.tasks.grading.lists import OPPOSITES
 from exgrpo.jobs.tasks.grading.moments import compare_moments
@@ -54,7 +56,7 @@ _SIGNS = {
     "∞": r"\infty ", "π": r"\pi ", "·": r"\cdot ", "÷": r"\div ", "≤": r"\le ", "≥": r"\ge ", "≠": r"\ne ",
     "√": r"\sqrt", "°": r"^\circ ", "º": r"^\circ ", "∅": r"\emptyset ", "∩": r"\cap ", "∈": r"\in ",
     r"\varnothing": r"\emptyset", "‰": r"\cdot\frac{1}{1000}", "±": r"\pm ", "∓": r"\mp ",
-    r"\{\}": r"\emptyset", r"\degree": r"^\circ",
+    "<=": r"\le ", ">=": r"\ge ", r"\{\}": r"\emptyset", r"\degree": r"^\circ",
 }  # fmt: skip
 _CURRENCY = re.compile(r"(?:\\text\{\s*)?([€£¥₹₩])(?:\s*\})?")
 _CURRENCY_COMMANDS = {
@@ -108,6 +110,11 @@ _LETTER = re.compile(
     rf"(?<=\d)[eE](?=[-+\d])|(?P<letter>{_GREEK}|[A-Za-z])"
 )
 """A letter that is a symbol by itself, among what is none."""
+_PLAIN_NAME = re.compile(
+    r"(?<![A-Za-z\\])(?:(pi|theta|alpha|beta|gamma|lambda|omega|phi)(?![A-Za-z])"
+    r"|((?:arc)?(?:sin|cos|tan)h?|cot|csc|(?<!\d)(?<!\d\s)sec)(?=\s*(?:[(^\\\d]|[a-z](?![A-Za-z]))))"
+)
+"""The name of a number, an angle or a function without the backslash of LaTeX."""
 _DASH = re.compile(r"(^|[=(\[{,+*/<>])\s*[\u2013\u2014]")
 """A dash that is a sign, not a range."""
 _ROOT = re.compile(r"√\s*(?:\(([^()]*)\)|(\d+(?:\.\d+)?|[A-Za-z]))")
@@ -148,6 +155,7 @@ def _decide_as_written(gold: str, answer: str, parse: Parse, verify: Verify) -> 
     if by_text is not None:
         return by_text, "bases, words such as million, times, dates, residues and directions"
     gold, answer = _without_directions(gold, answer)
+    gold, answer = counted_numbers(gold, answer) or (gold, answer)
     pairs, have_units = comparable_values(gold, answer)
     is_equal = any(_are_equal_values(*pair, parse, verify) for pair in pairs)
     if is_equal or have_units:
@@ -241,6 +249,7 @@ def without_markup(text: str) -> str:
         matches = (re.fullmatch(pattern, text, re.DOTALL) for pattern in _WRAPPED)
         contents = (match[match.lastindex or 0] for match in matches if match is not None)
         text = next((content.strip() for content in contents if _closes_at_end(content)), text)
+    text = _PLAIN_NAME.sub(lambda match: f"\\{match[0]} ", text)
     text = re.sub(r"(?<=\d)\^\s*\{?\s*\\text\s*\{(?:st|nd|rd|th)\}\s*\}?", "", text.replace("{:}", ":"))
     text = re.sub(r"\*\*\s*(-?\d+)", r"^{\1}", re.sub(r"(?<=\d)\s*[xX]\s*(?=10\s*(?:\^|\*\*))", r"\\times ", text))
     text = with_repeating_decimals(text)

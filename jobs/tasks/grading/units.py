@@ -84,6 +84,11 @@ def is_unit(word: str) -> bool:
     return bool(_read_factor(word, 1))
 
 
+def is_quantity(text: str) -> bool:
+    """Return whether a text is a value with a unit."""
+    return bool(_read_quantities(text))
+
+
 def quantity_lists(gold: str, answer: str) -> tuple[list[str], list[str]] | None:
     """Return the items of two lists of the same length with a quantity among them, None of other answers."""
     left, right = (
@@ -237,7 +242,7 @@ def _read_unit(text: str) -> list[_Unit]:
     factors = [_read_factor(token, sign) for token, sign in signed]
     counted = frozenset(_PLURAL.sub("", token.lower().replace("people", "person")) for token in unknown)
     meanings = dict.fromkeys(_multiply(units) for units in product(*factors))
-    return [replace(unit, counted=counted) for unit in meanings]
+    return [replace(unit, counted=unit.counted | counted) for unit in meanings]
 
 
 def _read_factor(token: str, sign: int) -> list[_Unit]:

@@ -67,6 +67,17 @@ def test_plain_answers_start_no_process():
         assert lazy.worker_ids == []
 
 
+def test_counts_are_decided_without_a_process_so_that_load_cannot_change_the_verdict():
+    pairs = [
+        ("12 red apples", "12"), ("12", "12 people"), ("12", "$12$ oranges"), ("12 apples", r"12\text{ pears}"),
+        ("1,200", "1200 tickets sold"), ("12 oranges", "13"), ("12", "13 people"),
+    ]  # fmt: skip
+    with AnswerGrader() as lazy:
+        outcomes = lazy.grade([GradeItem(gold, rf"\boxed{{{answer}}}", "math") for gold, answer in pairs])
+        assert lazy.worker_ids == []
+    assert outcomes == [Grade.CORRECT] * 5 + [Grade.WRONG] * 2
+
+
 def test_several_threads_share_one_grader():
     limits = {"seconds_per_answer": 3 * LIMIT, "memory_bytes": 3 << 30}
     with AnswerGrader(num_workers=2, **limits) as shared, ThreadPoolExecutor(4) as threads:
