@@ -16,12 +16,12 @@ pytestmark = pytest.mark.slow
 
 
 def test_a_command_makes_files_for_its_user_alone(tmp_path):
-    root = tmp_path / "runs"
-    program = (
-        "import os, sys; from pathlib import Path; from exgrpo.jobs.cli.main import main; os.umask(0o022); "
-        "sys.argv = ['exgrpo', 'runs', '--runs-root', sys.argv[1]]; main()"
-    )
-    subprocess.run([sys.executable, "-c", program, str(root)], check=True, capture_output=True)
+    root, rows = tmp_path / "runs", tmp_path / "rows.jsonl"
+    rows.write_text('{"prompt": "1+1?", "response": "2", "reward": 1.0}\n', encoding="utf-8")
+    program = "import os; from exgrpo.jobs.cli.main import main; os.umask(0o022); main()"
+    for words in (["import", "--rollouts", rows], ["runs"]):
+        command = [sys.executable, "-c", program, *words, "--runs-root", root]
+        subprocess.run([*map(str, command)], check=True, capture_output=True)
     made = [root, *root.rglob("*")]
     assert {"workbench", "workbench.db"} <= {path.name for path in made}
     others = [str(path) for path in made if stat.S_IMODE(path.stat().st_mode) & 0o077]
