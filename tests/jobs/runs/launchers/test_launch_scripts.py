@@ -93,7 +93,8 @@ def test_line_for_ray_runs_the_shell_script_as_a_job_whose_stop_from_ray_ends_wi
         assert time.monotonic() < give_up_at
         time.sleep(0.5)
     api = RayJobsApi(cluster.address, TOKEN)
-    (job,) = api._ask("GET", "/api/jobs/").json()
+    # Other tests may have left ended jobs on the cluster.
+    (job,) = (job for job in api._ask("GET", "/api/jobs/").json() if str(tmp_path) in json.dumps(job["runtime_env"]))
     api.stop(job["submission_id"])
     while status_of(tmp_path / "runs") is None:
         assert time.monotonic() < give_up_at
