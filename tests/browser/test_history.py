@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.browser.clicks import Between, open_row, wait_for_value
+from tests.browser.clicks import IDLE, Between, open_row, wait_for_value
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -82,6 +82,7 @@ def test_facets_an_open_trajectory_and_its_parts_are_undone_one_by_one_and_a_pas
 def test_a_run_is_chosen_by_typing_its_id_and_the_choice_is_undone(open_page):
     watched = open_page("/run?view=Buffer&run=play-finished")
     page = watched.page
+    page.locator(IDLE).wait_for()
     choice = page.get_by_role("combobox").first
     choice.click()
     choice.fill("play-failed")
