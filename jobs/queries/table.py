@@ -113,7 +113,9 @@ def replay(
     run_id: str,
     step: Step = None,
     settings: Annotated[list[str] | None, Field(description="Change a setting, as FIELD=VALUE. Repeatable.")] = None,
-    method: Annotated[str | None, Field(description="Compare with the algorithm of this preset.")] = None,
+    method: Annotated[
+        str | None, Field(description="Compare with this replay method or the algorithm of this preset.")
+    ] = None,
 ) -> list[ReplayRow]:
     """A step executed again from what was recorded: what was compared in each stage, and the first difference."""
     return replay_step(database, runs_root, run_id, _step(database, run_id, step), settings or (), method)

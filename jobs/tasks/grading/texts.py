@@ -40,7 +40,7 @@ def _labels(gold: str, answer: str) -> bool | None:
 
 
 def _cases(gold: str, answer: str) -> bool | None:
-    """Return False of letters and formulas of chemistry that differ in case alone, as `m` and `M`, or CO and Co."""
+    """Return False of letters and formulas of chemistry that differ only in case, such as `m` and `M`, or CO and Co."""
     left, right = (re.sub(r"[{}_^$\s]", "", re.sub(TEXT_COMMAND, r"\1", text)) for text in (gold, answer))
     if left == right or left.casefold() != right.casefold():
         return None
