@@ -24,7 +24,7 @@ ALGORITHM = "tests/exgrpo_core/test_algorithm.py"
 OF_PACKAGE = {"app": ORACLE, "db": ORACLE, "exgrpo_core": ALGORITHM}
 
 
-def changed_files(base: str) -> list[Path]:
+def changed_files(base):
     """Files below the root that differ from a revision, files that git does not track included."""
     listed = [["git", "diff", "--name-only", base], ["git", "ls-files", "--others", "--exclude-standard"]]
     answers = [subprocess.run(words, cwd=ROOT, check=True, capture_output=True, text=True).stdout for words in listed]
@@ -34,12 +34,12 @@ def changed_files(base: str) -> list[Path]:
 class ImportGraph:
     """Who imports whom, in packages and tests."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self._graph = grimp.build_graph(
             "exgrpo", "exgrpo_core", "bench", "tests", exclude_type_checking_imports=False, cache_dir=None
         )
 
-    def nearest_tests(self, module: str) -> set[str]:
+    def nearest_tests(self, module):
         """Test modules in the nearest ring of importers that has any; what helps tests passes on to its importers."""
         ring, seen = {module}, {module}
         while ring:
@@ -51,14 +51,14 @@ class ImportGraph:
             ring = importers
         return set()
 
-    def tests_by(self, helper: str) -> set[str]:
+    def tests_by(self, helper):
         """Test modules that are or use a module of tests."""
         return self._tests_by(helper)
 
-    def _importers(self, module: str) -> set[str]:
+    def _importers(self, module):
         return self._graph.find_modules_that_directly_import(module) if module in self._graph.modules else set()
 
-    def _tests_by(self, helper: str) -> set[str]:
+    def _tests_by(self, helper):
         users, todo = {helper}, [helper]
         while todo:
             new = self._importers(todo.pop()) - users
@@ -67,7 +67,7 @@ class ImportGraph:
         return {name for name in users if name.rpartition(".")[2].startswith("test_")}
 
 
-def pick_tests(changed: list[Path], graph: ImportGraph) -> set[str]:
+def pick_tests(changed, graph):
     """Paths of test files and folders for changed files."""
     picked = {ALWAYS} if changed else set()
     for path in changed:
@@ -83,11 +83,11 @@ def pick_tests(changed: list[Path], graph: ImportGraph) -> set[str]:
     return {name for name in picked if (ROOT / name).exists()}
 
 
-def _paths(modules: set[str]) -> set[str]:
+def _paths(modules):
     return {f"{name.replace('.', '/')}.py" for name in modules}
 
 
-def _naming(word: str) -> set[str]:
+def _naming(word):
     """Test files that name a file of data, such as a preset."""
     found = subprocess.run(
         ["git", "grep", "-lF", word, "--", "tests/**/test_*.py"], cwd=ROOT, capture_output=True, text=True
@@ -95,7 +95,7 @@ def _naming(word: str) -> set[str]:
     return set(found.stdout.splitlines())
 
 
-def _place(path: Path) -> set[str]:
+def _place(path):
     """Tests named as a file is in the folder that mirrors its own, else all of the nearest folder that exists."""
     folder = next(parent for parent in path.parents if (ROOT / parent).is_dir())
     named = {found.relative_to(ROOT).as_posix() for found in (ROOT / folder).glob(f"test_{path.stem}*.py")}
@@ -104,7 +104,7 @@ def _place(path: Path) -> set[str]:
     return {folder.as_posix()}
 
 
-def main() -> None:
+def main():
     """Print a path a line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--base", default="HEAD", metavar="REV", help="what counts as changed is all since it")

@@ -5,7 +5,6 @@ import os
 import signal
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -32,12 +31,12 @@ if importlib.util.find_spec("verl") is not None:  # whose processes load `tests.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))
 
 
-def pytest_configure() -> None:
+def pytest_configure():
     """Undo that a shell lets tests which it starts in the background, and their programs, ignore Ctrl-C."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items):
     """Mark what needs a PostgreSQL server, and put the longest files first.
 
     All workers end together then.
@@ -53,7 +52,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: -seconds[item.path])
 
 
-def expected_seconds(item: pytest.Item) -> float:
+def expected_seconds(item):
     timeout = item.get_closest_marker("timeout")
     if timeout is not None:
         return timeout.args[0] / 15
@@ -61,19 +60,19 @@ def expected_seconds(item: pytest.Item) -> float:
 
 
 @pytest.fixture(autouse=True)
-def own_main_module(monkeypatch: pytest.MonkeyPatch) -> None:
+def own_main_module(monkeypatch):
     """Undo that a page tested in this process leaves itself as `__main__`, which spawned processes would then run."""
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
 
 
 @pytest.fixture(autouse=True)
-def person_of_the_test(monkeypatch: pytest.MonkeyPatch) -> None:
+def person_of_the_test(monkeypatch):
     """For whom a test lets this process act holds for it alone."""
     monkeypatch.setattr(people, "_who_asks", [*people._who_asks])
 
 
 @pytest.fixture(scope="session")
-def postgres_server() -> Iterator[str]:
+def postgres_server():
     """The URL of a PostgreSQL server for all tests of this process; each takes a database of its own."""
     from tests.postgres import running_server  # with SQLAlchemy, which TRL's environment lacks
 
@@ -82,11 +81,11 @@ def postgres_server() -> Iterator[str]:
 
 
 @pytest.fixture
-def synced(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+def synced(monkeypatch):
     """Files and folders in the order in which they are written to the disk, by their names of then."""
     paths: list[Path] = []
 
-    def note(sync: Callable[[int], None], descriptor: int) -> None:
+    def note(sync, descriptor):
         paths.append(Path(f"/proc/self/fd/{descriptor}").readlink())
         sync(descriptor)
 
@@ -96,12 +95,12 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 
 @pytest.fixture(scope="session")
-def repository() -> Path:
+def repository():
     return REPOSITORY
 
 
 @pytest.fixture(scope="session")
-def shared_dir() -> Path:
+def shared_dir():
     folder = Path(os.environ.get("EXGRPO_SHARED", REPOSITORY.parent / "shared"))
     if not (folder / "data").is_dir():
         pytest.skip(f"No evaluation data at {folder}; name its folder with EXGRPO_SHARED.")

@@ -1,7 +1,6 @@
 """A server of HTTP on this machine: a function from what is asked to what is answered."""
 
 import threading
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -21,11 +20,11 @@ class Answer(NamedTuple):
 
 
 @contextmanager
-def answering(answer: Callable[[Asked], Answer], port: int = 0) -> Iterator[str]:
+def answering(answer, port=0):
     """Serve on this or any free port until the block ends; yield the origin."""
 
     class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+        def do_GET(self):
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             given = answer(Asked(self.path, self.headers, body))
             content = given.body.encode() if isinstance(given.body, str) else given.body
@@ -35,10 +34,10 @@ def answering(answer: Callable[[Asked], Answer], port: int = 0) -> Iterator[str]
             self.end_headers()
             self.wfile.write(content)
 
-        def do_POST(self) -> None:
+        def do_POST(self):
             self.do_GET()
 
-        def log_message(self, *_arguments: object) -> None:
+        def log_message(self, *_arguments):
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", port), Handler) as server:

@@ -7,11 +7,9 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import create_engine, make_url
 
@@ -30,29 +28,29 @@ class Server:
     user: pwd.struct_passwd | None
 
     @property
-    def url(self) -> str:
+    def url(self):
         return f"postgresql://tester@/postgres?host={self.folder}"
 
-    def start(self) -> None:
+    def start(self):
         settings = f"-k {self.folder} {_SETTINGS}"
         self._control("-w", "-l", str(self.folder / "log"), "-o", settings, "start")
 
-    def stop(self) -> None:
+    def stop(self):
         self._control("-m", "immediate", "stop")
 
-    def _control(self, *words: str) -> None:
+    def _control(self, *words):
         _run([str(require_tool("pg_ctl")), "-D", str(self.folder / "data"), *words], self.user)
 
 
 @contextmanager
-def running_server() -> Iterator[str]:
+def running_server():
     """Yield the URL of a new server's database `postgres`; without PostgreSQL the test is skipped, in CI it fails."""
     with controlled_server() as server:
         yield server.url
 
 
 @contextmanager
-def controlled_server() -> Iterator[Server]:
+def controlled_server():
     """Yield a new server, which runs; without PostgreSQL the test is skipped, in CI it fails."""
     initdb = require_tool("initdb")
     require_tool("pg_ctl")
@@ -72,7 +70,7 @@ def controlled_server() -> Iterator[Server]:
         shutil.rmtree(server.folder, ignore_errors=True)
 
 
-def create_postgres_database(server: str, template: str | None = None, options: str = "") -> str:
+def create_postgres_database(server, template=None, options=""):
     """Return the URL of a new database of a server, which is empty or a copy of another one."""
     server_url = make_url(server)
     name = f"test_{next(_NUMBERS)}"
@@ -85,7 +83,7 @@ def create_postgres_database(server: str, template: str | None = None, options: 
 
 
 @contextmanager
-def pooled(url: str) -> Iterator[str]:
+def pooled(url):
     program, user = require_tool("pgbouncer"), _server_user()
     folder = Path(tempfile.mkdtemp(prefix="pool-"))
     server = make_url(url)
@@ -110,7 +108,7 @@ def pooled(url: str) -> Iterator[str]:
     shutil.rmtree(folder)
 
 
-def _server_user() -> pwd.struct_passwd | None:
+def _server_user():
     if os.geteuid() != 0:
         return None
     try:
@@ -119,11 +117,11 @@ def _server_user() -> pwd.struct_passwd | None:
         return pwd.getpwnam("nobody")
 
 
-def _identity(user: pwd.struct_passwd | None) -> dict[str, Any]:
+def _identity(user):
     return {} if user is None else {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
 
 
-def _run(command: list[str], user: pwd.struct_passwd | None) -> None:
+def _run(command, user):
     # Output goes to a file: a server that inherits a pipe keeps it open for as long as it runs.
     with tempfile.TemporaryFile() as output:
         finished = subprocess.run(

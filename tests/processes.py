@@ -3,7 +3,7 @@
 import psutil
 
 
-def is_gone(pid: int) -> bool:
+def is_gone(pid):
     """Return whether no such process runs; one that nobody waited for yet counts as gone."""
     try:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE

@@ -8,7 +8,7 @@ from exgrpo_core.types import Experience, Question, Replay, RolloutGroup, Trajec
 NUM_QUESTIONS = 16
 
 
-def make_questions(num_questions: int = NUM_QUESTIONS) -> list[Question]:
+def make_questions(num_questions=NUM_QUESTIONS):
     return [
         Question(
             index, f"id{index:04d}", np.array([1, 2, index], dtype=np.int32), f"Q{index}: 1+{index}=?", str(index + 1),
@@ -18,7 +18,7 @@ def make_questions(num_questions: int = NUM_QUESTIONS) -> list[Question]:
     ]  # fmt: skip
 
 
-def make_trajectory(index: int, trajectory_id: int, step: int, rng: np.random.Generator, num_tokens=12) -> Trajectory:
+def make_trajectory(index, trajectory_id, step, rng, num_tokens=12):
     length = int(rng.integers(1, num_tokens + 1))
     reward = float(rng.random() < 0.5)
     return Trajectory(
@@ -37,7 +37,7 @@ def make_trajectory(index: int, trajectory_id: int, step: int, rng: np.random.Ge
     )
 
 
-def make_replay(trajectory: Trajectory, rng: np.random.Generator) -> Replay:
+def make_replay(trajectory, rng):
     length = trajectory.token_ids.size
     number, rollout_step = trajectory.trajectory_id, max(trajectory.rollout_step - 1, 0)
     stored = Experience(
@@ -47,7 +47,7 @@ def make_replay(trajectory: Trajectory, rng: np.random.Generator) -> Replay:
     return Replay(stored, -rng.random(length).astype(np.float32), rng.random(length).astype(np.float32))
 
 
-def make_report(step: int, seed=0, num_groups=4, num_rollouts=3, num_tokens=12) -> StepReport:
+def make_report(step, seed=0, num_groups=4, num_rollouts=3, num_tokens=12):
     """Return a report; the second half of the groups is experiential. Equal arguments give equal reports."""
     rng = np.random.default_rng([seed, step])
     questions = make_questions()
@@ -82,7 +82,7 @@ def make_report(step: int, seed=0, num_groups=4, num_rollouts=3, num_tokens=12) 
     )
 
 
-def make_selection(replay: Replay, rng: np.random.Generator) -> Selection:
+def make_selection(replay, rng):
     chosen = replay.experience.trajectory_id
     return Selection(
         question_index=replay.experience.question_index,
@@ -97,7 +97,7 @@ def make_selection(replay: Replay, rng: np.random.Generator) -> Selection:
     )
 
 
-def make_changes(step: int, question_index: int, drawn: list[Replay]) -> list[BufferEvent]:
+def make_changes(step, question_index, drawn):
     changes = [
         BufferEvent(BufferEventKind.REPLAYED, replay.experience.question_index, replay.experience.trajectory_id, 2, 2)
         for replay in drawn

@@ -10,13 +10,11 @@ from pathlib import Path
 
 import pytest
 
-CANDIDATES = {
-    "chromium": ("chromium", "chromium-browser", "google-chrome"),
-}
+CANDIDATES = {"chromium": ("chromium", "chromium-browser", "google-chrome")}
 POSTGRESQL_HOMES = Path("/usr/lib/postgresql")
 
 
-def find_tool(name: str) -> Path | None:
+def find_tool(name):
     """Return where the program `name` is, or None; Debian keeps programs of servers off PATH."""
     for candidate in CANDIDATES.get(name, (name,)):
         if path := shutil.which(candidate) or shutil.which(candidate, path="/usr/sbin:/sbin"):
@@ -25,7 +23,7 @@ def find_tool(name: str) -> Path | None:
     return homes[-1] if homes else None
 
 
-def require_tool(name: str) -> Path:
+def require_tool(name):
     """Return where the program `name` is; without it the test is skipped, or fails where the variable CI is set."""
     path = find_tool(name)
     if path is None:
@@ -34,18 +32,18 @@ def require_tool(name: str) -> Path:
     return path
 
 
-def report_missing(reason: str) -> None:
+def report_missing(reason):
     """Skip the test for `reason`, or fail it in CI, where everything must be there."""
     if os.environ.get("CI"):
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)
 
 
-def free_port() -> int:
+def free_port():
     return free_ports(1)[0]
 
 
-def free_ports(number: int) -> list[int]:
+def free_ports(number):
     """Return different ports of the loopback device that nobody listens on.
 
     They are from 20,000 to 29,999: Ray's workers take lower ones, and Linux gives outgoing connections those from
@@ -63,7 +61,7 @@ def free_ports(number: int) -> list[int]:
     return list(ports)
 
 
-def as_nameless_user(command: list[str]) -> str:
+def as_nameless_user(command):
     """Return what a command prints as a user without a name; where no user namespace can be made the test skips."""
     space = ["unshare", "--user", "--map-user=12345", "--map-group=12345"]
     if subprocess.run([*space, "true"], capture_output=True, check=False).returncode:

@@ -3,7 +3,6 @@ import shutil
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 import streamlit as st
@@ -29,7 +28,7 @@ def seeded_root(tmp_path_factory):
     """`seeded_root("played")` is a runs root with runs that Algorithm 1 played; each root is made once."""
 
     @cache
-    def made(name: str) -> Path:
+    def made(name):
         root = tmp_path_factory.mktemp(name) / "runs"
         root.mkdir()
         SEEDS[name](root)
@@ -38,7 +37,7 @@ def seeded_root(tmp_path_factory):
     return made
 
 
-def _copy_of(name: str):
+def _copy_of(name):
     @pytest.fixture(name=f"{name}_runs")
     def runs(runs_root, seeded_root):
         shutil.copytree(seeded_root(name), runs_root, dirs_exist_ok=True)
@@ -58,7 +57,7 @@ def settings_of_the_test(monkeypatch):
 def share():
     """`share(root)` lets the pages of this test read a root that other tests read, too, with a live supervisor."""
 
-    def shared(root: Path) -> Path:
+    def shared(root):
         recorded.beat(root, datetime.now(UTC))
         settings.configure(settings.AppSettings(root))
         return root
@@ -66,7 +65,7 @@ def share():
     return shared
 
 
-def _shared(name: str):
+def _shared(name):
     """The root with those runs that all tests share, for tests that only read; none of its caches is cleared."""
 
     @pytest.fixture(name=f"{name}_shared")
@@ -106,7 +105,7 @@ def open_page(request):
         request.getfixturevalue("runs_root")
     pages = []
 
-    def opened(name: str, **query) -> AppTest:
+    def opened(name, **query):
         page = AppTest.from_file(str(MAIN_SCRIPT), default_timeout=30)
         for key, value in query.items():
             page.query_params[key] = value
@@ -124,14 +123,14 @@ def exported(monkeypatch):
     """`exported(page, key)` opens a menu of downloads and returns the rows of its JSON file."""
     written = []
 
-    def write(rows) -> str:
+    def write(rows):
         written.append(data_table.as_json(rows))
         return written[-1]
 
     for formats in (data_table.FORMATS, data_table.WHOLE_FORMATS):
         monkeypatch.setitem(formats, "JSON", ("json", "application/json", write))
 
-    def rows_of(page: AppTest, key: str) -> list[dict[str, Any]]:
+    def rows_of(page, key):
         page.session_state[f"export-{key}"] = True
         page.run()
         return json.loads(written[-1])
@@ -139,6 +138,6 @@ def exported(monkeypatch):
     return rows_of
 
 
-def _forget() -> None:
+def _forget():
     st.cache_data.clear()
     st.cache_resource.clear()

@@ -2,10 +2,8 @@
 
 import json
 from datetime import UTC, datetime
-from pathlib import Path
 
 from exgrpo.db.connections.opening import open_database
-from exgrpo.db.connections.session import Database
 from exgrpo.db.ingest import events
 from exgrpo.db.queries.runs import get_run
 from exgrpo.jobs.runs.attempts import write_outcome
@@ -25,7 +23,7 @@ HOSTILE = recorded.HOSTILE
 NUM_STEPS = 12
 
 
-def record_all(runs_root: Path) -> None:
+def record_all(runs_root):
     recorded.beat(runs_root, datetime.now(UTC))
     database = open_database(None, runs_root)
     make_run(database, runs_root, QUEUED, "queued", 0)
@@ -36,7 +34,7 @@ def record_all(runs_root: Path) -> None:
     database.close()
 
 
-def calibrate(runs_root: Path) -> None:
+def calibrate(runs_root):
     """Record a calibration of the same judge: sensitivity 0.9, specificity 0.8."""
     labelled = [(f"good{n}", None, "valid" if n < 18 else "invalid", True) for n in range(20)]
     labelled += [(f"bad{n}", None, "invalid" if n < 16 else "valid", False) for n in range(20)]
@@ -45,7 +43,7 @@ def calibrate(runs_root: Path) -> None:
     database.close()
 
 
-def make_run(database: Database, runs_root: Path, run_id: str, status: str, num_steps: int) -> None:
+def make_run(database, runs_root, run_id, status, num_steps):
     if num_steps:
         folder = record_steps(runs_root, [step(number) for number in range(num_steps)], run_id)
     else:
@@ -62,7 +60,7 @@ def make_run(database: Database, runs_root: Path, run_id: str, status: str, num_
         events.set_status(database, run_id, status, recorded.FAILURE if status == "failed" else "", attempt=1, at=at)
 
 
-def step(number: int) -> Step:
+def step(number):
     """Return a step with an easy, a medium and a hard question; ids count 17 a step."""
     easy = [Response(0.1 + 0.01 * item, is_valid=True) for item in range(4)] + [Response(0.9, is_correct=False)]
     medium = [
@@ -81,7 +79,7 @@ def step(number: int) -> Step:
     )  # fmt: skip
 
 
-def votes() -> list[tuple[str, int, str, None]]:
+def votes():
     rows = []
     for number in range(NUM_STEPS - 1):
         first = 17 * number

@@ -1,15 +1,12 @@
 """A browser's part of a page, without a browser: the web socket by which Streamlit runs a page's script."""
 
 import time
-from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import urlencode
 
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
-from websockets.sync.client import ClientConnection, connect
-
-from tests.app.web_server import ServedWorkbench
+from websockets.sync.client import connect
 
 ANSWER_SECONDS = 300.0
 ERROR_TITLES = ("This page failed", "Database unavailable")
@@ -19,13 +16,13 @@ ERROR_TITLES = ("This page failed", "Database unavailable")
 class PageSession:
     """One open tab of a signed-in person."""
 
-    def __init__(self, connection: ClientConnection) -> None:
+    def __init__(self, connection):
         self._connection = connection
         self._asked = BackMsg()
         self._refreshes: dict[str, float] = {}
         """Seconds between the refreshes of each fragment of that page, by its id."""
 
-    def open(self, page: str, **query: str) -> list[str]:
+    def open(self, page, **query):
         """Run a page's script to its end; return the faults that it shows, which are none where all is well."""
         asked = BackMsg()
         asked.rerun_script.page_name = page
@@ -34,7 +31,7 @@ class PageSession:
         self._asked = asked
         return self._send(asked)
 
-    def stay(self, seconds: float) -> list[str]:
+    def stay(self, seconds):
         """Refresh what the open page refreshes, as often as a browser does; return the faults that this shows."""
         now = time.monotonic()
         end, due = now + seconds, {fragment: now + every for fragment, every in self._refreshes.items()}
@@ -50,7 +47,7 @@ class PageSession:
         time.sleep(max(0.0, end - time.monotonic()))
         return errors
 
-    def _send(self, asked: BackMsg) -> list[str]:
+    def _send(self, asked):
         self._connection.send(asked.SerializeToString())
         page, errors = asked.rerun_script.page_name, []
         while True:
@@ -68,7 +65,7 @@ class PageSession:
 
 
 @contextmanager
-def page_session(workbench: ServedWorkbench) -> Iterator[PageSession]:
+def page_session(workbench):
     origin = workbench.origin
     with connect(
         f"{origin.replace('http', 'ws', 1)}/_stcore/stream", origin=origin, subprotocols=["streamlit"],

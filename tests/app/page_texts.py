@@ -6,14 +6,13 @@ from dataclasses import dataclass
 import pandas as pd
 from streamlit.proto.BidiComponent_pb2 import BidiComponent
 from streamlit.proto.WidgetStates_pb2 import WidgetState, WidgetStates
-from streamlit.testing.v1 import AppTest
 
 
-def texts(page: AppTest) -> list[str]:
+def texts(page):
     return [element.value for element in [*page.text, *page.markdown, *page.subheader, *page.caption]]
 
 
-def has_text(page: AppTest, part: str) -> bool:
+def has_text(page, part):
     return any(part in text for text in texts(page))
 
 
@@ -24,14 +23,14 @@ class Table:
     proto: BidiComponent
 
     @property
-    def data(self) -> dict:
+    def data(self):
         return json.loads(self.proto.json or self.proto.mixed.json)
 
     @property
-    def value(self) -> pd.DataFrame:
+    def value(self):
         return pd.DataFrame(self.data["rows"], columns=[column["name"] for column in self.data["columns"]])
 
-    def send(self, page: AppTest, event: str, value: object) -> None:
+    def send(self, page, event, value):
         """Run the page as for a click, `event` being opened, sorted or more, or for ticks, ticked."""
         if event == "ticked":
             sent = WidgetState(id=self.proto.id, json_value=json.dumps({event: value}))
@@ -40,11 +39,11 @@ class Table:
             sent = WidgetState(id=trigger, json_trigger_value=json.dumps({"event": event, "value": value}))
         page._run(WidgetStates(widgets=[sent]))
 
-    def open(self, page: AppTest, row: int, column: str | None = None) -> None:
+    def open(self, page, row, column=None):
         self.send(page, "opened", {"id": self.data["ids"][row], "column": column or self.data["columns"][0]["name"]})
 
 
-def tables(page: AppTest) -> list[Table]:
+def tables(page):
     return [
         Table(element.proto) for element in page.get("bidi_component") if element.proto.component_name == "exgrpo_table"
     ]

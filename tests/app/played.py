@@ -1,9 +1,7 @@
 """Runs that Algorithm 1 itself played, on an engine without a model: every record is consistent with every other."""
 
 import json
-from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 
 import numpy as np
 
@@ -15,7 +13,6 @@ from exgrpo_core import ExGRPOState, exgrpo_step
 from exgrpo_core.bounded_json import seal
 from exgrpo_core.recording.file_recorder import FileRecorder
 from exgrpo_core.recording.run_status import RunStatus
-from exgrpo_core.step_report import StepReport
 from tests.app import recorded
 from tests.app.recorded import HOSTILE, RecordedRun
 from tests.exgrpo_core.builders import question, small_config
@@ -29,8 +26,6 @@ UNSTARTED = RecordedRun("play-unstarted", "start not open", "finished", 3)
 QUEUED = RecordedRun("play-queued", "waiting", "queued", 0)
 ON_POLICY = RecordedRun("play-on-policy", "no replay", "finished", 3)
 ALL = (FINISHED, RUNNING, FAILED, UNSTARTED, QUEUED, ON_POLICY)
-
-Change = Callable[[StepReport], None]
 
 
 class TalkingEngine(ToyEngine):
@@ -48,12 +43,12 @@ class TalkingEngine(ToyEngine):
         return made
 
 
-def record_all(runs_root: Path) -> None:
+def record_all(runs_root):
     for run in reversed(ALL):
         play(runs_root, run)
 
 
-def play(runs_root: Path, run: RecordedRun, change: Change | None = None, **settings: object) -> RunDirectory:
+def play(runs_root, run, change=None, **settings):
     """Play a run, record and ingest it; with `change`, each report is changed before it is recorded."""
     recorded.beat(runs_root, datetime.now(UTC))
     starts_at = 1.0 if run.run_id == UNSTARTED.run_id else None

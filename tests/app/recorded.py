@@ -2,27 +2,24 @@
 
 import json
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 from exgrpo.db.connections.opening import open_database
-from exgrpo.db.connections.session import Database
 from exgrpo.db.ingest import events
 from exgrpo.db.queries.runs import get_run
 from exgrpo.jobs.execution.supervisor.open_index import rebuild_index
 from exgrpo.jobs.runs.attempts import write_outcome
-from exgrpo.jobs.runs.checkpoints import Checkpoint, save_checkpoint
+from exgrpo.jobs.runs.checkpoints import save_checkpoint
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.journal import Journal, JournalKind
 from exgrpo.jobs.runs.recording.event_reader import EventReader
-from exgrpo.jobs.specs.train import TrainSpec, load_preset
+from exgrpo.jobs.specs.train import load_preset
 from exgrpo_core.bounded_json import seal
 from exgrpo_core.recording.file_recorder import FileRecorder
 from exgrpo_core.recording.recorder import EvaluationRecord
 from exgrpo_core.recording.run_status import RunStatus
-from exgrpo_core.step_report import BucketCount, StepReport
+from exgrpo_core.step_report import BucketCount
 from tests.step_reports import make_questions, make_report
 
 HOSTILE = "<img src=x onerror=alert(1)> **b** :red[r] $x$ [l](http://evil.example) \x1b[31m\u202e"
@@ -52,11 +49,11 @@ HOSTILE_RUN = RecordedRun("run-hostile", HOSTILE, "failed", 3, reason=HOSTILE)
 ALL = (RUNNING, FINISHED, ON_POLICY, FAILED, QUEUED, HOSTILE_RUN)
 
 
-def record_all(runs_root: Path) -> None:
+def record_all(runs_root):
     record(runs_root, *ALL)
 
 
-def record(runs_root: Path, *runs: RecordedRun) -> None:
+def record(runs_root, *runs):
     """Write folders, logs, database rows and the supervisor's heartbeat; the first run is the newest."""
     beat(runs_root, datetime.now(UTC))
     database = open_database(None, runs_root)
@@ -67,13 +64,13 @@ def record(runs_root: Path, *runs: RecordedRun) -> None:
     database.close()
 
 
-def beat(runs_root: Path, at: datetime, num_unread: int = 0) -> None:
+def beat(runs_root, at, num_unread=0):
     path = runs_root / "workbench" / "supervisor.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"pid": 1, "at": at.isoformat(), "num_unread": num_unread}), encoding="utf-8")
 
 
-def cut_specification(runs_root: Path, *run_ids: str) -> None:
+def cut_specification(runs_root, *run_ids):
     for run_id in run_ids:
         path = RunDirectory(runs_root / run_id).spec_path
         content = path.read_bytes()
@@ -81,11 +78,11 @@ def cut_specification(runs_root: Path, *run_ids: str) -> None:
     rebuild_index(runs_root, None)
 
 
-def pass_at_1(step: int) -> float:
+def pass_at_1(step):
     return 0.2 + 0.4 * (1 - math.exp(-step / 10))
 
 
-def _write_folder(runs_root: Path, run: RecordedRun, spec: TrainSpec) -> RunDirectory:
+def _write_folder(runs_root, run, spec):
     folder = RunDirectory.create(runs_root, spec, run_id=run.run_id)
     folder.info_path.write_bytes(seal(json.dumps({**folder.read_run_info(), "name": run.name}).encode()))
     folder.log_path.write_text("".join(f"step {step} of {run.name}\n" for step in range(1, 301)), encoding="utf-8")
@@ -111,7 +108,7 @@ def _write_folder(runs_root: Path, run: RecordedRun, spec: TrainSpec) -> RunDire
     return folder
 
 
-def ingest_run(database: Database, folder: RunDirectory, run: RecordedRun, spec: TrainSpec) -> None:
+def ingest_run(database, folder, run, spec):
     events.register_run(database, folder.read_run_info(), spec.model_dump(mode="json"))
     for batch in EventReader(folder).batches():
         events.ingest_events(database, run.run_id, batch.events, batch.position)
@@ -122,7 +119,7 @@ def ingest_run(database: Database, folder: RunDirectory, run: RecordedRun, spec:
     events.set_status(database, run.run_id, run.status, run.reason, attempt=1, at=ended_at)
 
 
-def _reports(run: RecordedRun, spec: TrainSpec) -> Iterator[StepReport]:
+def _reports(run, spec):
     for step in range(1, run.num_done + 1):
         metrics = _metrics(step, spec)
         if run.status == "failed" and step == run.num_done:
@@ -132,16 +129,16 @@ def _reports(run: RecordedRun, spec: TrainSpec) -> Iterator[StepReport]:
         yield replace(make_report(step), metrics=metrics, buckets=buckets if has_buffer else [], notices=[])
 
 
-def _write_weights(checkpoint: Checkpoint) -> None:
+def _write_weights(checkpoint):
     (checkpoint.path / "weights").write_bytes(bytes(1_420_000))
 
 
-def _evaluation(step: int) -> EvaluationRecord:
+def _evaluation(step):
     num_correct = [3 if index >= step else 8 for index in range(100)]
     return EvaluationRecord(step, "held_out", [f"q{index}" for index in range(100)], num_correct, 8, 0.6, 1.0)
 
 
-def _metrics(step: int, spec: TrainSpec) -> dict[str, float]:
+def _metrics(step, spec):
     replays = spec.algorithm.replays_experience
     values = {
         **dict.fromkeys(("reward/mean", "reward/pass_at_1", "reward/pass_at_1_fresh"), pass_at_1(step)),

@@ -2,7 +2,6 @@
 
 import json
 from datetime import UTC, datetime
-from pathlib import Path
 
 from exgrpo.db.connections.opening import open_database
 from exgrpo.db.ingest import events
@@ -20,7 +19,7 @@ SCHEMES = ("paper", "training")
 FAILURE = "aime24.parquet: holds 3 questions of aime24, expected 30; give the benchmark's whole file."
 
 
-def whole(name: str, share: float, *, run: str | None = "run-finished", step: int = 30, **changes) -> dict:
+def whole(name, share, *, run="run-finished", step=30, **changes):
     """A benchmark by its protocol, of whose questions this share is solved, the first ones."""
     protocol = load_protocols()[name]
     num_right = round(share * protocol.num_questions)
@@ -35,7 +34,7 @@ def whole(name: str, share: float, *, run: str | None = "run-finished", step: in
     return event(counts) | {"question_ids": [f"q{number}" for number in range(len(counts))]} | fields | changes
 
 
-def record_all(runs_root: Path) -> None:
+def record_all(runs_root):
     """Record a trained run, its scores at two steps, and another model's on a slice of AIME with another template."""
     recorded.record(runs_root, recorded.FINISHED)
     database = open_database(None, runs_root)
@@ -51,7 +50,7 @@ def record_all(runs_root: Path) -> None:
     database.close()
 
 
-def record_unfinished(runs_root: Path) -> None:
+def record_unfinished(runs_root):
     """Record an evaluation that runs, 12 of 30 questions in, and one that failed."""
     database = open_database(None, runs_root)
     for run_id, status, reason in (("eval-running", "running", ""), ("eval-failed", "failed", FAILURE)):
@@ -67,7 +66,7 @@ def record_unfinished(runs_root: Path) -> None:
     database.close()
 
 
-def _write_answers(runs_root: Path, run_id: str, text: str, outcome: str) -> None:
+def _write_answers(runs_root, run_id, text, outcome):
     folder = runs_root / run_id / "evaluation"
     folder.mkdir()
     sample = {"text": text, "num_tokens": 7, "is_truncated": False}
@@ -78,7 +77,7 @@ def _write_answers(runs_root: Path, run_id: str, text: str, outcome: str) -> Non
     (folder / "math500-0001.jsonl").write_bytes(encode_line(line | {"question_id": "q100"}) + encode_line(line)[:9])
 
 
-def record_own_benchmark(runs_root: Path) -> None:
+def record_own_benchmark(runs_root):
     database = open_database(None, runs_root)
     benchmark = {"benchmark": "sums", "title": "My <sums>", "comparability": SAMPLING, "source_run_id": None}
     for name, counts in (("early", [1, 0]), ("late", [1, 1])):

@@ -8,11 +8,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from itertools import cycle
-from pathlib import Path
 
 import pytest
 from mcp import Client
@@ -30,7 +28,7 @@ from exgrpo.jobs.execution.supervisor.indexing import Indexer
 from exgrpo.jobs.queries import frames
 from exgrpo.jobs.queries.table import QUERIES
 from exgrpo.jobs.runs.attempts import Heartbeat, read_outcome, write_heartbeat, write_outcome
-from exgrpo.jobs.runs.directory import RunDirectory, list_run_directories
+from exgrpo.jobs.runs.directory import list_run_directories
 from exgrpo.jobs.runs.launchers.local import LocalLauncher
 from exgrpo.jobs.runs.processes import ProcessIdentity, boot_id, group_members, signal_group
 from exgrpo.jobs.runs.state import RayContact, read_state, write_contact
@@ -53,7 +51,7 @@ _OVERLAY = "mount -t overlay overlay -o lowerdir={root},upperdir={folder}/upper,
 _SEAL = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && if touch "$0/x" 2>/dev/null; then exit 9; fi; "$@"'
 
 
-def abandon(root: Path, name: str, worker: ProcessIdentity | None) -> RunDirectory:
+def abandon(root, name, worker):
     """Record a run whose attempt has no outcome; `worker` sent the last heartbeat."""
     run = new_run(root, toy_spec(9, name=name), run_id=name)
     run.request_attempt(1)
@@ -67,12 +65,12 @@ def abandon(root: Path, name: str, worker: ProcessIdentity | None) -> RunDirecto
     return run
 
 
-def age(attempt: Path) -> None:
+def age(attempt):
     long_ago = time.time() - 3600.0
     os.utime(attempt, (long_ago, long_ago))
 
 
-def odd_runs(root: Path) -> None:
+def odd_runs(root):
     finished = new_run(root, toy_spec(9, name="finished"), run_id="finished")
     record_attempt(finished, range(1, 10), end=RunStatus.FINISHED)
     write_outcome(finished.attempt_path(1), RunStatus.FINISHED, "")
@@ -98,7 +96,7 @@ def odd_runs(root: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def root(tmp_path_factory):
     root = tmp_path_factory.mktemp("odd") / "runs"
     root.mkdir()
     odd_runs(root)
@@ -109,14 +107,14 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     loop.finish()
 
 
-def contents(root: Path, *without: str) -> dict[str, bytes]:
+def contents(root, *without):
     """Return every file of a runs root but the database, which is a cache, and what else begins with these words."""
     files = {path.relative_to(root).as_posix(): path for path in root.rglob("*") if path.is_file()}
     left_out = str(SQLITE_FILE), *without
     return {name: path.read_bytes() for name, path in files.items() if not name.startswith(left_out)}
 
 
-def look(root: Path, out: Path, *before: str) -> dict[str, str]:
+def look(root, out, *before):
     """Read everything in a process of its own, which a command starts; return the state of each run."""
     out.mkdir()
     program = "import sys, json, pathlib; from tests.app import test_reading_changes_nothing as this; "
@@ -128,7 +126,7 @@ def look(root: Path, out: Path, *before: str) -> dict[str, str]:
     return states
 
 
-def read_all(root: Path, out: Path) -> dict[str, str]:
+def read_all(root, out):
     """Do everything that reads a runs root, and return the state of each run as `exgrpo runs` lists it."""
     keep_private()
     runner, run_ids = CliRunner(env=WIDE), [run.run_id for run in list_run_directories(root)]
@@ -154,13 +152,13 @@ def read_all(root: Path, out: Path) -> dict[str, str]:
     return {row["name"]: row["status"] for row in json.loads(listed)}
 
 
-async def ask_by_mcp(root: Path) -> None:
+async def ask_by_mcp(root):
     async with Client(make_server(QUERIES, root, None)) as client:
         for name, values in (("runs", {}), ("attempts", {"run_id": "dead"})):
             assert not (await client.call_tool(name, values)).is_error
 
 
-def open_pages(root: Path, out: Path, run_ids: list[str]) -> None:
+def open_pages(root, out, run_ids):
     """Open every page for every run, by a database that follows the files, as pages of a read-only root have."""
     url = f"sqlite:///{out / 'pages.db'}"
     os.environ[DATABASE_URL_VARIABLE] = url
@@ -199,7 +197,7 @@ def test_a_root_that_cannot_be_written_is_read_as_any_other(root, tmp_path):
 
 
 @pytest.fixture
-def mounted(tmp_path: Path) -> list[str]:
+def mounted(tmp_path):
     """The command before which a root is a mount with locks of its own, on another machine, where one can be made."""
     for name in ("upper", "work", "trial/root", "trial/upper", "trial/work"):
         (tmp_path / name).mkdir(parents=True)

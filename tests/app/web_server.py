@@ -5,11 +5,9 @@ import queue
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 from urllib.parse import parse_qs, urlsplit
 
 import httpx2
@@ -26,22 +24,22 @@ class ServedWorkbench:
     link: str
 
     @property
-    def origin(self) -> str:
+    def origin(self):
         parts = urlsplit(self.link)
         return f"{parts.scheme}://{parts.netloc}"
 
     @property
-    def netloc(self) -> str:
+    def netloc(self):
         return urlsplit(self.link).netloc
 
     @property
-    def token(self) -> str:
+    def token(self):
         return parse_qs(urlsplit(self.link).query)["token"][0]
 
-    def cookie(self) -> str:
+    def cookie(self):
         return httpx2.get(self.link, timeout=START_SECONDS).headers["set-cookie"].partition(";")[0]
 
-    def stop(self) -> None:
+    def stop(self):
         self.process.terminate()
         try:
             self.process.wait(15)
@@ -50,25 +48,17 @@ class ServedWorkbench:
             self.process.wait()
 
 
-def start(
-    runs_root: Path,
-    *options: str,
-    token: str | None = None,
-    python: Path | str = sys.executable,
-    **variables: str,
-) -> ServedWorkbench:
+def start(runs_root, *options, token=None, python=sys.executable, **variables):
     words = [python, "-P", "-m", "exgrpo.app.serving", "--runs-root", str(runs_root), "--port", "0", *options]
     return _served(words, {**os.environ, **({"EXGRPO_TOKEN": token} if token else {}), **variables}, REPOSITORY)
 
 
-def view(
-    *words: str | Path, cache: Path, python: Path | str = sys.executable, folder: Path = REPOSITORY
-) -> ServedWorkbench:
+def view(*words, cache, python=sys.executable, folder=REPOSITORY):
     command = [python, "-P", "-m", "exgrpo.jobs.cli", "view", "--no-browser", *map(str, words)]
     return _served(command, {**os.environ, "XDG_CACHE_HOME": str(cache)}, folder)
 
 
-def _served(words: list[str | Path], environment: dict[str, str], folder: Path) -> ServedWorkbench:
+def _served(words, environment, folder):
     process = subprocess.Popen(words, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True)
     lines: queue.Queue[str] = queue.Queue()
     threading.Thread(target=_pass_on, args=(process.stdout, lines), daemon=True).start()
@@ -82,7 +72,7 @@ def _served(words: list[str | Path], environment: dict[str, str], folder: Path) 
     return ServedWorkbench(process, line.strip())
 
 
-def _pass_on(output: IO[str], lines: queue.Queue[str]) -> None:
+def _pass_on(output, lines):
     """Read on to the end: a server whose output nobody takes would wait with its next line for ever."""
     with output:
         for line in output:
@@ -91,7 +81,7 @@ def _pass_on(output: IO[str], lines: queue.Queue[str]) -> None:
 
 
 @contextmanager
-def start_with_supervisor(runs_root: Path) -> Iterator[ServedWorkbench]:
+def start_with_supervisor(runs_root):
     """Yield a running server whose runs a real supervisor starts; both end with it."""
     words = [sys.executable, "-P", "-m", "exgrpo.jobs.execution.supervisor", "--runs-root", str(runs_root)]
     supervisor = subprocess.Popen(words, cwd=REPOSITORY)

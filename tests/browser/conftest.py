@@ -22,13 +22,13 @@ FLAGS = [
 ]
 
 
-def find_browser(path: str | None = None) -> str | None:
+def find_browser(path=None):
     """Return the first browser that `.ci/tools` would be content with, on PATH or on a given search path."""
     executables = (shutil.which(name, path=path) for name in BROWSER_NAMES)
     return next((executable for executable in executables if executable is not None), None)
 
 
-def missing_browser() -> str | None:
+def missing_browser():
     try:
         import playwright.sync_api  # noqa: F401 - only whether it is there
     except ImportError:
@@ -68,7 +68,7 @@ def workbench(tmp_path_factory):
 class Watched:
     """A browser page that remembers what must not happen."""
 
-    def __init__(self, page, origin: str) -> None:
+    def __init__(self, page, origin):
         self.page = page
         self.errors: list[str] = []
         ours = (origin, origin.replace("http", "ws", 1), "data:", "blob:")
@@ -78,7 +78,7 @@ class Watched:
         page.on("dialog", lambda dialog: self.errors.append(dialog.message) or dialog.dismiss())
         page.on("request", lambda request: request.url.startswith(ours) or self.errors.append(request.url))
 
-    def _note_error(self, message) -> None:
+    def _note_error(self, message):
         """Note an error of the console.
 
         Streamlit asks for the file of a download as it draws its button, and gets 404 where a newer run of the page has
@@ -104,7 +104,7 @@ def open_page(profile, workbench):
     """Open a page in a tab of its own: `open_page("/path", color_scheme="dark")`."""
     opened = []
 
-    def open_at(path: str = "/", color_scheme: str = "light") -> Watched:
+    def open_at(path="/", color_scheme="light"):
         watched = Watched(profile.new_page(), workbench.origin)
         opened.append(watched.page)
         watched.page.set_default_timeout(90_000)

@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from PIL import Image
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import sync_playwright
 
 from tests.browser.clicks import IDLE, enter, rows
 from tests.browser.conftest import FLAGS, find_browser
@@ -26,7 +26,7 @@ MOVING_STEPS = range(30, 151, 10)
 FRAME_MILLISECONDS = 900
 
 
-def pages(run: str, other: str) -> dict[str, str]:
+def pages(run, other):
     return {
         "runs": "/",
         "new-run": "/new_run?section=Algorithm",
@@ -48,7 +48,7 @@ def pages(run: str, other: str) -> dict[str, str]:
     }
 
 
-def take(browser: Browser, link: str, addresses: dict[str, str], folder: Path, width: int, theme: str) -> None:
+def take(browser, link, addresses, folder, width, theme):
     """Take pages in one size and theme; what a browser's console says of errors is printed."""
     parts = urlsplit(link)
     context = browser.new_context(viewport={"width": width, "height": SIZES[width]}, color_scheme=theme)
@@ -69,7 +69,7 @@ def take(browser: Browser, link: str, addresses: dict[str, str], folder: Path, w
     context.close()
 
 
-def animate(browser: Browser, link: str, run: str, path: Path) -> None:
+def animate(browser, link, run, path):
     """Save the flow of questions between the buckets, step by step, as an animated WebP."""
     parts = urlsplit(link)
     page = browser.new_context(viewport={"width": 1200, "height": 960}, color_scheme="light").new_page()
@@ -84,7 +84,7 @@ def animate(browser: Browser, link: str, run: str, path: Path) -> None:
     frames[0].save(path, save_all=True, append_images=frames[1:], duration=FRAME_MILLISECONDS, loop=0, quality=90)
 
 
-def main(link: str, run: str, other: str, folder: str, *names: str) -> None:
+def main(link, run, other, folder, *names):
     addresses = {name: address for name, address in pages(run, other).items() if not names or name in names}
     Path(folder).mkdir(parents=True, exist_ok=True)
     with sync_playwright() as driver:

@@ -63,7 +63,7 @@ def through_nginx(served, tmp_path):
     """Start nginx by the recipe with changes; return the address of its server."""
     started = []
 
-    def start(*changes: tuple[str, str]) -> str:
+    def start(*changes):
         (rules,) = re.findall(r"```nginx\n(.*?)```", read("docs/deployment.md"), re.DOTALL)
         port = free_port()
         for before, after in (

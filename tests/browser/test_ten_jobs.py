@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 class Clicks:
     """Clicks on what a role and name, or a locator, say; more than `most` fail the test."""
 
-    def __init__(self, page, most: int) -> None:
+    def __init__(self, page, most):
         self.page, self.left = page, most
 
     def __call__(self, role, name=None, **options):

@@ -2,13 +2,10 @@
 
 import itertools
 import shutil
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
 from exgrpo.db.connections.opening import open_database
-from exgrpo.db.connections.session import Database
 from tests.postgres import create_postgres_database
 
 KINDS = ("sqlite", "postgresql")
@@ -18,24 +15,24 @@ _NUMBERS = itertools.count(1)
 
 
 @pytest.fixture(scope="session")
-def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sqlite_template(tmp_path_factory):
     path = tmp_path_factory.mktemp("template") / "template.db"
     open_database(f"sqlite:///{path}", path.parent).close()
     return path
 
 
 @pytest.fixture(scope="session")
-def postgres_template(postgres_server: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+def postgres_template(postgres_server, tmp_path_factory):
     url = create_postgres_database(postgres_server)
     open_database(url, tmp_path_factory.mktemp("template")).close()
     return url
 
 
 @pytest.fixture(scope="session")
-def new_database(request: pytest.FixtureRequest) -> Callable[[str, Path], Database]:
+def new_database(request):
     """Opens a database of a kind with the newest schema and no rows; a file lies in the given folder."""
 
-    def make(kind: str, folder: Path) -> Database:
+    def make(kind, folder):
         if kind == "sqlite":
             path = folder / f"test-{next(_NUMBERS)}.db"
             shutil.copy(request.getfixturevalue("sqlite_template"), path)
@@ -47,16 +44,14 @@ def new_database(request: pytest.FixtureRequest) -> Callable[[str, Path], Databa
 
 
 @pytest.fixture(params=KINDS)
-def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def database_url(request, tmp_path):
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'test.db'}"
     return create_postgres_database(request.getfixturevalue("postgres_server"))
 
 
 @pytest.fixture(params=KINDS)
-def database(
-    request: pytest.FixtureRequest, new_database: Callable[[str, Path], Database], tmp_path: Path
-) -> Iterator[Database]:
+def database(request, new_database, tmp_path):
     opened = new_database(request.param, tmp_path)
     yield opened
     opened.close()

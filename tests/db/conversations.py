@@ -1,10 +1,5 @@
 """Conversations in a run: what a recorder of any loop writes, put into the events of a recorded run."""
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
-
-from exgrpo.db.connections.session import Database
 from exgrpo.db.ingest import events
 from exgrpo.jobs.runs.recording.event_reader import EventReader
 from exgrpo_core.recording.conversations import as_document, split, text_of
@@ -15,7 +10,7 @@ from tests.db.recorded_runs import register
 HOSTILE = "<img src=x onerror=alert(1)> </details><script>alert(2)</script> **b** :red[r] $x$ \x1b[31m\u202e"
 
 
-def called(tool: str, arguments: str, answer: str, *, is_error: bool = False) -> tuple[Message, Message]:
+def called(tool, arguments, answer, *, is_error=False):
     call = Message("assistant", arguments, "tool_call", tool, is_generated=True, num_tokens=9, mean_entropy=0.2)
     return call, Message("tool", answer, "tool_result", tool, is_error=is_error, num_tokens=30)
 
@@ -49,14 +44,7 @@ HOSTILE_CALL = (
 )
 
 
-def ingest(
-    database: Database,
-    runs_root: Path,
-    said: Mapping[int, Sequence[Message]],
-    run_id: str = "talks",
-    steps: Sequence[Step] = (),
-    **facts: Any,
-) -> None:
+def ingest(database, runs_root, said, run_id="talks", steps=(), **facts):
     steps = steps or [Step({0: [Response(text=f"plain {number}") for number in range(max(said) + 2)]})]
     run = record_steps(runs_root, steps, run_id)
     register(database, run)

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 
@@ -44,14 +43,12 @@ class Step:
     replayed: dict[int, tuple[int, int]] = field(default_factory=dict)
 
 
-def question(index: int) -> Question:
+def question(index):
     prompt_ids, details = np.array([1, index], np.int32), {"question": f"Q{index}"}
     return Question(index, f"q{index}", prompt_ids, f"prompt {index}", "9", details)
 
 
-def record_steps(
-    runs_root: Path, steps: Sequence[Step], run_id: str = "trained", *, first_step: int = 1, **parts: object
-) -> RunDirectory:
+def record_steps(runs_root, steps, run_id="trained", *, first_step=1, **parts):
     """Record one attempt with these steps; a run that is there already gets another attempt."""
     try:
         run = RunDirectory.open(runs_root, run_id)
@@ -77,7 +74,7 @@ def record_steps(
     return run
 
 
-def _trajectory(own: Response, index: int, trajectory_id: int, step: int) -> Trajectory:
+def _trajectory(own, index, trajectory_id, step):
     size = own.num_tokens
     return Trajectory(
         question_index=index,
@@ -94,7 +91,7 @@ def _trajectory(own: Response, index: int, trajectory_id: int, step: int) -> Tra
     )
 
 
-def _replay(index: int, trajectory_id: int, rollout_step: int) -> Replay:
+def _replay(index, trajectory_id, rollout_step):
     tokens, values = np.arange(4, dtype=np.int32), np.full(4, -0.1, np.float32)
     stored = Experience(trajectory_id, trajectory_id, index, rollout_step, 1.0, tokens, values)
     return Replay(stored, values, -values, is_external=trajectory_id < 0)

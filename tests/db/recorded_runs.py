@@ -1,38 +1,22 @@
 """Real runs, recorded into run directories and ingested into a database."""
 
-from collections.abc import Callable, Iterable
-from pathlib import Path
-from typing import Any
-
-from exgrpo.db.connections.session import Database
 from exgrpo.db.ingest import events
 from exgrpo.db.queries.runs import get_run
-from exgrpo.db.rows.runs import RunRow
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.recording.event_reader import EventReader
 from exgrpo.jobs.specs.train import RecordingSpec, TrainSpec
 from exgrpo_core.recording.file_recorder import FileRecorder
 from exgrpo_core.recording.recorder import EvaluationRecord
 from exgrpo_core.recording.run_status import RunStatus
-from exgrpo_core.step_report import StepReport
 from tests.db.table_contents import contents
 from tests.step_reports import make_questions, make_report
 
-Change = Callable[[StepReport], None]
 
-
-def new_run(runs_root: Path, spec: TrainSpec | None = None, **parts: Any) -> RunDirectory:
+def new_run(runs_root, spec=None, **parts):
     return RunDirectory.create(runs_root, spec or TrainSpec(name="a run", num_steps=50), **parts)
 
 
-def record_attempt(
-    run: RunDirectory,
-    steps: Iterable[int],
-    *,
-    end: RunStatus | None = None,
-    seed: int = 0,
-    change: Change | None = None,
-) -> None:
+def record_attempt(run, steps, *, end=None, seed=0, change=None):
     """Record one attempt; with `change`, each report is changed before it is recorded."""
     recorder = FileRecorder(run, run.claim_attempt(), RecordingSpec())
     recorder.status(RunStatus.RUNNING)
@@ -54,13 +38,11 @@ def record_attempt(
     recorder.close()
 
 
-def register(database: Database, run: RunDirectory) -> None:
+def register(database, run):
     events.register_run(database, run.read_run_info(), run.spec().model_dump(mode="json"))
 
 
-def contents_after(
-    database: Database, run: RunDirectory, batches: Iterable[list[dict[str, Any]]]
-) -> dict[str, list[tuple[Any, ...]]]:
+def contents_after(database, run, batches):
     """Ingest batches of a run's events into a new database, close it, and return everything that was in it then."""
     register(database, run)
     for batch in batches:
@@ -70,19 +52,13 @@ def contents_after(
     return found
 
 
-def ingest_run(database: Database, run: RunDirectory) -> int:
+def ingest_run(database, run):
     register(database, run)
     batch = EventReader(run).read(max_steps=1_000)
     return events.ingest_events(database, run.run_id, batch.events, batch.position)
 
 
-def ingest_changed_run(
-    database: Database,
-    tmp_path: Path,
-    change: Change | None,
-    steps: Iterable[int] = range(1, 25),
-    spec: TrainSpec | None = None,
-) -> RunRow:
+def ingest_changed_run(database, tmp_path, change, steps=range(1, 25), spec=None):
     run = new_run(tmp_path, spec)
     record_attempt(run, steps, change=change)
     ingest_run(database, run)

@@ -1,8 +1,5 @@
 """Evaluations as their workers would have recorded them, taken into a database."""
 
-from pathlib import Path
-
-from exgrpo.db.connections.session import Database
 from exgrpo.db.ingest import events as ingest
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.recording.event_reader import EventReader
@@ -36,9 +33,9 @@ def event(num_correct, **changes):
 
 
 def record_scores(
-    database: Database, runs_root: Path, *events: dict, times: int = 1, source: str = "a-model",
-    chosen_as: str | None = None, **names,
-) -> str:  # fmt: skip
+    database, runs_root, *events, times = 1, source = "a-model",
+    chosen_as = None, **names,
+):  # fmt: skip
     """Record an evaluation of these benchmarks' events and return its id; `names` are those of its folder."""
     model = EvalModelSpec(source=source, chosen_as=chosen_as)
     choices = [BenchmarkChoice(name=item["benchmark"]) for item in events] or [BenchmarkChoice(name="aime24")]

@@ -1,15 +1,13 @@
 """What a database holds, read from its tables, to compare two of them."""
 
 import math
-from typing import Any
 
 from sqlalchemy import select
 
-from exgrpo.db.connections.session import Database
 from exgrpo.db.tables import models
 
 
-def contents(database: Database) -> dict[str, list[tuple[Any, ...]]]:
+def contents(database):
     """Return all rows of all tables, sorted; NaN as the word, so that equal contents compare equal."""
     with database.read() as connection:
         return {
@@ -18,7 +16,7 @@ def contents(database: Database) -> dict[str, list[tuple[Any, ...]]]:
         }
 
 
-def buffer_changes(database: Database, run_id: str) -> list[tuple[Any, ...]]:
+def buffer_changes(database, run_id):
     """Return (step, kind, question, trajectory, bucket before, bucket after) of a run's changes, in order."""
     changes = models.buffer_changes
     names = ("step", "kind", "question_index", "trajectory_id", "bucket_from", "bucket_to")
@@ -28,5 +26,5 @@ def buffer_changes(database: Database, run_id: str) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in connection.execute(query.order_by(changes.c.step, changes.c.position))]
 
 
-def _comparable(value: Any) -> Any:
+def _comparable(value):
     return "NaN" if isinstance(value, float) and math.isnan(value) else value

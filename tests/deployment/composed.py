@@ -5,10 +5,8 @@ import queue
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from tests.deployment.image_files import REPOSITORY, service
@@ -26,7 +24,7 @@ class Composed:
 
 
 @contextmanager
-def composed_workbench(runs_root: Path, before: tuple[str, ...] = (), **variables: str) -> Iterator[Composed]:
+def composed_workbench(runs_root, before=(), **variables):
     """Run the command of the compose file's workbench with SQLite in place of its database.
 
     `before` comes before the command, to change what it runs in.
@@ -46,7 +44,7 @@ def composed_workbench(runs_root: Path, before: tuple[str, ...] = (), **variable
         process.stdout.close()
 
 
-def _first_line(process: subprocess.Popen) -> str:
+def _first_line(process):
     lines: queue.Queue[str] = queue.Queue()
     threading.Thread(target=lambda: lines.put(process.stdout.readline()), daemon=True).start()
     try:

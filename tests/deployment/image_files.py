@@ -3,7 +3,6 @@
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -16,13 +15,13 @@ ENVIRONMENT_FILE = {"WORKBENCH_NAME": HOST_NAME, "EXGRPO_TOKEN": TOKEN, "POSTGRE
 _VARIABLE = re.compile(r"\$\{(?P<name>\w+)(?::[-?](?P<rest>[^}]*))?\}")
 
 
-def instructions() -> list[tuple[str, str]]:
+def instructions():
     lines = [line for line in DOCKERFILE.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
     joined = re.sub(r"\\\n\s*", "", "\n".join(lines))
     return [(word, rest) for line in joined.splitlines() if line for word, _, rest in [line.partition(" ")]]
 
 
-def stage(name: str) -> list[tuple[str, str]]:
+def stage(name):
     stages: dict[str, list[tuple[str, str]]] = {}
     for word, rest in instructions():
         if word == "FROM":
@@ -32,12 +31,12 @@ def stage(name: str) -> list[tuple[str, str]]:
     return stages[name]
 
 
-def health_check(name: str) -> list[str]:
+def health_check(name):
     (check,) = [rest for word, rest in stage(name) if word == "HEALTHCHECK"]
     return json.loads(check[check.index("[") :])
 
 
-def service(name: str, path: Path = REPOSITORY / "compose.yaml") -> dict[str, Any]:
+def service(name, path=REPOSITORY / "compose.yaml"):
     text = path.read_text(encoding="utf-8")
     filled = _VARIABLE.sub(lambda match: ENVIRONMENT_FILE.get(match["name"], ""), text)
     return yaml.safe_load(filled)["services"][name]

@@ -16,7 +16,7 @@ TODAY = date(2026, 6, 1)
 def pip_audit(tmp_path):
     """Return a function that makes a program answering with these records, and for the known bad one with another."""
 
-    def make(records: list[dict], known_bad: list[dict]) -> str:
+    def make(records, known_bad):
         (tmp_path / "records").write_text(json.dumps({"dependencies": records, "fixes": []}))
         (tmp_path / "known").write_text(json.dumps({"dependencies": known_bad, "fixes": []}))
         program = tmp_path / "pip-audit"

@@ -30,18 +30,18 @@ def workbench(tmp_path_factory):
         yield running
 
 
-def get(workbench, path="/", **headers) -> httpx2.Response:
+def get(workbench, path="/", **headers):
     """Ask from another address than the server's own, which is trusted by itself, as a proxy in a container does."""
     with httpx2.Client(transport=httpx2.HTTPTransport(local_address="127.0.0.2"), timeout=60) as client:
         return client.get(f"http://127.0.0.1:{workbench.port}{path}", headers=PROXY_HEADERS | headers)
 
 
 @pytest.fixture(scope="module")
-def cookie(workbench) -> str:
+def cookie(workbench):
     return get(workbench, f"/?token={TOKEN}").headers["set-cookie"].partition(";")[0]
 
 
-def websocket_status(workbench, origin: str, **headers: str) -> int:
+def websocket_status(workbench, origin, **headers):
     given = {"X-Forwarded-Proto": "https", **headers}
     try:
         with connect(
@@ -83,7 +83,7 @@ def test_the_image_s_health_check_holds_while_the_pages_answer_and_fails_without
 
 
 @contextmanager
-def running_caddy(folder, workbench_port: int):
+def running_caddy(folder, workbench_port):
     """Run the repository's Caddyfile on free ports with a certificate of its own; yield its port and that authority."""
     caddy = shutil.which("caddy")
     if caddy is None:
@@ -135,7 +135,7 @@ def test_through_caddy_the_workbench_opens_over_tls_with_its_web_socket(workbenc
             assert stream.response.status_code == 101
 
 
-def _get_patiently(client: httpx2.Client, address: str, extensions: dict[str, str]) -> httpx2.Response:
+def _get_patiently(client, address, extensions):
     """The certificate may be made a moment after the port is open."""
     give_up_at = time.monotonic() + 30
     while True:

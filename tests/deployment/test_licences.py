@@ -7,7 +7,7 @@ from tests.deployment.image_files import REPOSITORY
 TRAIN = ("train", "postgresql")
 
 
-def rows(extras: str) -> dict[str, dict[str, str]]:
+def rows(extras):
     with (REPOSITORY / "docs" / "licences.csv").open(encoding="utf-8") as stream:
         return {normal(row["package"]): row for row in csv.DictReader(stream) if row["extras"] == extras}
 

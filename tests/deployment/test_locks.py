@@ -17,7 +17,7 @@ HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
 BUILT_FOR_A_MACHINE = re.compile(r"torch$|triton$|nvidia-(?!ml-py$)|cuda-")
 
 
-def blocks(lock: str) -> dict[str, re.Match]:
+def blocks(lock):
     text = (REPOSITORY / "requirements" / "locks" / lock).read_text(encoding="utf-8")
     joined = text.replace("\\\n    ", "").splitlines()
     matches = [BLOCK.fullmatch(line) for line in joined]
@@ -25,7 +25,7 @@ def blocks(lock: str) -> dict[str, re.Match]:
     return {match["name"]: match for match in matches}
 
 
-def pins(path: str) -> dict[str, str]:
+def pins(path):
     lines = (REPOSITORY / path).read_text(encoding="utf-8").splitlines()
     return {normal(name): version for name, _, version in (line.partition("==") for line in lines if "==" in line)}
 

@@ -3,7 +3,6 @@
 import os
 import shutil
 import subprocess
-from pathlib import Path
 
 import httpx2
 import pytest
@@ -20,7 +19,7 @@ _SEAL = (
 
 
 @pytest.fixture
-def sealed(tmp_path) -> tuple[Path, Path, tuple[str, ...]]:
+def sealed(tmp_path):
     """The state folder, a temporary one, and the command before which everything else becomes read-only."""
     state, temporary = tmp_path / "state", tmp_path / "tmp"
     temporary.mkdir()

@@ -8,7 +8,7 @@ from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.types import Experience, Question, Replay, RolloutGroup, Trajectory
 
 
-def small_config(**changes) -> ExGRPOConfig:
+def small_config(**changes):
     base = ExGRPOConfig(
         batch_size=8,
         mini_batch_size=4,
@@ -20,22 +20,22 @@ def small_config(**changes) -> ExGRPOConfig:
     return dataclasses.replace(base, **changes)
 
 
-def question(index: int) -> Question:
+def question(index):
     return Question(index, f"q{index}", np.array([1, 2, index], dtype=np.int32), f"question {index}", "7")
 
 
-def trajectory(index: int, tokens, reward: float, log_probs=None, trajectory_id: int = -1) -> Trajectory:
+def trajectory(index, tokens, reward, log_probs=None, trajectory_id=-1):
     ids = np.asarray(tokens, dtype=np.int32)
     probs = np.full(ids.size, -0.5) if log_probs is None else log_probs
     return Trajectory(index, ids, np.asarray(probs, dtype=np.float32), reward, trajectory_id=trajectory_id)
 
 
-def replay(index: int, tokens, behavior, old, reward: float = 1.0) -> Replay:
+def replay(index, tokens, behavior, old, reward=1.0):
     ids = np.asarray(tokens, dtype=np.int32)
     stored = Experience(0, 99, index, 1, reward, ids, np.asarray(behavior, dtype=np.float32))
     return Replay(stored, np.asarray(old, dtype=np.float32), np.zeros(ids.size, dtype=np.float32))
 
 
-def group(index: int, rewards, replayed: Replay | None = None) -> RolloutGroup:
+def group(index, rewards, replayed=None):
     trajectories = [trajectory(index, [3, 4 + i], reward) for i, reward in enumerate(rewards)]
     return RolloutGroup(question(index), trajectories, () if replayed is None else (replayed,))

@@ -5,12 +5,7 @@ import numpy as np
 import pytest
 
 from exgrpo_core import exgrpo_step
-from exgrpo_core.config import (
-    Clipping,
-    RetiredRule,
-    RewardKind,
-    ZeroCorrectRule,
-)
+from exgrpo_core.config import Clipping, RetiredRule, RewardKind, ZeroCorrectRule
 from exgrpo_core.step_report import METRICS, BufferEventKind
 from exgrpo_core.types import Experience
 from tests.exgrpo_core.builders import small_config

@@ -6,14 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from exgrpo_core import durable_files
-from exgrpo_core.durable_files import (
-    append_line,
-    explain,
-    reserve,
-    reserved_name,
-    whole_file,
-    write_whole,
-)
+from exgrpo_core.durable_files import append_line, explain, reserve, reserved_name, whole_file, write_whole
 
 
 def test_a_file_holds_what_was_written_and_leaves_no_other(tmp_path):

@@ -40,7 +40,7 @@ def test_collecting_rarely_ends():
     assert not any(item is kept for item in gc.get_objects())
 
 
-def printed(program: str, *words: str) -> list[int]:
+def printed(program, *words):
     done = subprocess.run([sys.executable, "-c", program, *words], stdout=subprocess.PIPE, text=True, check=True)
     return [int(word) for word in done.stdout.split()]
 

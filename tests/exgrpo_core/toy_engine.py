@@ -1,19 +1,17 @@
 """A policy engine without a model: success rates are given, tokens are random, the order of calls is checked."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from exgrpo_core.engine import RolloutRequest
 from exgrpo_core.methods.loading import ObjectiveSettings
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
-from exgrpo_core.types import Experience, Question, RolloutGroup, Trajectory, TrajectoryScores
+from exgrpo_core.types import RolloutGroup, Trajectory, TrajectoryScores
 
 
 class ToyEngine:
     """Solves question i with probability `success_rates[i]`; scores are a fixed function of the tokens."""
 
-    def __init__(self, success_rates: Sequence[float], seed: int = 0, rewards=None) -> None:
+    def __init__(self, success_rates, seed=0, rewards=None):
         self.success_rates = success_rates
         self.rng = np.random.default_rng(seed)
         self.rewards = rewards
@@ -23,7 +21,7 @@ class ToyEngine:
         self.objectives: list[ObjectiveSettings] = []
         self.scored: list[int] = []
 
-    def rollout(self, requests: Sequence[RolloutRequest]) -> list[RolloutGroup]:
+    def rollout(self, requests):
         self.calls.append("rollout")
         self.requests = list(requests)
         groups = [
@@ -35,13 +33,13 @@ class ToyEngine:
                 item.log_probs = np.concatenate((np.full(request.prefix_ids.size, -0.5, np.float32), item.log_probs))
         return groups
 
-    def _trajectory(self, question: Question) -> Trajectory:
+    def _trajectory(self, question):
         ids = self.rng.integers(0, 50, int(self.rng.integers(1, 9)), dtype=np.int32)
         is_correct = self.rng.random() < self.success_rates[question.index]
         reward = float(is_correct) if self.rewards is None else float(self.rewards(question.index, self.rng))
         return Trajectory(question.index, ids, -self.rng.random(ids.size, dtype=np.float32), reward)
 
-    def entropies(self, questions: Sequence[Question], candidates: Sequence[Experience]) -> TrajectoryScores:
+    def entropies(self, questions, candidates):
         self.calls.append("entropies")
         assert all(q.index == c.question_index for q, c in zip(questions, candidates, strict=True))
         self.scored = [candidate.trajectory_id for candidate in candidates]
@@ -50,7 +48,7 @@ class ToyEngine:
             [0.1 + candidate.token_ids.astype(np.float32) for candidate in candidates],
         )
 
-    def update(self, mini_batches: Sequence[MiniBatch], objective: ObjectiveSettings) -> dict[str, float]:
+    def update(self, mini_batches, objective):
         self.calls.append("update")
         self.mini_batches += mini_batches
         self.objectives.append(objective)

@@ -2,7 +2,6 @@
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Generator
 
 import pytest
 
@@ -14,26 +13,26 @@ results: dict[int, RowResult] = defaultdict(RowResult)
 
 
 @pytest.fixture(scope="session")
-def is_long() -> bool:
+def is_long():
     """Whether the counts of the criteria are wanted, which take from minutes to an hour a row."""
     return IS_LONG
 
 
 @pytest.fixture
-def figure(request: pytest.FixtureRequest) -> Callable[[str, object], None]:
+def figure(request):
     """Record what was seen for the test's row: `figure("runs resumed", "200 of 200")`."""
     number = row_of(request.node)
     assert number is not None, "figure() needs the mark fault_row(N)"
     return lambda name, value: results[number].figures.update({name: str(value)})
 
 
-def row_of(item: pytest.Item) -> int | None:
+def row_of(item):
     mark = item.get_closest_marker("fault_row")
     return None if mark is None else mark.args[0]
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config, items):
     for item in items:
         number = row_of(item)
         if number is not None:
@@ -45,7 +44,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(item):
     report = yield
     number = row_of(item)
     if number is not None:
@@ -58,13 +57,13 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     return report
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+def pytest_terminal_summary(terminalreporter):
     for number, result in sorted(results.items()):
         for name, value in result.figures.items():
             terminalreporter.write_line(f"row {number}: {name}: {value}")
 
 
-def pytest_sessionfinish() -> None:
+def pytest_sessionfinish():
     for number, result in sorted(results.items()):
         if IS_LONG and result.is_whole:
             write_row(number, result)

@@ -1,14 +1,9 @@
 """A training run in a process of its own that says which phase it enters, so that a kill can meet every phase."""
 
 import os
-import random
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
-from typing import Any
 
-from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.training.training_loop import TrainingLoop
 from exgrpo_core.recording.file_recorder import FileRecorder
 from exgrpo_core.recording.run_status import RunStatus
@@ -23,34 +18,34 @@ MAX_PHASES = 80
 class PhasedNumbers(EightNumbers):
     """`EightNumbers` whose phases take their time and are said in a pipe."""
 
-    def __init__(self, say: Callable[[str], object], seconds: Mapping[str, float] | None = None) -> None:
+    def __init__(self, say, seconds=None):
         super().__init__()
         self._say = say
         self._seconds = seconds or {}
 
-    def _enter(self, letter: str) -> None:
+    def _enter(self, letter):
         self._say(letter)
         time.sleep(self._seconds.get(letter, PHASE_SECONDS))
 
-    def rollout(self, *arguments: Any) -> Any:
+    def rollout(self, *arguments):
         self._enter("r")
         return super().rollout(*arguments)
 
-    def entropies(self, *arguments: Any) -> Any:
+    def entropies(self, *arguments):
         self._enter("s")
         return super().entropies(*arguments)
 
-    def update(self, *arguments: Any) -> Any:
+    def update(self, *arguments):
         self._enter("u")
         metrics = super().update(*arguments)
         self._say("c")
         return metrics
 
-    def save(self, directory: Path) -> None:
+    def save(self, directory):
         super().save(directory)
         self._enter("w")
 
-    def generate_for_evaluation(self, *arguments: Any) -> Any:
+    def generate_for_evaluation(self, *arguments):
         self._enter("e")
         return super().generate_for_evaluation(*arguments)
 
@@ -58,7 +53,7 @@ class PhasedNumbers(EightNumbers):
 class Trainer:
     """A forked process that trains one attempt of a run until it is killed."""
 
-    def __init__(self, run: RunDirectory) -> None:
+    def __init__(self, run):
         self._phases, said = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
@@ -69,11 +64,11 @@ class Trainer:
                 os._exit(0)
         os.close(said)
 
-    def phases(self) -> Iterator[str]:
+    def phases(self):
         while letter := os.read(self._phases, 1).decode():
             yield letter
 
-    def kill_in(self, phase: str, chance: random.Random, num_before: int) -> str:
+    def kill_in(self, phase, chance, num_before):
         """Kill -9 at a random moment after a phase was entered `num_before` + 1 times; return the phase it was in.
 
         A run that has retired all its questions scores nothing any more: it is killed in another phase.
@@ -91,7 +86,7 @@ class Trainer:
         return PHASES[last]
 
 
-def _train(run: RunDirectory, say: Callable[[str], object]) -> None:
+def _train(run, say):
     say("o")
     recorder = FileRecorder(run, run.claim_attempt(), run.spec().recording)
     recorder.status(RunStatus.RUNNING)

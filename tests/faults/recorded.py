@@ -1,7 +1,6 @@
 """What a finished run leaves behind, in a form that two runs can be compared in, bit for bit."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,7 +8,6 @@ import numpy as np
 from exgrpo.db.connections.opening import open_database
 from exgrpo.db.queries import buffer, metrics
 from exgrpo.jobs.runs.checkpoints import checkpoint_path
-from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.recording.event_reader import iterate_events
 from exgrpo_core.experience_management.replay_buffer import ReplayBuffer
 from exgrpo_core.recording.record_file import iterate_lines, list_records
@@ -18,7 +16,7 @@ from tests.db.table_contents import buffer_changes
 from tests.records import values_of
 
 
-def losses(runs_root: Path, run_id: str) -> dict[str, list[tuple[int, float]]]:
+def losses(runs_root, run_id):
     keys = [key for key in METRICS if not key.startswith(("seconds/", "system/"))]
     database = open_database(None, runs_root)
     series = metrics.metric_series(database, run_id, keys, 10_000)
@@ -26,7 +24,7 @@ def losses(runs_root: Path, run_id: str) -> dict[str, list[tuple[int, float]]]:
     return {key: [(point.step, point.value) for point in points] for key, points in series.items()}
 
 
-def draws(runs_root: Path, run_id: str, num_steps: int) -> list[Any]:
+def draws(runs_root, run_id, num_steps):
     """Every change of the buffer and every candidate of every selection."""
     database = open_database(None, runs_root)
     changes = buffer_changes(database, run_id)
@@ -35,17 +33,17 @@ def draws(runs_root: Path, run_id: str, num_steps: int) -> list[Any]:
     return [changes, candidates]
 
 
-def policy_files(run: RunDirectory, step: int) -> dict[str, bytes]:
+def policy_files(run, step):
     folder = checkpoint_path(run.checkpoints_path, step) / "policy"
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
-def experience_state(run: RunDirectory, step: int) -> dict[str, Any]:
+def experience_state(run, step):
     path = checkpoint_path(run.checkpoints_path, step) / "experience" / "experience.json"
     return json.loads(path.read_text())
 
 
-def buffer_content(run: RunDirectory, step: int) -> list[Any]:
+def buffer_content(run, step):
     """Every stored trajectory of every buffered question with its bucket, whatever segments they are in."""
     snapshot = checkpoint_path(run.checkpoints_path, step) / "experience" / "buffer.snapshot"
     stored = ReplayBuffer.restore(run.buffer_path, snapshot)
@@ -66,14 +64,14 @@ def buffer_content(run: RunDirectory, step: int) -> list[Any]:
     return content
 
 
-def assert_same_end(run: RunDirectory, whole: RunDirectory) -> None:
+def assert_same_end(run, whole):
     num_steps = whole.spec().num_steps
     assert policy_files(run, num_steps) == policy_files(whole, num_steps)
     assert experience_state(run, num_steps) == experience_state(whole, num_steps)
     assert buffer_content(run, num_steps) == buffer_content(whole, num_steps)
 
 
-def recorded_tokens(run: RunDirectory, last_step: float = float("inf")) -> dict[int, list[int]]:
+def recorded_tokens(run, last_step=float("inf")):
     """Return the tokens of every trajectory that recorded steps, up to `last_step`, inserted into the buffer."""
     tokens: dict[int, list[int]] = {}
     kept: dict[tuple[int, int], dict[int, str]] = {}

@@ -5,7 +5,6 @@ import os
 import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 
 from tests.conftest import REPOSITORY
 
@@ -23,12 +22,12 @@ class RowResult:
     figures: dict[str, str] = field(default_factory=dict)
 
     @property
-    def is_whole(self) -> bool:
+    def is_whole(self):
         """Whether every test that was collected of the row ran."""
         return bool(self.tests) and self.tests <= self.passed | self.failed
 
 
-def write_row(number: int, result: RowResult, document: Path = DOCUMENT) -> None:
+def write_row(number, result, document=DOCUMENT):
     content = {
         "row": number,
         "met": not result.failed,

@@ -3,8 +3,6 @@
 import contextlib
 import shutil
 import subprocess
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -16,30 +14,30 @@ NUM_INODES = 1_500
 class SmallDisk:
     """A mounted file system; what tests keep on it lies in `path`."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path):
         self.path = path
 
-    def fill(self) -> None:
+    def fill(self):
         with (self.path / FILLER).open("ab", buffering=0) as file:
             for size in (1 << 16, 1 << 12, 1):
                 with contextlib.suppress(OSError):
                     while file.write(b"\xff" * size):
                         pass
 
-    def use_inodes(self) -> None:
+    def use_inodes(self):
         folder = self.path / INODES
         folder.mkdir()
         with contextlib.suppress(OSError):
             for number in range(NUM_INODES):
                 (folder / str(number)).touch()
 
-    def free(self) -> None:
+    def free(self):
         (self.path / FILLER).unlink(missing_ok=True)
         shutil.rmtree(self.path / INODES, ignore_errors=True)
 
 
 @contextlib.contextmanager
-def mounted(path: Path, size: str = "16m") -> Iterator[SmallDisk]:
+def mounted(path, size="16m"):
     """Give a file system of `size` and few inodes at a folder; without the right to mount one the test is skipped."""
     path.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", f"size={size},nr_inodes={NUM_INODES}", "tmpfs", str(path)]

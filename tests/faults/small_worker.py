@@ -2,15 +2,9 @@
 
 import sys
 import time
-from pathlib import Path
 
 from exgrpo.jobs.execution.worker.__main__ import main
-from exgrpo.jobs.runs.control import Control
-from exgrpo.jobs.runs.directory import RunDirectory
-from exgrpo.jobs.specs.train import TrainSpec
 from exgrpo.jobs.training.training_loop import TrainingLoop
-from exgrpo_core.recording.recorder import RunRecorder
-from exgrpo_core.recording.run_status import RunStatus
 from tests.faults.small_training import EightNumbers, small_parts
 
 STEP_SECONDS = 0.01
@@ -20,17 +14,17 @@ SAVE_SECONDS = 0.05
 class SlowNumbers(EightNumbers):
     """`EightNumbers` that take their time."""
 
-    def update(self, *arguments: object) -> dict[str, float]:
+    def update(self, *arguments):
         time.sleep(STEP_SECONDS)
         return super().update(*arguments)
 
-    def save(self, directory: Path) -> None:
+    def save(self, directory):
         time.sleep(SAVE_SECONDS / 2)
         super().save(directory)
         time.sleep(SAVE_SECONDS / 2)
 
 
-def run_small(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, control: Control) -> RunStatus:
+def run_small(spec, run, recorder, control):
     return TrainingLoop(spec, run.path, small_parts(SlowNumbers()), recorder, control).run()
 
 

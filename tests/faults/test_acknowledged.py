@@ -2,15 +2,12 @@
 
 import random
 from collections import Counter
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.training.training_loop import TrainingLoop
-from exgrpo_core.types import Experience
 from tests.faults.phased_training import PHASES, Trainer
 from tests.faults.recorded import recorded_tokens
 from tests.faults.small_training import EightNumbers, StepControl, small_parts, small_spec
@@ -20,9 +17,7 @@ pytestmark = [pytest.mark.fault_row(15), pytest.mark.slow]
 KILLS_OF_A_RUN = 3
 
 
-def test_no_recorded_trajectory_is_lost_or_changed_by_a_kill(
-    tmp_path: Path, is_long: bool, figure: Callable[[str, object], None]
-):
+def test_no_recorded_trajectory_is_lost_or_changed_by_a_kill(tmp_path, is_long, figure):
     num_kills = 150 if is_long else 12
     chance, met = random.Random(15), Counter[str]()
     wanted = [[*PHASES][i % len(PHASES)] for i in range(num_kills)]
@@ -48,7 +43,7 @@ def test_no_recorded_trajectory_is_lost_or_changed_by_a_kill(
     assert (num_lost, num_changed, num_extra) == (0, 0, 0)
 
 
-def stored_trajectories(run: RunDirectory) -> tuple[int, dict[int, Experience]]:
+def stored_trajectories(run):
     """Return the step that the next attempt would continue from, and all its trajectories."""
     loop = TrainingLoop(run.spec(), run.path, small_parts(EightNumbers()), None, StepControl())  # type: ignore[arg-type]
     state, _ = loop._open_state()

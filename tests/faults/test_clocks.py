@@ -21,7 +21,7 @@ pytestmark = pytest.mark.fault_row(8)
 HOUR = 3600.0
 
 
-def ignores_sigterm(pid: int) -> bool:
+def ignores_sigterm(pid):
     ignored = re.search(r"SigIgn:\s*(\w+)", Path(f"/proc/{pid}/status").read_text())
     return bool(int(ignored[1], 16) >> (signal.SIGTERM - 1) & 1)
 

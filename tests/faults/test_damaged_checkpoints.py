@@ -1,7 +1,6 @@
 """Row 3: checkpoints cut, flipped, emptied or taken away are noticed and named, and the one before is used."""
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -18,19 +17,18 @@ pytestmark = pytest.mark.fault_row(3)
 NUM_STEPS = 12
 NEWEST, PREVIOUS = 12, 9
 NUM_CUTS, NUM_FLIPS = 20, 50
-Damage = Callable[[Path], None]
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+def finished(tmp_path_factory):
     run = RunDirectory.create(tmp_path_factory.mktemp("runs"), small_spec(NUM_STEPS))
     assert train(run) is RunStatus.FINISHED
     return run
 
 
 @pytest.fixture
-def copies(finished: RunDirectory, tmp_path: Path) -> Callable[[], RunDirectory]:
-    def make() -> RunDirectory:
+def copies(finished, tmp_path):
+    def make():
         target = tmp_path / finished.run_id
         shutil.rmtree(target, ignore_errors=True)
         shutil.copytree(finished.path, target)
@@ -39,20 +37,20 @@ def copies(finished: RunDirectory, tmp_path: Path) -> Callable[[], RunDirectory]
     return make
 
 
-def places(length: int, count: int) -> list[int]:
+def places(length, count):
     """Return `count` different offsets inside a file, first and last byte among them, or all where it is shorter."""
     return sorted({int(item) for item in np.linspace(0, length - 1, min(count, length))})
 
 
-def cut_at(offset: int) -> Damage:
-    def cut(path: Path) -> None:
+def cut_at(offset):
+    def cut(path):
         path.write_bytes(path.read_bytes()[:offset])
 
     return cut
 
 
-def flip_at(offset: int, mask: int) -> Damage:
-    def flip(path: Path) -> None:
+def flip_at(offset, mask):
+    def flip(path):
         content = bytearray(path.read_bytes())
         content[offset] ^= mask
         path.write_bytes(bytes(content))
@@ -60,7 +58,7 @@ def flip_at(offset: int, mask: int) -> Damage:
     return flip
 
 
-def damages(path: Path, is_long: bool) -> list[tuple[str, Damage]]:
+def damages(path, is_long):
     """Return every damage of the criterion for a file, or some of each kind."""
     size, share = path.stat().st_size, 1 if is_long else 20
     cuts = [(f"cut at {offset}", cut_at(offset)) for offset in places(size, NUM_CUTS)[::share]]
@@ -72,7 +70,7 @@ def damages(path: Path, is_long: bool) -> list[tuple[str, Damage]]:
     return [*cuts, *flips, ("empty", cut_at(0)), ("missing", Path.unlink)]
 
 
-def files_of_newest(run: RunDirectory) -> list[Path]:
+def files_of_newest(run):
     folder = checkpoint_path(run.checkpoints_path, NEWEST)
     return sorted(path.relative_to(run.path) for path in folder.rglob("*") if path.is_file())
 

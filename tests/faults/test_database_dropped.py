@@ -8,15 +8,14 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from exgrpo.db.connections.opening import ForeignDatabaseError, open_database
-from exgrpo.db.connections.session import DamagedDatabaseError, Database, DatabaseError
+from exgrpo.db.connections.session import DamagedDatabaseError, DatabaseError
 from exgrpo.jobs.actions import run_actions
 from exgrpo.jobs.actions.backup import back_up, restore
 from exgrpo.jobs.execution.supervisor import indexing
@@ -35,7 +34,7 @@ NUM_KILLS = {False: 2, True: 20}
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def database_url(request: pytest.FixtureRequest) -> Iterator[str | None]:
+def database_url(request):
     if request.param == "sqlite":
         yield None
         return
@@ -44,7 +43,7 @@ def database_url(request: pytest.FixtureRequest) -> Iterator[str | None]:
 
 
 @pytest.fixture(scope="module")
-def runs_root(tmp_path_factory: pytest.TempPathFactory, is_long: bool) -> Path:
+def runs_root(tmp_path_factory, is_long):
     runs_root = tmp_path_factory.mktemp("used") / "runs"
     used_workbench.make(runs_root, NUM_RUNS[is_long])
     ingest_all(runs_root, None)
@@ -52,7 +51,7 @@ def runs_root(tmp_path_factory: pytest.TempPathFactory, is_long: bool) -> Path:
 
 
 @pytest.fixture
-def filled(runs_root: Path, tmp_path: Path) -> Path:
+def filled(runs_root, tmp_path):
     """A copy of the used workbench whose SQLite database is up to date."""
     copy = tmp_path / "runs"
     shutil.copytree(runs_root, copy)
@@ -60,16 +59,16 @@ def filled(runs_root: Path, tmp_path: Path) -> Path:
     return copy
 
 
-def opened(runs_root: Path, database_url: str | None) -> closing[Database]:
+def opened(runs_root, database_url):
     return closing(open_database(database_url, runs_root))
 
 
-def content(runs_root: Path, database_url: str | None) -> dict[str, Any]:
+def content(runs_root, database_url):
     with opened(runs_root, database_url) as database:
         return used_workbench.tables(database)
 
 
-def drop(runs_root: Path, database_url: str | None) -> None:
+def drop(runs_root, database_url):
     if database_url is None:
         for file in (runs_root / "workbench").glob("workbench.db*"):
             file.unlink()
@@ -109,7 +108,7 @@ def test_rebuild_that_is_killed_anywhere_is_finished_by_the_next_supervisor(fill
     figure(f"rebuilds killed ({kind})", f"{NUM_KILLS[is_long]}, finished by the next start with the same rows")
 
 
-def kill_a_rebuild_after(runs_root: Path, database_url: str | None, seconds: float) -> None:
+def kill_a_rebuild_after(runs_root, database_url, seconds):
     program = "import sys; from tests.faults import test_database_dropped as this; this.say_and_rebuild()"
     environment = os.environ | {"RUNS": str(runs_root), "URL": database_url or ""}
     with subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE) as process:
@@ -119,7 +118,7 @@ def kill_a_rebuild_after(runs_root: Path, database_url: str | None, seconds: flo
         process.send_signal(signal.SIGKILL)
 
 
-def say_and_rebuild() -> None:
+def say_and_rebuild():
     sys.stdout.write("begin\n")
     sys.stdout.flush()
     rebuild_index(Path(os.environ["RUNS"]), os.environ["URL"] or None)
@@ -147,18 +146,18 @@ def test_folder_that_comes_back_brings_its_words_with_it(filled, tmp_path):
     assert found | {"ingest_positions": []} == expected | {"ingest_positions": []}
 
 
-def _write_noise(path: Path, content: bytes) -> None:
+def _write_noise(path, content):
     middle = len(content) // 3
     noise = random.Random(3).randbytes(len(content) // 2)
     path.write_bytes(content[:middle] + noise + content[middle + len(noise) :])
 
 
-def _make_folder(path: Path, _: bytes) -> None:
+def _make_folder(path, _):
     path.mkdir()
     (path / "a file").touch()
 
 
-def _write_of_another_program(path: Path, _: bytes) -> None:
+def _write_of_another_program(path, _):
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE runs (name TEXT)")
 
@@ -176,7 +175,7 @@ DAMAGES: dict[str, Callable[[Path, bytes], object]] = {
 WITHOUT_ERROR = {"missing", "missing, but for its log", "empty"}
 
 
-def damage(runs_root: Path, kind: str) -> None:
+def damage(runs_root, kind):
     path = runs_root / "workbench" / "workbench.db"
     content = path.read_bytes()
     drop(runs_root, None)

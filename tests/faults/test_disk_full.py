@@ -5,9 +5,7 @@ import re
 import resource
 import shutil
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 import torch
@@ -42,7 +40,7 @@ LIMITED = r"(.+: )?File too large( \(os error 27\))?; raise the limit of file si
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[SmallDisk]:
+def disk(tmp_path):
     with mounted(tmp_path / "disk") as disk:
         yield disk
 
@@ -65,7 +63,7 @@ def test_a_disk_that_is_full_in_any_phase_ends_the_run_with_a_sentence_and_chang
     when = {"e": 3, "w": 2}.get(letter, 5)
     said = Counter[str]()
 
-    def say(entered: str) -> None:
+    def say(entered):
         said[entered] += 1
         if entered == letter and said[letter] == when:
             fill(disk)
@@ -135,7 +133,7 @@ def test_a_database_without_room_keeps_what_it_has_and_catches_up(disk, tmp_path
     figure("database without room", "said so, old rows whole, caught up")
 
 
-def steps_in(url: str, run: RunDirectory) -> list[int]:
+def steps_in(url, run):
     database = open_database(url, run.path.parent)
     points = metric_series(database, run.run_id, ["reward/mean"], 1_000)["reward/mean"]
     database.close()

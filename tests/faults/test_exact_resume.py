@@ -1,12 +1,9 @@
 """Row 2: stopped and resumed at every step, over ends of epochs, a run ends as the one that was left alone."""
 
-from typing import Any
-
 import pytest
 
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.recording.event_reader import EventReader
-from exgrpo.jobs.specs.train import TrainSpec
 from exgrpo_core.recording.run_status import RunStatus
 from tests.faults import recorded
 from tests.faults.small_training import NUM_QUESTIONS, StepControl, small_spec, train
@@ -18,18 +15,18 @@ LONG_STEPS, SHORT_STEPS = 24, 10
 
 
 @pytest.fixture(scope="module")
-def spec(is_long: bool) -> TrainSpec:
+def spec(is_long):
     return small_spec(LONG_STEPS if is_long else SHORT_STEPS, checkpoint_interval=5)
 
 
 @pytest.fixture(scope="module")
-def whole(spec: TrainSpec, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+def whole(spec, tmp_path_factory):
     run = RunDirectory.create(tmp_path_factory.mktemp("whole"), spec)
     assert train(run) is RunStatus.FINISHED
     return run
 
 
-def kept_steps(run: RunDirectory) -> dict[int, dict[str, Any]]:
+def kept_steps(run):
     """Return what was recorded of each step by the attempt that did it last: losses, draws, trajectories, replays."""
     names = (
         "metrics",
@@ -51,13 +48,13 @@ def kept_steps(run: RunDirectory) -> dict[int, dict[str, Any]]:
     return found
 
 
-def scores(run: RunDirectory) -> dict[tuple[int, str], list[int]]:
+def scores(run):
     events = EventReader(run).read(max_steps=100_000).events
     found = [event for event in events if event["kind"] == "evaluation"]
     return {(event["step"], event["question_set"]): event["num_correct"] for event in found}
 
 
-def assert_same(run: RunDirectory, whole: RunDirectory) -> None:
+def assert_same(run, whole):
     num_steps = whole.spec().num_steps
     assert repr(kept_steps(run)) == repr(kept_steps(whole))  # as texts, since NaN differs from itself
     assert [*kept_steps(run)] == list(range(1, num_steps + 1))
@@ -72,12 +69,12 @@ def test_the_run_crosses_ends_of_epochs_and_replays(whole):
     assert NUM_QUESTIONS % whole.spec().algorithm.batch_size
 
 
-def ends(spec: TrainSpec, is_long: bool) -> list[int]:
+def ends(spec, is_long):
     """Return the steps after which an attempt ends: all, the one before the first included, or some."""
     return [*range(spec.num_steps + 1)] if is_long else [0, spec.num_steps - 1, spec.num_steps]
 
 
-def end_at(run: RunDirectory, step: int, way: str) -> None:
+def end_at(run, step, way):
     """End an attempt after a step by a stop, which comes too late with the last step, or without a word."""
     if way == "stopped":
         is_last = step == run.spec().num_steps

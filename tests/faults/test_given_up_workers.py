@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import psutil
 import pytest
@@ -27,7 +26,7 @@ MORE_STEPS_THAN_ARE_DONE = 100_000
 MAGIC = b"\x1f\x8b\x08\x04"
 
 
-def start_toy(program: str, *words: str) -> "subprocess.Popen[bytes]":
+def start_toy(program, *words):
     command = [sys.executable, "-m", f"tests.jobs.execution.supervisor.{program}", *words]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
@@ -41,7 +40,7 @@ def test_worker_that_was_given_up_and_continues_ends_itself_and_is_not_heard(tmp
     figure("workers given up and continued", f"{NUM_STOPS[is_long]}, all ended themselves, nothing of theirs was taken")
 
 
-def give_up_and_continue(runs_root: Path, pause_seconds: float) -> None:
+def give_up_and_continue(runs_root, pause_seconds):
     """Stop a worker of another machine, resume its run, let the worker continue; it must change nothing."""
     run = RunDirectory.create(runs_root, toy_spec(MORE_STEPS_THAN_ARE_DONE, checkpoint_interval=1))
     run.claim_attempt(1)
@@ -70,16 +69,16 @@ def give_up_and_continue(runs_root: Path, pause_seconds: float) -> None:
     assert shown(runs_root, run) == ("stopped", list(range(1, step_of(run, 2) + 1)))
 
 
-def events_of(attempt_path: Path) -> bytes:
+def events_of(attempt_path):
     return b"".join(path.read_bytes() for path in sorted(attempt_path.glob("record-*")))
 
 
-def step_of(run: RunDirectory, attempt: int = 1) -> int:
+def step_of(run, attempt=1):
     heartbeat = read_heartbeat(run.attempt_path(attempt))
     return heartbeat.step if heartbeat else 0
 
 
-def shown(runs_root: Path, run: RunDirectory) -> tuple[str, list[int]]:
+def shown(runs_root, run):
     database = open_database(None, runs_root)
     row = runs.get_run(database, run.run_id)
     series = metrics.metric_series(database, run.run_id, ["reward/mean"])["reward/mean"]

@@ -2,7 +2,6 @@
 
 import shutil
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,7 +25,7 @@ MAX_SECONDS = 2.0
 
 
 @pytest.fixture(scope="module")
-def huge_root(tmp_path_factory: pytest.TempPathFactory, is_long: bool) -> Iterator[Path]:
+def huge_root(tmp_path_factory, is_long):
     root = tmp_path_factory.mktemp("huge")
     words = "the same words again and again $x^2$ \\boxed{9} "
     text, line = words * (TEXT_BYTES[is_long] // len(words)), "t" * NUM_TOKENS[is_long]
@@ -43,7 +42,7 @@ def huge_root(tmp_path_factory: pytest.TempPathFactory, is_long: bool) -> Iterat
     shutil.rmtree(root)
 
 
-def open_page(name: str, **query: str) -> AppTest:
+def open_page(name, **query):
     page = AppTest.from_file(str(Path(app.__file__).parent / "main.py"), default_timeout=120)
     for key, value in query.items():
         page.query_params[key] = value

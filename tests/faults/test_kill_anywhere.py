@@ -4,20 +4,18 @@ import os
 import random
 import signal
 import time
-from collections.abc import Iterator
 
 import pytest
 
 from exgrpo.jobs.actions import run_actions
 from exgrpo.jobs.actions.branching import branch, branch_spec
 from exgrpo.jobs.execution.supervisor.loop import Supervisor
-from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.specs.train import DataSpec, ModelSpec, TrainSpec, ValidationSpec
 from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.recording.run_status import RunStatus
 from tests.faults import recorded
 from tests.jobs.conftest import opened_bench
-from tests.jobs.execution.supervisor.toy_bench import Bench, wait_until
+from tests.jobs.execution.supervisor.toy_bench import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3000)]
 
@@ -26,7 +24,7 @@ NUM_STEPS = {False: 24, True: 48}
 
 
 @pytest.fixture(scope="module")
-def spec(tmp_path_factory: pytest.TempPathFactory, is_long: bool) -> TrainSpec:
+def spec(tmp_path_factory, is_long):
     from exgrpo.jobs.training.warm_start import WarmStartSettings, warm_model
 
     settings = WarmStartSettings(
@@ -46,7 +44,7 @@ def spec(tmp_path_factory: pytest.TempPathFactory, is_long: bool) -> TrainSpec:
 
 
 @pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+def real(tmp_path_factory):
     """A bench whose workers train."""
     with opened_bench(tmp_path_factory.mktemp("runs")) as bench:
         bench.supervisor = Supervisor(bench.runs_root)
@@ -54,12 +52,12 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 
 @pytest.fixture(scope="module")
-def whole(real: Bench, spec: TrainSpec) -> RunDirectory:
+def whole(real, spec):
     """The run that was left alone."""
     return finish(real, real.submit(spec))
 
 
-def finish(bench: Bench, run_id: str) -> RunDirectory:
+def finish(bench, run_id):
     """Look at a run step by step: all together may last longer than is waited for anything."""
     run = bench.run_of(run_id)
     while bench.status_of(run_id) not in {RunStatus.FINISHED, RunStatus.FAILED}:
@@ -69,7 +67,7 @@ def finish(bench: Bench, run_id: str) -> RunDirectory:
     return run
 
 
-def kill_at_a_random_moment(bench: Bench, run_id: str, rng: random.Random) -> None:
+def kill_at_a_random_moment(bench, run_id, rng):
     """Kill the worker while it starts, or inside a step, or while it writes a checkpoint."""
     bench.look_until(run_id, RunStatus.RUNNING)
     worker = bench.worker_pid(run_id)
@@ -83,9 +81,7 @@ def kill_at_a_random_moment(bench: Bench, run_id: str, rng: random.Random) -> No
     bench.look_until(run_id, RunStatus.LOST)
 
 
-def test_run_killed_at_random_moments_ends_as_the_uninterrupted_one(
-    real: Bench, spec: TrainSpec, whole: RunDirectory, is_long: bool
-):
+def test_run_killed_at_random_moments_ends_as_the_uninterrupted_one(real, spec, whole, is_long):
     run_id, rng = real.submit(spec), random.Random(7)
     for _ in range(NUM_KILLS[is_long]):
         kill_at_a_random_moment(real, run_id, rng)
@@ -103,7 +99,7 @@ def test_run_killed_at_random_moments_ends_as_the_uninterrupted_one(
     recorded.assert_same_end(killed, whole)
 
 
-def test_branch_ends_as_its_parent_and_a_longer_one_continues(real: Bench, whole: RunDirectory):
+def test_branch_ends_as_its_parent_and_a_longer_one_continues(real, whole):
     last = whole.spec().num_steps
     branched = finish(real, branch(real.runs_root, whole.run_id, last - 6))
     recorded.assert_same_end(branched, whole)

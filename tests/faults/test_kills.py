@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -24,7 +23,7 @@ from exgrpo.jobs.execution.supervisor.open_index import ingest_all
 from exgrpo.jobs.runs.checkpoints import PREFIX, find_fault, list_checkpoints
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.recording.event_reader import EventReader
-from exgrpo.jobs.runs.state import RunState, read_state
+from exgrpo.jobs.runs.state import read_state
 from exgrpo_core.recording.run_status import RunStatus
 from tests.app import web_server
 from tests.faults import recorded
@@ -42,7 +41,7 @@ SHORT_COUNTS = {"trainer inside a save": 2, "trainer": 1, "supervisor": 1, "web 
 class KilledWorkbench:
     """The three processes of a workbench on one runs root, and its runs one after the other."""
 
-    def __init__(self, runs_root: Path, chance: random.Random) -> None:
+    def __init__(self, runs_root, chance):
         self.runs_root = runs_root
         self.chance = chance
         self.log = (runs_root.parent / "supervisor.log").open("ab")
@@ -52,26 +51,26 @@ class KilledWorkbench:
         self.whole_before: dict[tuple[str, int], int] = {}
         self.begin_run()
 
-    def begin_run(self) -> None:
+    def begin_run(self):
         spec = small_spec(NUM_STEPS, CHECKPOINT_INTERVAL)
         run_id = queue_job(self.runs_root, spec)
         self.runs.append(RunDirectory.open(self.runs_root, run_id))
 
-    def state(self) -> RunState:
+    def state(self):
         return read_state(self.runs[-1])
 
-    def wait_for(self, *statuses: RunStatus) -> RunState:
+    def wait_for(self, *statuses):
         wait_until(lambda: self.state().status in statuses, f"{statuses}, it is {self.state()}")
         return self.state()
 
-    def running(self) -> RunState:
+    def running(self):
         """Return the state of a run that trains, of a new one if the last has succeeded."""
         if self.wait_for(RunStatus.RUNNING, RunStatus.FINISHED).status is RunStatus.FINISHED:
             self.begin_run()
             return self.wait_for(RunStatus.RUNNING)
         return self.state()
 
-    def kill(self, victim: str) -> bool:
+    def kill(self, victim):
         """Kill a process at a random moment and see it replaced; False where the moment was missed."""
         if victim == "supervisor":
             self.running()
@@ -89,7 +88,7 @@ class KilledWorkbench:
             return True
         return self._kill_trainer(is_inside_save=victim != "trainer")
 
-    def _kill_trainer(self, is_inside_save: bool) -> bool:
+    def _kill_trainer(self, is_inside_save):
         state, run = self.running(), self.runs[-1]
         if is_inside_save:
             wait_until(lambda: bool(unfinished_saves(run)) or self.state().is_ended, "a save")
@@ -107,23 +106,23 @@ class KilledWorkbench:
         run_actions.resume(self.runs_root, run.run_id)
         return is_inside or not is_inside_save
 
-    def close(self) -> None:
+    def close(self):
         self.server.stop()
         self.supervisor.terminate()
         self.supervisor.wait()
         self.log.close()
 
-    def _start_supervisor(self) -> subprocess.Popen[bytes]:
+    def _start_supervisor(self):
         command = [sys.executable, "-m", "tests.faults.small_supervisor", "--runs-root", str(self.runs_root)]
         return subprocess.Popen(command, cwd=REPOSITORY, stdout=self.log, stderr=self.log, start_new_session=True)
 
 
-def unfinished_saves(run: RunDirectory) -> list[Path]:
+def unfinished_saves(run):
     return [*run.checkpoints_path.glob(f".{PREFIX}*")]
 
 
 @pytest.fixture
-def workbench(tmp_path: Path) -> Iterator[KilledWorkbench]:
+def workbench(tmp_path):
     (tmp_path / "runs").mkdir()
     workbench = KilledWorkbench(tmp_path / "runs", random.Random(1))
     yield workbench
@@ -132,9 +131,7 @@ def workbench(tmp_path: Path) -> Iterator[KilledWorkbench]:
         os.kill(pid, signal.SIGKILL)
 
 
-def test_whatever_is_killed_nothing_is_lost_and_every_run_ends_the_same(
-    workbench: KilledWorkbench, tmp_path: Path, is_long: bool, figure: Callable[[str, object], None]
-):
+def test_whatever_is_killed_nothing_is_lost_and_every_run_ends_the_same(workbench, tmp_path, is_long, figure):
     wanted = LONG_COUNTS if is_long else SHORT_COUNTS
     num_killed = Counter[str]()
     victims = [victim for victim, count in wanted.items() for _ in range(count)]
@@ -153,7 +150,7 @@ def test_whatever_is_killed_nothing_is_lost_and_every_run_ends_the_same(
     check_runs(workbench, tmp_path, figure)
 
 
-def check_runs(workbench: KilledWorkbench, tmp_path: Path, figure: Callable[[str, object], None]) -> None:
+def check_runs(workbench, tmp_path, figure):
     whole = RunDirectory.create(tmp_path / "whole", small_spec(NUM_STEPS, CHECKPOINT_INTERVAL))
     assert train(whole) is RunStatus.FINISHED
     assert ingest_all(workbench.runs_root, None)
@@ -169,7 +166,7 @@ def check_runs(workbench: KilledWorkbench, tmp_path: Path, figure: Callable[[str
     figure("stray processes", "0")
 
 
-def resumed_too_early(workbench: KilledWorkbench) -> list[tuple[str, int]]:
+def resumed_too_early(workbench):
     """Return the attempts that went back behind a checkpoint that was whole before the kill."""
     database = open_database(None, workbench.runs_root)
     found = {
@@ -182,7 +179,7 @@ def resumed_too_early(workbench: KilledWorkbench) -> list[tuple[str, int]]:
     return [name for name, step in steps.items() if step is not None and step < workbench.whole_before[name]]
 
 
-def events_are_once(runs_root: Path, run: RunDirectory) -> int:
+def events_are_once(runs_root, run):
     """Check that the database knows each recorded event of a run once, and holds each step once; return how many."""
     events = EventReader(run).read(max_steps=1_000_000).events
     written = Counter((event["attempt"], event["seq"]) for event in events)

@@ -2,7 +2,6 @@
 
 import json
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,8 +17,6 @@ from exgrpo.jobs.specs.train import RecordingSpec, TrainSpec
 from exgrpo_core.recording.file_recorder import FileRecorder
 from exgrpo_core.recording.recorder import EvaluationRecord
 from exgrpo_core.recording.run_status import RunStatus
-from exgrpo_core.step_report import StepReport
-from exgrpo_core.types import Question
 from tests.app.conftest import MAIN_SCRIPT
 from tests.db.recorded_runs import ingest_run
 from tests.step_reports import make_questions, make_report
@@ -38,7 +35,7 @@ ODD_TEXT = "nul \x00, half a pair \ud800, bidi \u202e, line \u2028, bell \x07"
 NUM_STEPS = len(ODD_NUMBERS)
 
 
-def odd_questions() -> list[Question]:
+def odd_questions():
     questions = make_questions()
     questions[0].metadata["score"] = math.nan
     questions[1].metadata["bounds"] = [-math.inf, math.inf, {"deep": math.nan}]
@@ -47,7 +44,7 @@ def odd_questions() -> list[Question]:
     return questions
 
 
-def odd_report(step: int) -> StepReport:
+def odd_report(step):
     """Return a report in which every number that an engine or grader gives is an odd one."""
     number = ODD_NUMBERS[(step - 1) % len(ODD_NUMBERS)]
     report = make_report(step)
@@ -69,7 +66,7 @@ def odd_report(step: int) -> StepReport:
 
 
 @pytest.fixture
-def odd_run(tmp_path: Path) -> RunDirectory:
+def odd_run(tmp_path):
     """One attempt of odd steps and evaluations."""
     run = RunDirectory.create(tmp_path, TrainSpec(name="odd", num_steps=NUM_STEPS))
     recorder = FileRecorder(run, run.claim_attempt(), RecordingSpec())

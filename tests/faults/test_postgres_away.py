@@ -1,9 +1,6 @@
 """Row 5: PostgreSQL killed again and again while it is written to: nothing is lost or doubled."""
 
-from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,7 +9,7 @@ from exgrpo.jobs.execution.supervisor import indexing
 from exgrpo.jobs.execution.supervisor.indexing import Indexer
 from exgrpo.jobs.execution.supervisor.open_index import rebuild_index
 from tests.faults import used_workbench
-from tests.postgres import Server, controlled_server
+from tests.postgres import controlled_server
 
 pytestmark = [pytest.mark.fault_row(5), pytest.mark.postgres, pytest.mark.timeout(1500)]
 
@@ -21,12 +18,12 @@ NUM_KILLS = {False: 2, True: 20}
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
+def server():
     with controlled_server() as server:
         yield server
 
 
-def rows(runs_root: Path, url: str | None) -> dict[str, list[tuple[Any, ...]]]:
+def rows(runs_root, url):
     with closing(open_database(url, runs_root)) as database:
         return used_workbench.tables(database)
 

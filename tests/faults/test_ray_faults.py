@@ -3,7 +3,6 @@
 import os
 import signal
 import time
-from collections.abc import Callable
 
 import pytest
 
@@ -12,8 +11,7 @@ from exgrpo.db.queries import metrics
 from exgrpo.jobs.actions import run_actions
 from exgrpo_core.recording.run_status import RunStatus
 from tests.jobs.runs.launchers.conftest import cluster, ray_bench  # noqa: F401 - fixtures
-from tests.jobs.runs.launchers.ray_bench import RayBench, ray_spec
-from tests.jobs.runs.launchers.ray_cluster import RayCluster
+from tests.jobs.runs.launchers.ray_bench import ray_spec
 from tests.processes import is_gone
 
 pytestmark = [pytest.mark.fault_row(9), pytest.mark.verl, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -23,7 +21,7 @@ LOST_SECONDS = 60.0
 
 
 @pytest.fixture
-def training(ray_bench: RayBench, cluster: RayCluster) -> str:  # noqa: F811 - the fixture
+def training(ray_bench, cluster):  # noqa: F811 - the fixture
     run_id = ray_bench.submit(ray_spec(cluster.address, MANY_STEPS, checkpoint_interval=5))
     ray_bench.start()
     ray_bench.look_until(run_id, RunStatus.RUNNING)
@@ -31,13 +29,13 @@ def training(ray_bench: RayBench, cluster: RayCluster) -> str:  # noqa: F811 - t
     return run_id
 
 
-def seconds_until_lost(bench: RayBench, run_id: str) -> float:
+def seconds_until_lost(bench, run_id):
     began_at = time.monotonic()
     bench.look_until(run_id, RunStatus.LOST)
     return time.monotonic() - began_at
 
 
-def resume_and_stop(bench: RayBench, run_id: str) -> None:
+def resume_and_stop(bench, run_id):
     """Resubmit a lost run, let it train and stop it; every step of it then counts once."""
     checkpoints = sorted(bench.run_of(run_id).checkpoints_path.glob("step-*"))
     step = int(checkpoints[-1].name.removeprefix("step-"))
@@ -53,9 +51,9 @@ def resume_and_stop(bench: RayBench, run_id: str) -> None:
 
 
 def test_a_stuck_job_is_ended_and_lost_and_goes_on_from_its_last_checkpoint(
-    training: str,
-    ray_bench: RayBench,  # noqa: F811 - the fixture
-    figure: Callable[[str, object], None],
+    training,
+    ray_bench,  # noqa: F811 - the fixture
+    figure,
 ):
     pid = ray_bench.worker_pid(training)
     os.kill(pid, signal.SIGSTOP)
@@ -68,10 +66,10 @@ def test_a_stuck_job_is_ended_and_lost_and_goes_on_from_its_last_checkpoint(
 
 
 def test_a_dashboard_that_does_not_answer_ends_no_run_that_shows_itself_alive(
-    training: str,
-    ray_bench: RayBench,  # noqa: F811 - the fixture
-    cluster: RayCluster,  # noqa: F811 - the fixture
-    figure: Callable[[str, object], None],
+    training,
+    ray_bench,  # noqa: F811 - the fixture
+    cluster,  # noqa: F811 - the fixture
+    figure,
 ):
     dashboard = [process for process in cluster.processes() if "dashboard.py" in " ".join(process.cmdline())]
     assert dashboard
@@ -96,10 +94,10 @@ def test_a_dashboard_that_does_not_answer_ends_no_run_that_shows_itself_alive(
 
 
 def test_with_its_head_killed_a_run_is_lost_and_goes_on_on_the_next_cluster(
-    training: str,
-    ray_bench: RayBench,  # noqa: F811 - the fixture
-    cluster: RayCluster,  # noqa: F811 - the fixture
-    figure: Callable[[str, object], None],
+    training,
+    ray_bench,  # noqa: F811 - the fixture
+    cluster,  # noqa: F811 - the fixture
+    figure,
 ):
     cluster.kill()
     seconds = seconds_until_lost(ray_bench, training)

@@ -5,7 +5,6 @@ import shutil
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,7 +34,7 @@ JUDGE = "99990101-000000-abcdef"
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def whole(tmp_path_factory):
     root = tmp_path_factory.mktemp("runs")
     journal = Journal(root)
     for _ in range(2):
@@ -51,7 +50,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def _record_votes(root: Path) -> None:
+def _record_votes(root):
     run = RunDirectory.create(root, JudgeSpec(judged=JudgedSpec(run_id="a"), judge="oracle"), run_id=JUDGE)
     with closing(FileRecorder(run, run.claim_attempt(), RecordingSpec())) as recorder:
         recorder.status(RunStatus.RUNNING)
@@ -61,7 +60,7 @@ def _record_votes(root: Path) -> None:
     write_outcome(run.attempt_path(1), RunStatus.FINISHED, "")
 
 
-def files_of_truth(root: Path) -> list[Path]:
+def files_of_truth(root):
     training = min(path.parent for path in root.glob("*/run.json"))
     about_processes = {"lock", "heartbeat.json"}
     files = [path for run in (training, root / JUDGE) for path in run.rglob("*") if path.is_file()]
@@ -69,7 +68,7 @@ def files_of_truth(root: Path) -> list[Path]:
     return sorted(path.relative_to(root) for path in [*kept, Journal(root).path])
 
 
-def content_of(root: Path) -> dict[str, Any]:
+def content_of(root):
     content: dict[str, Any] = {JOURNAL_FILE: Journal(root).entries()}
     for path in sorted(root.glob("*/run.json")):
         run = RunDirectory(path.parent)
@@ -88,7 +87,7 @@ def content_of(root: Path) -> dict[str, Any]:
     return content
 
 
-def damage_one(path: Path, rng: random.Random) -> str:
+def damage_one(path, rng):
     content = bytearray(path.read_bytes())
     index = rng.randrange(len(content))
     if rng.random() < 0.3:

@@ -5,7 +5,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +34,7 @@ PAGES = [place for place in PLACES if place[0] in {"runs", "run"}]
 
 
 @pytest.fixture
-def supervisor(tmp_path: Path) -> Iterator[tuple[psutil.Process, Path]]:
+def supervisor(tmp_path):
     """A real supervisor of toy runs and its runs root; `supervisor.log` has what it says."""
     runs_root = tmp_path / "runs"
     runs_root.mkdir()
@@ -50,7 +49,7 @@ def supervisor(tmp_path: Path) -> Iterator[tuple[psutil.Process, Path]]:
 class Readers:
     """Sessions that each go from page to page of the newest run that has begun, until `end`."""
 
-    def __init__(self, workbench: web_server.ServedWorkbench, submitted: list[str]) -> None:
+    def __init__(self, workbench, submitted):
         self._workbench, self._submitted = workbench, submitted
         self._is_over = threading.Event()
         self._threads = [threading.Thread(target=self._read, args=(number,)) for number in range(NUM_SESSIONS)]
@@ -59,12 +58,12 @@ class Readers:
         for thread in self._threads:
             thread.start()
 
-    def end(self) -> None:
+    def end(self):
         self._is_over.set()
         for thread in self._threads:
             thread.join()
 
-    def _read(self, number: int) -> None:
+    def _read(self, number):
         turn = number
         try:
             with page_session(self._workbench) as session:
@@ -79,16 +78,16 @@ class Readers:
             self.errors.append(error)
 
 
-def sizes(process: psutil.Process) -> tuple[int, int]:
+def sizes(process):
     return process.memory_info().rss, process.num_fds()
 
 
-def shared_memory() -> set[str]:
+def shared_memory():
     mine = os.geteuid()
     return {path.name for path in Path("/dev/shm").glob("sem.*") if path.exists() and path.stat().st_uid == mine}
 
 
-def submit_more(runs_root: Path, submitted: list[str]) -> None:
+def submit_more(runs_root, submitted):
     ended = sum(read_state(RunDirectory.open(runs_root, item)).is_ended for item in submitted[-3:])
     if len(submitted[-3:]) - ended < 2:
         submitted.append(queue_job(runs_root, toy_spec(STEPS_A_RUN)))
@@ -134,5 +133,5 @@ def test_nothing_grows_and_nothing_is_left_by_runs_back_to_back(supervisor, is_l
     assert max(files[: None if is_long else 1]) <= MAX_MORE_FILES
 
 
-def is_finished(runs_root: Path, run_id: str) -> bool:
+def is_finished(runs_root, run_id):
     return read_state(RunDirectory.open(runs_root, run_id)).status is RunStatus.FINISHED

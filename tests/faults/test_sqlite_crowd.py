@@ -5,14 +5,11 @@ import multiprocessing
 import sqlite3
 import time
 from contextlib import closing
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from exgrpo.db.connections.opening import open_database
-from exgrpo.db.connections.session import Database
 from exgrpo.db.ingest import events as ingest
 from exgrpo.db.queries import metrics, runs
 from exgrpo.db.queries.trajectory_list import count_facets, list_snippets
@@ -31,7 +28,7 @@ MAX_WRITE_SECONDS = 1.0
 MAX_LOG_BYTES = 64 * 2**20
 
 
-def work(role: str, runs_root: Path, number: int, seconds: float) -> list[float]:
+def work(role, runs_root, number, seconds):
     """Write or read until the time is over; return what each took in seconds."""
     database = open_database(None, runs_root)
     run = RunDirectory.open(runs_root, "recorded")
@@ -42,9 +39,7 @@ def work(role: str, runs_root: Path, number: int, seconds: float) -> list[float]
     return took
 
 
-def write_on(
-    database: Database, run: RunDirectory, events: list[dict[str, Any]], number: int, end_at: float
-) -> list[float]:
+def write_on(database, run, events, number, end_at):
     """Take a run in, an event a transaction, again and again under new names; return seconds of each."""
     spec = run.spec().model_dump(mode="json")
     took: list[float] = []
@@ -61,7 +56,7 @@ def write_on(
     raise AssertionError
 
 
-def read_on(database: Database, end_at: float) -> list[float]:
+def read_on(database, end_at):
     """Ask what pages ask; return seconds of each round."""
     took: list[float] = []
     while time.monotonic() < end_at:
@@ -77,7 +72,7 @@ def read_on(database: Database, end_at: float) -> list[float]:
 
 
 @pytest.fixture
-def runs_root(tmp_path: Path) -> Path:
+def runs_root(tmp_path):
     runs_root = tmp_path / "runs"
     record_attempt(new_run(runs_root, run_id="recorded"), range(1, 9), end=RunStatus.FINISHED)
     open_database(None, runs_root).close()
@@ -109,7 +104,7 @@ def test_writers_and_readers_at_once_meet_no_lock_and_the_log_stays_small(runs_r
     assert largest <= MAX_LOG_BYTES
 
 
-def check_whole(runs_root: Path, num_writes: int) -> None:
+def check_whole(runs_root, num_writes):
     with closing(sqlite3.connect(runs_root / "workbench" / "workbench.db")) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         assert connection.execute("SELECT count(*) FROM ingested_events").fetchone() == (num_writes,)

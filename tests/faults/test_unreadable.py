@@ -6,8 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -33,7 +31,7 @@ class _Powers(ctypes.Structure):
 
 
 @contextlib.contextmanager
-def as_ordinary_user() -> Iterator[None]:
+def as_ordinary_user():
     """Let this thread read and write what its user may, even if that is root."""
     libc, header, powers = ctypes.CDLL(None), _Header(0x20080522, 0), (_Powers * 2)()
     assert libc.capget(ctypes.byref(header), powers) == 0
@@ -47,19 +45,19 @@ def as_ordinary_user() -> Iterator[None]:
         libc.capset(ctypes.byref(header), powers)
 
 
-def _hide(name: str) -> Callable[[Path], None]:
+def _hide(name):
     return lambda run: (run / name).chmod(0)
 
 
-def _link(target: str) -> Callable[[Path], None]:
-    def replace(run: Path) -> None:
+def _link(target):
+    def replace(run):
         shutil.rmtree(run)
         run.symlink_to(target)
 
     return replace
 
 
-def _file(run: Path) -> None:
+def _file(run):
     shutil.rmtree(run)
     run.write_text("no folder")
 
@@ -77,7 +75,7 @@ NO_RUNS = {
 
 
 @pytest.fixture
-def root(tmp_path) -> Iterator[Path]:
+def root(tmp_path):
     for name in ("good", "bad"):
         record_chains(tmp_path / "runs", [["valid", "wrong"]], name)
     run_actions.tag(tmp_path / "runs", "good", "mine")
@@ -123,7 +121,7 @@ def test_a_root_that_cannot_be_written_is_read_and_what_writes_is_refused(root, 
     asks += "    except sqlite3.Error: pass\nopen(sys.argv[2], 'w').write(str(rows))"
     started = []
 
-    def start_pages() -> "subprocess.Popen[bytes]":
+    def start_pages():
         index = workbench._environment["EXGRPO_DATABASE_URL"].removeprefix("sqlite:///")
         command = [sys.executable, "-c", asks, index, str(tmp_path / "seen")]
         started.append(subprocess.Popen(command, stdout=subprocess.PIPE))

@@ -1,9 +1,5 @@
 """A workbench that was used: runs of every kind, ended in every way, and all that users can say of them."""
 
-from pathlib import Path
-from typing import Any
-
-from exgrpo.db.connections.session import Database
 from exgrpo.db.rows.chains_of_thought import SavedCase
 from exgrpo.db.rows.trajectories import MarkedTrajectory
 from exgrpo.jobs.actions import annotations, run_actions
@@ -24,7 +20,7 @@ CASE = SavedCase("trained", 1, 0, 3)
 _KEYS_PER_RUN = 2**44
 
 
-def make(runs_root: Path, num_more: int) -> None:
+def make(runs_root, num_more):
     """Fill a runs root; `num_more` further runs carry a tag and a note each."""
     _record_runs(runs_root)
     for number in range(num_more):
@@ -34,7 +30,7 @@ def make(runs_root: Path, num_more: int) -> None:
     _say_things(runs_root, num_more)
 
 
-def _record_runs(runs_root: Path) -> None:
+def _record_runs(runs_root):
     resumed = new_run(runs_root, run_id="resumed")
     record_attempt(resumed, range(1, 9))
     record_attempt(resumed, range(6, 11), end=RunStatus.FINISHED, seed=1)
@@ -51,7 +47,7 @@ def _record_runs(runs_root: Path) -> None:
     write_outcome(failed.attempt_path(1), RunStatus.FAILED, "A reason \N{SNOWMAN}.")
 
 
-def _record_scores(runs_root: Path) -> RunDirectory:
+def _record_scores(runs_root):
     spec = EvalSpec(model=EvalModelSpec(source="a-model"), benchmarks=(BenchmarkChoice(name="aime24"),))
     run = RunDirectory.create(runs_root, spec, run_id="scored")
     recorder = FileRecorder(run, run.claim_attempt(), RecordingSpec())
@@ -62,7 +58,7 @@ def _record_scores(runs_root: Path) -> RunDirectory:
     return run
 
 
-def _say_things(runs_root: Path, num_more: int) -> None:
+def _say_things(runs_root, num_more):
     queue_job(runs_root, TrainSpec(name="in the queue", tags=("from its specification",)))
     for name in ("keep", "taken off", " a  b "):
         run_actions.tag(runs_root, "trained", name)
@@ -88,14 +84,14 @@ def _say_things(runs_root: Path, num_more: int) -> None:
         run_actions.note(runs_root, f"run-{number:04d}", f"Note {number}.")
 
 
-def tables(database: Database) -> dict[str, list[tuple[Any, ...]]]:
+def tables(database):
     """Return all rows of all tables with runs by their ids, since their numbers follow the order of taking in."""
     found = contents(database)
     run_ids = {row[0]: row[1] for row in found["runs"]}
     return {name: sorted((_named(name, row, run_ids) for row in rows), key=repr) for name, rows in found.items()}
 
 
-def _named(table: str, row: tuple[Any, ...], run_ids: dict[int, str]) -> tuple[Any, ...]:
+def _named(table, row, run_ids):
     if table == "ingest_positions":
         return row
     if table in ("trajectories", "trajectory_texts"):

@@ -11,14 +11,14 @@ from pathlib import Path
 from hypothesis import HealthCheck, Phase, given, settings
 
 from exgrpo_core.errors import UserError
-from tests.fuzz.targets import TARGETS, Target
+from tests.fuzz.targets import TARGETS
 
 CORPUS = Path(__file__).parent / "corpus"
 ROUND = 250
 """Contents tried before the clock is looked at."""
 
 
-def fuzz(name: str, target: Target, seconds: float) -> tuple[int, int]:
+def fuzz(name, target, seconds):
     """Try contents for so many seconds of processor time; return how many, and how many crashed, each kept."""
     executions, crashes = 0, 0
     last = b""
@@ -32,7 +32,7 @@ def fuzz(name: str, target: Target, seconds: float) -> tuple[int, int]:
         suppress_health_check=list(HealthCheck),
     )
     @given(target.tried())
-    def attempt(content: bytes) -> None:
+    def attempt(content):
         nonlocal executions, last
         last = content
         executions += 1
@@ -51,13 +51,13 @@ def fuzz(name: str, target: Target, seconds: float) -> tuple[int, int]:
     return executions, crashes
 
 
-def read(target: Target, content: bytes) -> None:
+def read(target, content):
     """Let a target read a content; it may refuse it with a sentence."""
     with contextlib.suppress(UserError):
         target.read(content)
 
 
-def main() -> int:
+def main():
     """Fuzz and return the exit code: 1 if something crashed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=1.0, help="of processor time, for each target")

@@ -1,7 +1,6 @@
 """Bytes to try: whole files that were changed in a few places, and any JSON."""
 
 import json
-from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
@@ -23,13 +22,13 @@ JSON = st.recursive(
 _CHANGE = st.tuples(st.floats(0, 1), st.integers(0, 40), st.one_of(st.sampled_from(PIECES), st.binary(max_size=8)))
 
 
-def changed(seeds: Sequence[bytes]) -> st.SearchStrategy[bytes]:
+def changed(seeds):
     return st.builds(
         _apply, st.sampled_from(list(seeds)), st.lists(_CHANGE, max_size=6), st.floats(0, 1) | st.just(1.0)
     )
 
 
-def _apply(seed: bytes, changes: Sequence[tuple[float, int, bytes]], kept: float) -> bytes:
+def _apply(seed, changes, kept):
     content = seed[: round(kept * len(seed))]
     for at, length, piece in changes:
         start = round(at * len(content))
@@ -37,7 +36,7 @@ def _apply(seed: bytes, changes: Sequence[tuple[float, int, bytes]], kept: float
     return content
 
 
-def overwritten(seed: bytes, end: int) -> st.SearchStrategy[bytes]:
+def overwritten(seed, end):
     """Return the seed with up to three bytes or numbers before `end` replaced; all others stay where they are."""
     number = st.sampled_from([0, 1, 1 << 31, 1 << 40, 1 << 63]) | st.integers(0, (1 << 64) - 1)
     piece = st.binary(min_size=1, max_size=2) | st.builds(lambda value: value.to_bytes(8, "little"), number)
@@ -46,19 +45,19 @@ def overwritten(seed: bytes, end: int) -> st.SearchStrategy[bytes]:
     )
 
 
-def _overwrite(seed: bytes, changes: Sequence[tuple[int, bytes]]) -> bytes:
+def _overwrite(seed, changes):
     content = bytearray(seed)
     for at, piece in changes:
         content[at : at + len(piece)] = piece
     return bytes(content)
 
 
-def changed_json(seeds: Sequence[dict[str, object]]) -> st.SearchStrategy[bytes]:
+def changed_json(seeds):
     changes = st.lists(st.tuples(st.integers(0, 200), JSON), min_size=1, max_size=3)
     return st.builds(_replace, st.sampled_from(list(seeds)), changes)
 
 
-def _replace(seed: dict[str, object], changes: Sequence[tuple[int, object]]) -> bytes:
+def _replace(seed, changes):
     content = json.loads(json.dumps(seed))
     for number, value in changes:
         holders = [(content, key) for key in content]

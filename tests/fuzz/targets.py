@@ -64,20 +64,20 @@ class Target:
 
 
 @cache
-def recorded_run() -> RunDirectory:
+def recorded_run():
     folder = Path(tempfile.mkdtemp(dir=FOLDER))
     run = RunDirectory.create(folder, small_spec(4, 2))
     train(run)
     return run
 
 
-def _file(name: str, content: bytes) -> Path:
+def _file(name, content):
     path = FOLDER / name
     path.write_bytes(content)
     return path
 
 
-def _run_with(name: str, content: bytes) -> RunDirectory:
+def _run_with(name, content):
     source = recorded_run()
     copy = FOLDER / "runs" / source.run_id
     shutil.rmtree(copy, ignore_errors=True)
@@ -91,35 +91,35 @@ def _run_with(name: str, content: bytes) -> RunDirectory:
     return RunDirectory(copy)
 
 
-def _events_file() -> bytes:
+def _events_file():
     return (recorded_run().path / RECORD).read_bytes()
 
 
-def _read_events(content: bytes) -> None:
+def _read_events(content):
     run = _run_with(RECORD, content)
     for _batch in EventReader(run).batches():
         pass
 
 
-def _packed_events() -> st.SearchStrategy[bytes]:
+def _packed_events():
     lines = [json.loads(line) for line in gzip.decompress(_events_file()).splitlines()]
     changed_lines = changed_json(lines).map(lambda line: line + b"\n")
     return st.lists(st.lists(changed_lines, min_size=1, max_size=4).map(pack), min_size=1, max_size=3).map(b"".join)
 
 
-def _packed_tokens() -> st.SearchStrategy[bytes]:
+def _packed_tokens():
     lines = [line for line in gzip.decompress(_events_file()).splitlines() if line.startswith(b'{"kind":"tokens"')]
     changed_lines = changed_json([json.loads(line) for line in lines]).map(lambda line: line + b"\n")
     return st.lists(changed_lines, min_size=1, max_size=4).map(pack)
 
 
-def _read_tokens(content: bytes) -> None:
+def _read_tokens(content):
     for trajectory_id in range(3):
         with suppress(KeyError, UserError):
             read_tokens(_file("tokens", content), "0", trajectory_id)
 
 
-def _read_description(content: bytes) -> None:
+def _read_description(content):
     for name in ("run.json", "spec.json", "attempts/0001/outcome.json"):
         describe_run(_run_with(name, content))
 
@@ -130,13 +130,13 @@ ANSWER_LINE = {
 }  # fmt: skip
 
 
-def _answers() -> st.SearchStrategy[bytes]:
+def _answers():
     whole = 2 * encode_line(ANSWER_LINE)
     forged = changed_json([{"seq": 1} | ANSWER_LINE]).map(lambda line: seal(line) + b"\n")
     return changed([whole]) | forged
 
 
-def _read_answers(content: bytes) -> None:
+def _read_answers(content):
     run = FOLDER / "evaluated"
     (run / ANSWERS_FOLDER).mkdir(parents=True, exist_ok=True)
     (run / ANSWERS_FOLDER / "amc-0001.jsonl").write_bytes(content)
@@ -146,7 +146,7 @@ def _read_answers(content: bytes) -> None:
 
 
 @cache
-def _archives() -> list[bytes]:
+def _archives():
     whole = export_run(recorded_run(), Path(tempfile.mkdtemp(dir=FOLDER)) / "run.tar.gz").read_bytes()
     small = io.BytesIO()
     with tarfile.open(fileobj=small, mode="w") as archive:
@@ -155,7 +155,7 @@ def _archives() -> list[bytes]:
     return [small.getvalue(), gzip.decompress(whole)[:60_000]]
 
 
-def _import(content: bytes) -> None:
+def _import(content):
     root = FOLDER / "imported"
     shutil.rmtree(root, ignore_errors=True)
     root.mkdir(parents=True)
@@ -166,7 +166,7 @@ def _import(content: bytes) -> None:
     assert not left, f"left behind: {left}"
 
 
-def _load_spec(content: bytes) -> None:
+def _load_spec(content):
     for load, name in itertools.product((load_spec, load_any_spec), ("spec.yaml", "spec.json")):
         with suppress(UserError):
             load(_file(name, content))
@@ -174,7 +174,7 @@ def _load_spec(content: bytes) -> None:
         parse_any_spec(parse_json(content), "fuzz")
 
 
-def _specs() -> st.SearchStrategy[bytes]:
+def _specs():
     seed = small_spec().model_dump(mode="json")
     texts = [
         json.dumps(seed).encode(),
@@ -189,7 +189,7 @@ def _specs() -> st.SearchStrategy[bytes]:
 DUMP_LINE = {"input": "1+1", "output": "2", "gts": "2", "score": 1.0, "step": 1, "uid": "a"}
 
 
-def _read_dump(content: bytes) -> None:
+def _read_dump(content):
     folder = FOLDER / "dump"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "1.jsonl").write_bytes(content)
@@ -202,14 +202,14 @@ DATA_ROW = {
 }  # fmt: skip
 
 
-def _read_rows(content: bytes) -> None:
+def _read_rows(content):
     for name in ("rows.jsonl", "rows.jsonl.gz", "rows.parquet"):
         with suppress(UserError):
             for number, row in iterate_raw_rows(str(_file(name, content)), "train"):
                 training_row(name, number, row, "auto")
 
 
-def _rows() -> st.SearchStrategy[bytes]:
+def _rows():
     parquet = io.BytesIO()
     pq.write_table(pa.Table.from_pylist([DATA_ROW] * 3), parquet)
     line = json.dumps(DATA_ROW).encode() + b"\n"
@@ -224,19 +224,19 @@ CONFIG = {
 
 
 @cache
-def _model_files() -> dict[str, bytes]:
+def _model_files():
     folder = make_chat_model(Path(tempfile.mkdtemp(dir=FOLDER)))
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def _models() -> st.SearchStrategy[bytes]:
+def _models():
     files = _model_files()
     configs = [CONFIG, *(json.loads(whole) for name, whole in files.items() if name.endswith(".json"))]
     names = files["model.safetensors"].index(b"}}") + 2
     return changed([*files.values()]) | changed_json(configs) | overwritten(files["model.safetensors"], names)
 
 
-def _read_model_folder(content: bytes) -> None:
+def _read_model_folder(content):
     folder = FOLDER / "model"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -259,22 +259,22 @@ def _read_model_folder(content: bytes) -> None:
 
 
 @cache
-def _gguf_file() -> bytes:
+def _gguf_file():
     folder = Path(tempfile.mkdtemp(dir=FOLDER))
     return write_gguf(make_chat_model(folder), folder / "whole.gguf").read_bytes()
 
 
-def _gguf_files() -> st.SearchStrategy[bytes]:
+def _gguf_files():
     end_of_names = _gguf_file().rindex(b"blk.") + 100
     return changed([_gguf_file()]) | overwritten(_gguf_file(), end_of_names)
 
 
-def _convert_gguf(content: bytes) -> None:
+def _convert_gguf(content):
     convert_gguf(_file("model.gguf", content), FOLDER / "converted")
 
 
 @cache
-def _buffer_files() -> dict[str, bytes]:
+def _buffer_files():
     folder = Path(tempfile.mkdtemp(dir=FOLDER))
     buffer = empty_buffer(folder / "segments")
     take_steps(buffer, np.random.default_rng(0), 1, 2)
@@ -282,7 +282,7 @@ def _buffer_files() -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in (folder / "segments").iterdir()}
 
 
-def _restore_buffer(content: bytes) -> None:
+def _restore_buffer(content):
     for kind in (".snapshot", ".rows", ".trajectories"):
         folder = FOLDER / "buffer"
         shutil.rmtree(folder, ignore_errors=True)

@@ -23,7 +23,7 @@ WORD = re.compile(r"\w+")
 ADVICE = "is named nowhere else: CONTRIBUTING.md, How to add, says where to choose it; or remove it."
 
 
-def public_names(source: str) -> list[str]:
+def public_names(source):
     """Return the public functions and classes at the top of a module.
 
     A decorator hands its function over itself, but for the one that checks roles.
@@ -33,11 +33,11 @@ def public_names(source: str) -> list[str]:
     return [node.name for node in tops if not any(map(hands_over, node.decorator_list))]
 
 
-def hands_over(decorator: ast.expr) -> bool:
+def hands_over(decorator):
     return not ast.unparse(decorator).startswith("needs(")
 
 
-def without_caller(sources: dict[Path, str], others: str) -> list[str]:
+def without_caller(sources, others):
     """Return the public names that stand once in their module, next to its name in no other, and in no other text."""
     counts = {path: Counter(WORD.findall(source)) for path, source in sources.items()}
     elsewhere = set(WORD.findall(others))
@@ -51,7 +51,7 @@ def without_caller(sources: dict[Path, str], others: str) -> list[str]:
     ]
 
 
-def module_name(path: Path) -> str:
+def module_name(path):
     return path.parent.name if path.name == "__init__.py" else path.stem
 
 
@@ -103,5 +103,5 @@ def test_every_field_of_a_specification_says_what_it_is():
     assert undescribed == [], "jobs/specs: write below each field what it is."
 
 
-def every_spec(cls: type[Spec]) -> list[type[Spec]]:
+def every_spec(cls):
     return [found for child in cls.__subclasses__() for found in (child, *every_spec(child))]

@@ -14,7 +14,7 @@ OF_ANOTHER = {"pydantic-core": "pydantic"}
 """Distributions that belong to a declared one and are pinned by it."""
 
 
-def imported_modules(source: str) -> set[str]:
+def imported_modules(source):
     names: set[str] = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -24,13 +24,13 @@ def imported_modules(source: str) -> set[str]:
     return {name.partition(".")[0] for name in names}
 
 
-def undeclared(modules: set[str]) -> set[str]:
+def undeclared(modules):
     distributions = packages_distributions()
     names = {normal(name) for module in modules - set(PACKAGES) for name in distributions.get(module, [])}
     return {name for name in names if OF_ANOTHER.get(name, name) not in declared()}
 
 
-def declared() -> set[str]:
+def declared():
     project = tomllib.loads(read("pyproject.toml"))["project"]
     groups = [project["dependencies"], *project["optional-dependencies"].values()]
     return {normal(re.match(r"[\w.-]+", requirement)[0]) for group in groups for requirement in group}

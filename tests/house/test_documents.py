@@ -26,17 +26,17 @@ CODE_SPAN = re.compile(r"`([^`\n]+)`")
 TREE_LINE = re.compile(r"^(?P<indent> *)(?P<name>[\w.-]+)/(?: +(?P<what>\S.*))?$")
 
 
-def code_in(document: str) -> list[str]:
+def code_in(document):
     text = read(Path(document))
     return FENCE.findall(text) + CODE_SPAN.findall(FENCE.sub("", text))
 
 
-def words_after(command: str, document: str) -> set[str]:
+def words_after(command, document):
     pattern = re.compile(rf"(?:^|[\s`/(]){re.escape(command)} ([a-z][a-z0-9_.-]*)", re.MULTILINE)
     return {word for code in code_in(document) for word in pattern.findall(code)}
 
 
-def folder_tree() -> dict[str, str]:
+def folder_tree():
     block = next(
         block for block in FENCE.findall(read(Path("ARCHITECTURE.md"))) if re.search(r"^exgrpo_core/", block, re.M)
     )
@@ -49,22 +49,22 @@ def folder_tree() -> dict[str, str]:
     return folders
 
 
-def top_folders() -> set[str]:
+def top_folders():
     return {path.parts[0] for path in tracked_files() if path.suffix == ".py" and len(path.parts) > 1}
 
 
-def make_targets() -> set[str]:
+def make_targets():
     return set(re.findall(r"^([a-z][a-z-]*):", read(Path("Makefile")), re.MULTILINE))
 
 
 @cache
-def exgrpo_commands() -> dict[str, object]:
+def exgrpo_commands():
     group = typer.main.get_command(command_line)
     return {name: group.get_command(None, name) for commands in COMMANDS.values() for name in commands}
 
 
 @cache
-def options_of(command) -> set[str]:
+def options_of(command):
     own = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
     return own.union(*map(options_of, getattr(command, "commands", {}).values()))
 
@@ -131,7 +131,7 @@ def test_links_of_all_documents_lead_to_files_and_headings():
     assert [(str(path), part) for path, target, part in targets if part not in _anchors(target)] == []
 
 
-def _anchors(document: Path) -> set[str]:
+def _anchors(document):
     headings = re.findall(r"^#+ (.+)$", FENCE.sub("", read(document)), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -164,7 +164,7 @@ def test_every_document_is_two_clicks_from_readme():
     assert {Path(name) for name in [*DOCUMENTS, "CHANGELOG.md", "docs/cli.md"]} - reached == set()
 
 
-def _linked(document: Path) -> set[Path]:
+def _linked(document):
     links = re.findall(r"\]\(([^)#\s]+\.md)", read(document))
     return {Path(os.path.normpath(document.parent / link)) for link in links}
 

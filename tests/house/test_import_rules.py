@@ -4,7 +4,6 @@ import json
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -25,12 +24,12 @@ TORCH_FREE_MODULES = (
 )
 
 
-def modules_of(package: str) -> list[str]:
+def modules_of(package):
     files = [path for path in source_files() if path.parts[0] == package]
     return [".".join(("exgrpo", *path.with_suffix("").parts)).removesuffix(".__init__") for path in files]
 
 
-def training_libraries_loaded_by(modules: list[str]) -> list[str]:
+def training_libraries_loaded_by(modules):
     program = (
         "import importlib, json, sys\n"
         f"for name in {modules!r}: importlib.import_module(name)\n"
@@ -42,7 +41,7 @@ def training_libraries_loaded_by(modules: list[str]) -> list[str]:
     return json.loads(finished.stdout.splitlines()[-1])
 
 
-def lint_imports(tree: Path, cache: Path) -> subprocess.CompletedProcess[str]:
+def lint_imports(tree, cache):
     command = [sys.executable, "-c", "from importlinter.cli import lint_imports_command as c; c()", "--no-logo"]
     return subprocess.run(
         [*command, "--cache-dir", str(cache)],
@@ -56,13 +55,13 @@ def lint_imports(tree: Path, cache: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def cache(tmp_path_factory):
     """What the linter read of files, by their time of change, which copies keep."""
     return tmp_path_factory.mktemp("import-linter")
 
 
 @pytest.fixture
-def tree(tmp_path: Path) -> Path:
+def tree(tmp_path):
     for package in PACKAGES:
         shutil.copytree(REPOSITORY / package, tmp_path / package, True, shutil.ignore_patterns("__pycache__"))
     shutil.copy(REPOSITORY / "pyproject.toml", tmp_path)

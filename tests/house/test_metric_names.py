@@ -2,7 +2,6 @@
 
 import ast
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,11 +13,11 @@ AREAS = {name.split("/")[0] for name in METRICS}
 METRIC_KEY = re.compile(rf"({'|'.join(sorted(AREAS))})/[a-z0-9_]*")
 
 
-def is_metrics_key(node: ast.AST) -> bool:
+def is_metrics_key(node):
     return isinstance(node, ast.Subscript) and getattr(node.value, "id", getattr(node.value, "attr", "")) == "metrics"
 
 
-def metric_keys(source: str) -> Iterator[tuple[int, str, bool]]:
+def metric_keys(source):
     """Yield (line, key, is_whole) of each string that reads as a metric key; the start of one is not whole."""
     nodes = list(ast.walk(ast.parse(source)))
     starts = {id(node.values[0]) for node in nodes if isinstance(node, ast.JoinedStr) and node.values}
@@ -30,7 +29,7 @@ def metric_keys(source: str) -> Iterator[tuple[int, str, bool]]:
             yield node.lineno, node.value, id(node) not in starts and not node.value.endswith("/")
 
 
-def undeclared(source: str) -> list[tuple[int, str]]:
+def undeclared(source):
     return [
         (line, key)
         for line, key, is_whole in metric_keys(source)

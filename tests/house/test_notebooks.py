@@ -12,7 +12,7 @@ from tests.house.tracked import REPOSITORY
 FOLDER = REPOSITORY / "docs" / "notebooks"
 
 
-def value_of(cell: dict, names: dict) -> str:
+def value_of(cell, names):
     """Run a cell as Jupyter does: its value is that of a last expression."""
     *body, last = ast.parse("".join(cell["source"])).body
     is_value = isinstance(last, ast.Expr)

@@ -18,7 +18,7 @@ VAGUE_NAMES = {"utils", "util", "helpers", "common", "manager", "misc"}
 OWN_FILE = Path("tests/house/test_source_files.py")
 
 
-def text_files() -> list[Path]:
+def text_files():
     return [
         path
         for path in tracked_files()
@@ -28,7 +28,7 @@ def text_files() -> list[Path]:
     ]
 
 
-def lines_matching(pattern: re.Pattern[str], paths: list[Path]) -> list[str]:
+def lines_matching(pattern, paths):
     return [
         f"{path}:{number}: {line.strip()}"
         for path in paths

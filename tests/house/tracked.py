@@ -12,13 +12,13 @@ SOURCE_FOLDERS = (*PACKAGES, "bench")
 
 
 @cache
-def tracked_files(repository: Path = REPOSITORY) -> tuple[Path, ...]:
+def tracked_files(repository=REPOSITORY):
     """Return every file of the checkout that git tracks, and new Python that is not ignored, relative to its root."""
     names = _list_files(repository) + _list_files(repository, "--others", "--exclude-standard", "*.py")
     return tuple(Path(name) for name in names if (repository / name).is_file())
 
 
-def _list_files(repository: Path, *options: str) -> list[str]:
+def _list_files(repository, *options):
     listing = subprocess.run(
         ["git", "ls-files", "-z", *options],
         cwd=repository, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL,
@@ -26,7 +26,7 @@ def _list_files(repository: Path, *options: str) -> list[str]:
     return listing.split("\0")
 
 
-def source_files() -> list[Path]:
+def source_files():
     return [
         path
         for path in tracked_files()
@@ -34,5 +34,5 @@ def source_files() -> list[Path]:
     ]
 
 
-def read(path: Path) -> str:
+def read(path):
     return (REPOSITORY / path).read_text(encoding="utf-8")

@@ -2,9 +2,7 @@
 
 import ast
 import csv
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from tests.conftest import REPOSITORY
 
@@ -19,16 +17,16 @@ class Use:
     how: str
 
 
-def table() -> list[Use]:
+def table():
     with TABLE.open() as file:
         return [Use(row["name"], tuple(row["members"].split()), row["how"]) for row in csv.DictReader(file)]
 
 
-def sources() -> dict[Path, ast.Module]:
+def sources():
     return {path: ast.parse(path.read_text()) for path in FOLDER.glob("*.py")}
 
 
-def imported(tree: ast.Module) -> dict[str, str]:
+def imported(tree):
     """Return verl's names that a module imports, by the names that it gives them."""
     found = {}
     for node in ast.walk(tree):
@@ -39,13 +37,13 @@ def imported(tree: ast.Module) -> dict[str, str]:
     return found
 
 
-def awaited(tree: ast.Module) -> set[str]:
+def awaited(tree):
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     hooks = [call for call in calls if getattr(call.func, "id", "") == "register_post_import_hook"]
     return {call.args[1].value for call in hooks if isinstance(call.args[1], ast.Constant)}
 
 
-def calls() -> Iterator[tuple[str, int, set[str], bool]]:
+def calls():
     """Yield each call of an imported name: verl's name, how many positional arguments, the named ones, whether more."""
     for tree in sources().values():
         names = imported(tree)

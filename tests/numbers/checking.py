@@ -2,14 +2,12 @@
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pandas as pd
-
-from tests.numbers.shown import Shown, Trace
 
 Columns = Mapping[str, Sequence[Any]]
 Table = pd.DataFrame | Sequence[pd.DataFrame] | Callable[[pd.DataFrame], pd.DataFrame]
@@ -74,7 +72,7 @@ class Tally:
     wrong: list[str] = field(default_factory=list)
     not_derived: list[str] = field(default_factory=list)
 
-    def add(self, where: str, shown: object, expected: object) -> None:
+    def add(self, where, shown, expected):
         """Count one number; where it is in words, all of the words have to be right."""
         self.num_shown += 1
         if is_same(shown, expected):
@@ -82,20 +80,20 @@ class Tally:
         else:
             self.wrong.append(f"{where}: shown {shown!r}, derived {expected!r}")
 
-    def leave(self, where: str, count: int) -> None:
+    def leave(self, where, count):
         """Count numbers that no rule derives."""
         if count:
             self.num_shown += count
             self.not_derived.append(f"{where} ({count})")
 
-    def __add__(self, other: "Tally") -> "Tally":
+    def __add__(self, other):
         return Tally(
             self.num_shown + other.num_shown, self.num_right + other.num_right,
             self.wrong + other.wrong, self.not_derived + other.not_derived,
         )  # fmt: skip
 
 
-def check(page: str, shown: Shown, expected: Expected) -> Tally:
+def check(page, shown, expected):
     """Return the tally of one page."""
     tally = Tally()
     for label, *parts in shown.tiles:
@@ -122,7 +120,7 @@ def check(page: str, shown: Shown, expected: Expected) -> Tally:
     return tally
 
 
-def _table_for(frame: pd.DataFrame, derived: Table | None) -> pd.DataFrame | None:
+def _table_for(frame, derived):
     if callable(derived):
         return derived(frame)
     if derived is None or isinstance(derived, pd.DataFrame):
@@ -130,16 +128,16 @@ def _table_for(frame: pd.DataFrame, derived: Table | None) -> pd.DataFrame | Non
     return next((table for table in derived if len(table) == len(frame)), None)
 
 
-def _fits(wanted: str | Callable[[str], bool], text: str) -> bool:
+def _fits(wanted, text):
     return wanted(text) if callable(wanted) else re.fullmatch(wanted, text, re.DOTALL) is not None
 
 
-def quoted(text: str) -> str:
+def quoted(text):
     """Return the pattern of a text of a model, whose control characters pages make visible."""
     return re.sub(r"[\x00-\x08\x0b-\x1f\x7f]", ".", re.escape(text.rstrip())) + r"\s*"
 
 
-def _check_table(where: str, frame: pd.DataFrame, derived: pd.DataFrame | None, tally: Tally) -> None:
+def _check_table(where, frame, derived, tally):
     key = str(frame.columns[0])
     if derived is not None and key in derived and set(derived[key]) == set(frame[key]) and frame[key].is_unique:
         derived = derived.set_index(key, drop=False).loc[frame[key].tolist()]
@@ -154,7 +152,7 @@ def _check_table(where: str, frame: pd.DataFrame, derived: pd.DataFrame | None, 
                 tally.add(f"{where}, {name}, row {row}", cell, value)
 
 
-def _check_trace(where: str, trace: Trace, derived: Columns | None, tally: Tally) -> None:
+def _check_trace(where, trace, derived, tally):
     if derived is not None:
         derived = {name: item(trace.columns) if callable(item) else item for name, item in derived.items()}
     for name, values in trace.columns.items():
@@ -176,12 +174,12 @@ def _check_trace(where: str, trace: Trace, derived: Columns | None, tally: Tally
                 tally.add(f"{where}, {name}, point {place}", value, other)
 
 
-def _is_measured(name: str, trace: Trace) -> bool:
+def _is_measured(name, trace):
     """Whether a figure's values are along x: those of bars and points next to names."""
     return name == "x" and any(isinstance(value, str) for value in trace.columns.get("y", ()))
 
 
-def _flat(values: Any) -> Iterator[Any]:
+def _flat(values):
     for value in values:
         if isinstance(value, list | tuple | np.ndarray):
             yield from _flat(value)
@@ -189,7 +187,7 @@ def _flat(values: Any) -> Iterator[Any]:
             yield value
 
 
-def _holds_number(value: object) -> bool:
+def _holds_number(value):
     if isinstance(value, str):
         return _DIGIT.search(value) is not None
     if isinstance(value, list | tuple | np.ndarray):
@@ -197,7 +195,7 @@ def _holds_number(value: object) -> bool:
     return isinstance(value, Near) or (value is not None and not isinstance(value, bool) and not pd.isna(value))
 
 
-def is_same(shown: Any, expected: Any) -> bool:
+def is_same(shown, expected):
     """Whether a number or text is the derived one, lists item by item."""
     if isinstance(shown, list | tuple | np.ndarray):
         return len(shown) == len(expected) and all(map(is_same, shown, expected))

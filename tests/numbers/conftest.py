@@ -14,7 +14,7 @@ def recorded_root(tmp_path_factory):
 def derive(recorded_root):
     """`derive("run", 2000)` opens all views of a page and asserts that all numbers, at least so many, are correct."""
 
-    def derived(name: str, least: int) -> None:
+    def derived(name, least):
         before = settings.current()
         try:
             tally = check_page(recorded_root, PAGES[name])

@@ -1,7 +1,6 @@
 """What a run directory says, read by pandas alone: events, trajectories, the buffer as its changes make it."""
 
 import json
-from collections.abc import Sequence
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +15,7 @@ from tests.records import TYPES, lines_of, values_of
 Z = 1.959964
 
 
-def wilson(share: float, num: float) -> tuple[float, float]:
+def wilson(share, num):
     """Return both ends of Wilson's interval of a share of `num` items."""
     square = Z * Z
     middle = share + square / (2 * num)
@@ -24,7 +23,7 @@ def wilson(share: float, num: float) -> tuple[float, float]:
     return max(0.0, (middle - reach) / (1 + square / num)), min(1.0, (middle + reach) / (1 + square / num))
 
 
-def half_of_mean(values: Sequence[float] | pd.Series) -> float | None:
+def half_of_mean(values):
     """Return half of Student's 95% interval of a mean, None of fewer than two different values."""
     num = len(values)
     if num < 2 or np.ptp(values) < 1e-9:
@@ -35,7 +34,7 @@ def half_of_mean(values: Sequence[float] | pd.Series) -> float | None:
 class Score:
     """The score of questions, each answered `num_samples` times, from how many answers were right."""
 
-    def __init__(self, num_correct: list[int], num_samples: int) -> None:
+    def __init__(self, num_correct, num_samples):
         shares = np.array(num_correct) / num_samples
         self.num_questions, self.num_samples, self.shares = len(shares), num_samples, shares
         self.mean = float(shares.mean())
@@ -45,7 +44,7 @@ class Score:
         self.low, self.high = max(0.0, added.mean() - reach), min(1.0, added.mean() + reach)
 
 
-def gain_ends(first: Score, last: Score) -> tuple[float, float, float, float]:
+def gain_ends(first, last):
     """Return the mean change of the same questions, both ends of 95% of its means over questions drawn anew, and p."""
     gaps = last.shares - first.shares
     generator = np.random.default_rng(0)
@@ -60,35 +59,35 @@ def gain_ends(first: Score, last: Score) -> tuple[float, float, float, float]:
 class Recorded:
     """One run directory."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path):
         self.path = path
         self.run_id = path.name
         self.spec = json.loads((path / "spec.json").read_text().replace('"../', f'"{path.parent}/'))
         self.info = json.loads((path / "run.json").read_text())
         self.events: list[dict[str, Any]] = lines_of(path)
 
-    def of_kind(self, kind: str) -> list[dict[str, Any]]:
+    def of_kind(self, kind):
         return [event for event in self.events if event["kind"] == kind]
 
     @property
-    def name(self) -> str:
+    def name(self):
         return str(self.info["name"])
 
     @property
-    def k(self) -> int:
+    def k(self):
         return int(self.spec["algorithm"]["rollouts_per_question"])
 
     @cached_property
-    def log(self) -> list[str]:
+    def log(self):
         return [line.rstrip() for line in (self.path / "log.txt").read_text().splitlines()]
 
     @cached_property
-    def metrics(self) -> pd.DataFrame:
+    def metrics(self):
         """Metrics as the events have them, a row a step."""
         return pd.DataFrame({event["step"]: event["metrics"] for event in self.of_kind("step")}).T
 
     @cached_property
-    def rows(self) -> pd.DataFrame:
+    def rows(self):
         tokens = {(line["step"], line["id"], line["is_replayed"]): line for line in self.of_kind("tokens")}
         rows = []
         for is_replayed, kind in ((False, "trajectory"), (True, "replay")):
@@ -101,7 +100,7 @@ class Recorded:
         return frame.sort_values(["step", "is_replayed"], kind="stable", ignore_index=True)
 
     @cached_property
-    def fresh(self) -> pd.DataFrame:
+    def fresh(self):
         frame = self.rows[~self.rows["is_replayed"]].copy()
         frame["is_correct"] = frame["verdict"] == "correct"
         groups = frame.groupby(["step", "question_index"])["is_correct"]
@@ -109,7 +108,7 @@ class Recorded:
         return frame
 
     @cached_property
-    def replayed(self) -> pd.DataFrame:
+    def replayed(self):
         frame = self.rows[self.rows["is_replayed"]].copy()
         frame["ratios"] = [
             np.exp(np.asarray(now, np.float64) - np.asarray(then, np.float64))
@@ -119,13 +118,13 @@ class Recorded:
         return frame
 
     @cached_property
-    def changes(self) -> pd.DataFrame:
+    def changes(self):
         names = {"question_index": "question", "trajectory_id": "trajectory", "bucket_from": "was", "bucket_to": "now"}
         rows = [{"step": event["step"], **row} for event in self.of_kind("step") for row in event["buffer_events"]]
         return pd.DataFrame(rows, columns=["step", "kind", *names]).rename(columns=names)
 
     @cached_property
-    def selections(self) -> pd.DataFrame:
+    def selections(self):
         """A row a scored candidate, with `is_chosen`."""
         rows = []
         for event in self.of_kind("step"):
@@ -148,11 +147,11 @@ class Recorded:
         return pd.DataFrame(rows, columns=names)
 
     @cached_property
-    def buckets(self) -> pd.DataFrame:
+    def buckets(self):
         rows = [{"step": event["step"], **row} for event in self.of_kind("step") for row in event["buckets"]]
         return pd.DataFrame(rows, columns=["step", "bucket", "num_questions", "probability", "num_drawn", "overflow"])
 
-    def state(self, step: int) -> tuple[dict[int, int], set[int]]:
+    def state(self, step):
         """Return the bucket of each stored question, and the retired ones, after a step."""
         stored: dict[int, int] = {}
         retired: set[int] = set()
@@ -165,17 +164,17 @@ class Recorded:
                 retired.add(change.question)
         return stored, retired
 
-    def stored(self, step: int) -> pd.DataFrame:
+    def stored(self, step):
         """Return the trajectories of the questions that are stored after a step: `question`, `trajectory`, `born`."""
         buckets, _ = self.state(step)
         inserted = self.changes[(self.changes["kind"] == "inserted") & (self.changes["step"] <= step)]
         kept = inserted[inserted["question"].isin(list(buckets))]
         return kept.assign(born=kept["step"])
 
-    def is_open(self, step: int) -> bool:
+    def is_open(self, step):
         return any(event["step"] == step and event["is_replay_open"] for event in self.of_kind("step"))
 
-    def scores(self, question_set: str = "held_out") -> dict[int, Score]:
+    def scores(self, question_set="held_out"):
         """Return the score of each step at which a set of questions was evaluated."""
         return {
             event["step"]: Score(event["num_correct"], event["samples_per_question"])
@@ -184,46 +183,44 @@ class Recorded:
         }
 
     @property
-    def last_step(self) -> int:
+    def last_step(self):
         return max(event["step"] for event in self.of_kind("step"))
 
     @cached_property
-    def questions(self) -> pd.DataFrame:
+    def questions(self):
         """The training questions by their number."""
         sets = [line["questions"] for line in self.of_kind("questions") if line["question_set"] == "training"]
         return pd.DataFrame(sets[0]).set_index("question_index")
 
     @property
-    def num_data(self) -> int:
+    def num_data(self):
         return len(self.questions)
 
     @property
-    def is_training(self) -> bool:
+    def is_training(self):
         return "algorithm" in self.spec
 
     @property
-    def seconds(self) -> float:
-        """Seconds from the attempt's first status to its end, which its outcome has: its last status is a little older."""
+    def seconds(self):
+        """Seconds from the first status to the end, which the outcome has: the last status is a little older."""
         [outcome] = self.path.glob("attempts/*/outcome.json")
         began, ended = self.of_kind("status")[0]["at"], json.loads(outcome.read_text())["at"]
         return (datetime.fromisoformat(ended) - datetime.fromisoformat(began)).total_seconds()
 
     @cached_property
-    def derived_metrics(self) -> pd.DataFrame:
-        """Metrics again from trajectories, buffer and selections; fine-tuning has none of them."""
+    def derived_metrics(self):
         if not self.of_kind("trajectory"):
             return pd.DataFrame()
         of_steps = {step: dict([*self._of_fresh(step), *self._of_buffer(step)]) for step in self.metrics.index}
         return pd.DataFrame(of_steps).T
 
     @property
-    def last(self) -> dict[str, float]:
-        """The derived metrics of the last step."""
+    def last(self):
         return (
             {} if not self.is_training or self.derived_metrics.empty else dict(self.derived_metrics.iloc[-1].dropna())
         )
 
-    def _of_fresh(self, step: int) -> Any:
+    def _of_fresh(self, step):
         fresh, replayed = self.fresh[self.fresh["step"] == step], self.replayed[self.replayed["step"] == step]
         drawn = set(replayed["question_index"])
         is_drawn = fresh["question_index"].isin(drawn)
@@ -244,7 +241,7 @@ class Recorded:
         yield "tokens/generated_total", so_far["num_tokens"].sum()
         yield "rollouts/fresh_total", len(so_far)
 
-    def _of_buffer(self, step: int) -> Any:
+    def _of_buffer(self, step):
         buckets, retired = self.state(step)
         if not self.spec["algorithm"]["experience_ratio"]:
             buckets = {}
@@ -283,13 +280,12 @@ class Recorded:
 class Root:
     """All runs of a runs root, by id and by name."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path):
         self.path = path
         runs = [Recorded(folder.parent) for folder in path.glob("*/run.json")]
         self.newest_first = sorted(runs, key=lambda run: run.info["created_at"], reverse=True)
         self.by_name = {run.run_id: run for run in runs} | {run.name: run for run in runs}
 
-    def model_of(self, run: Recorded) -> str:
-        """Return the model's name as lists write it."""
+    def model_of(self, run):
         source = str(run.spec.get("model", {}).get("source", ""))
         return Path(source).name

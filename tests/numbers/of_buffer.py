@@ -8,11 +8,10 @@ import numpy as np
 import pandas as pd
 
 from tests.numbers.checking import Columns, Expected, Near, quoted
-from tests.numbers.derived import Recorded
 from tests.numbers.of_runs import curves_of, heatmap
 
 
-def buffer_page(run: Recorded) -> Expected:
+def buffer_page(run):
     """Return what all parts of Buffer show after the last step, next to the step in the middle."""
     step, base = run.last_step, run.last_step // 2
     (stored, retired), (was_stored, was_retired) = run.state(step), run.state(base)
@@ -30,9 +29,7 @@ def buffer_page(run: Recorded) -> Expected:
     figures |= curves_of(run, "Replay buffer and retired set")
     figures["Replays on the most replayed tenth"], sentence = _concentration(run)
     tables = {
-        "Attempts, retired questions, those that only chance retires, and later attempts, by bucket": retired_table(
-            run
-        ),
+        "Attempts, retired questions, those that only chance retires, and later attempts, by bucket": retired_table(run)
     }
     texts = [
         rf"\*\*{len(stored)}\*\* questions in the buffer, \*\*{len(retired)}\*\* retired",
@@ -42,11 +39,11 @@ def buffer_page(run: Recorded) -> Expected:
     return Expected({}, tables, figures, texts)
 
 
-def _sizes(run: Recorded, stored: dict[int, int]) -> Columns:
+def _sizes(run, stored):
     return {"x": list(range(run.k + 1)), "y": [list(stored.values()).count(bucket) for bucket in range(run.k + 1)]}
 
 
-def weights(run: Recorded, step: int) -> dict[int, float]:
+def weights(run, step):
     """Return the probability of each bucket in a step: a Gaussian of k/K over those that hold questions."""
     settings, before = run.spec["algorithm"], Counter(run.state(step - 1)[0].values())
     rates = {k: k / run.k for k in range(1, run.k + 1) if before[k]}
@@ -57,7 +54,7 @@ def weights(run: Recorded, step: int) -> dict[int, float]:
     return {k: height / sum(heights.values()) for k, height in heights.items()}
 
 
-def _draws(run: Recorded, step: int) -> dict[str, Columns]:
+def _draws(run, step):
     chosen = run.selections[(run.selections["step"] == step) & run.selections["is_chosen"]]
     drawn, odds = Counter(chosen["bucket"]), weights(run, step)
     buckets = list(range(run.k + 1))
@@ -67,22 +64,19 @@ def _draws(run: Recorded, step: int) -> dict[str, Columns]:
     }
 
 
-def _entropies(run: Recorded, step: int) -> dict[str, Columns]:
+def _entropies(run, step):
     rows = run.selections[run.selections["step"] > step - 10]
     parts = {"chosen": rows[rows["is_chosen"]], "not chosen": rows[~rows["is_chosen"]]}
     return {name: sorted_pairs(part["bucket"], part["entropy"]) for name, part in parts.items()}
 
 
-def sorted_pairs(x: Any, y: Any) -> Columns:
+def sorted_pairs(x, y):
     pairs = sorted(zip(x, y, strict=True))
     return {"x": [pair[0] for pair in pairs], "y": [pair[1] for pair in pairs]}
 
 
-State = tuple[dict[int, int], set[int]]
-
-
-def _flow(then: State, now: State) -> Columns:
-    def place(state: State, question: int) -> str:
+def _flow(then, now):
+    def place(state, question):
         return (
             "retired"
             if question in state[1]
@@ -96,21 +90,21 @@ def _flow(then: State, now: State) -> Columns:
     return {"x": sorted(counts), "value": [counts[way] for way in sorted(counts)]}
 
 
-def _bars(counts: Counter[int]) -> Columns:
+def _bars(counts):
     return {"x": sorted(counts), "y": [counts[value] for value in sorted(counts)]}
 
 
-def _replay_counts(run: Recorded, step: int) -> Counter[int]:
+def _replay_counts(run, step):
     times = Counter(run.replayed["trajectory_id"][run.replayed["step"] <= step])
     return Counter(times[trajectory] for trajectory in run.stored(step)["trajectory"])
 
 
-def last_box(text: str) -> str:
+def last_box(text):
     """Return what the last box holds, nothing where it is not closed."""
     return text.rpartition("\\boxed{")[2].rpartition("}")[0].strip() if "\\boxed{" in text else ""
 
 
-def _answers(run: Recorded) -> dict[str, Columns]:
+def _answers(run):
     rows = run.fresh.assign(box=run.fresh["text"].map(last_box))
     counts = rows.groupby(["step", "question_index"])["box"].nunique().reset_index()
     drawn = set(map(tuple, run.replayed[["step", "question_index"]].to_numpy().tolist()))
@@ -122,7 +116,7 @@ def _answers(run: Recorded) -> dict[str, Columns]:
     }
 
 
-def _concentration(run: Recorded) -> tuple[dict[str, Columns], str]:
+def _concentration(run):
     inserted = run.changes[run.changes["kind"] == "inserted"].groupby("question")["step"].min()
     rng, steps = np.random.default_rng(7), sorted(set(run.replayed["step"]))
     tops, evens = [], []
@@ -138,13 +132,13 @@ def _concentration(run: Recorded) -> tuple[dict[str, Columns], str]:
     return {"this run": {"x": steps, "y": tops}, "even draws": {"x": steps, "y": evens}}, sentence
 
 
-def attempts(run: Recorded) -> pd.DataFrame:
+def attempts(run):
     """Return one row a question and step at which it was rolled out: how many rollouts, how many were right."""
     groups = run.fresh.groupby(["question_index", "step"])["is_correct"]
     return groups.agg(num="size", right="sum").reset_index()
 
 
-def retired_table(run: Recorded) -> pd.DataFrame:
+def retired_table(run):
     retirements = {
         (row.question, row.step): row.was for row in run.changes[run.changes["kind"] == "retired"].itertuples()
     }
@@ -171,7 +165,7 @@ def retired_table(run: Recorded) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
-def step_page(run: Recorded, question: int) -> Expected:
+def step_page(run, question):
     """Return what Step shows of the last step, whose record contradicts nothing, and of a question that it replays."""
     step, drawn = run.last_step, weights(run, run.last_step)
     rows = run.rows[run.rows["step"] == step]
@@ -217,7 +211,7 @@ _COMPARED = r"(trajectory \d+: )?recorded .*, computed .*|\d+ values?, largest d
 """The page compares these numbers itself."""
 
 
-def _groups(rows: pd.DataFrame, scored: pd.DataFrame, drawn: dict[int, float]) -> list[dict[str, Any]]:
+def _groups(rows, scored, drawn):
     found: list[dict[str, Any]] = []
     for question, part in rows.groupby("question_index"):
         replayed, of_question = part[part["is_replayed"]], scored[scored["question"] == question]
@@ -240,7 +234,7 @@ def _groups(rows: pd.DataFrame, scored: pd.DataFrame, drawn: dict[int, float]) -
     return found
 
 
-def _of_group(part: pd.DataFrame, step: int) -> pd.DataFrame:
+def _of_group(part, step):
     return pd.DataFrame({
         "Trajectory": part["trajectory_id"], "Age": (step - part["rollout_step"]).where(part["is_replayed"]),
         "Reward": part["reward"], "Advantage": part["advantage"], "Tokens": part["num_tokens"],
@@ -248,7 +242,7 @@ def _of_group(part: pd.DataFrame, step: int) -> pd.DataFrame:
     })  # fmt: skip
 
 
-def _comparisons(run: Recorded, rows: pd.DataFrame, scored: pd.DataFrame) -> pd.DataFrame:
+def _comparisons(run, rows, scored):
     """Return what is compared of a step, with the number of values: of questions, candidates, tokens or responses."""
     num_drawn, num_scored = scored["question"].nunique(), len(scored)
     num_tokens = int(scored["num_tokens"][scored["is_chosen"]].sum())

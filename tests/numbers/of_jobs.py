@@ -2,26 +2,23 @@
 
 import json
 import re
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from tests.numbers.checking import Columns, Expected, quoted
-from tests.numbers.derived import Recorded, Score, gain_ends
+from tests.numbers.derived import Score, gain_ends
 from tests.numbers.of_runs import attempts, files
 from tests.numbers.of_thoughts import counts_of, votes_of
 from tests.numbers.words import long, number, share
 
 
-def scores_of(job: Recorded) -> dict[str, Score]:
-    """Return an evaluation's score by each scheme."""
+def scores_of(job):
     [event] = job.of_kind("benchmark")
     return {scheme: Score(right, event["samples_per_question"]) for scheme, right in event["num_correct"].items()}
 
 
-def evaluation_page(job: Recorded) -> Expected:
-    """Return what the page of an evaluation shows of its results."""
+def evaluation_page(job):
     [event] = job.of_kind("benchmark")
     schemes = sorted(scores := scores_of(job), reverse=True)
     num = len(schemes)
@@ -37,7 +34,7 @@ def evaluation_page(job: Recorded) -> Expected:
     return Expected({}, tables, {}, header(job))
 
 
-def samples_page(job: Recorded, beside: Recorded | None = None, opened: int | None = None) -> Expected:
+def samples_page(job, beside=None, opened=None):
     """Return the questions of an evaluation's only benchmark with their grades; `opened` is the row with answers.
 
     Next to another evaluation they are those that the first one answers better.
@@ -68,7 +65,7 @@ def samples_page(job: Recorded, beside: Recorded | None = None, opened: int | No
     return Expected({}, {"Questions of the benchmark with their grades": table}, {}, [*texts, *header(job)])
 
 
-def _kept(rates: list[pd.Series], sides: list[pd.DataFrame]) -> list[str]:
+def _kept(rates, sides):
     """Return the filters of questions with how many each keeps."""
     first, last = rates[0], rates[-1]
     kept = {
@@ -80,7 +77,7 @@ def _kept(rates: list[pd.Series], sides: list[pd.DataFrame]) -> list[str]:
     return [rf"Questions: {name} \({int(are.sum())}\)" for name, are in kept.items()]
 
 
-def answers_of(job: Recorded) -> pd.DataFrame:
+def answers_of(job):
     """Return a row a question by its id: samples, how many are correct by the paper's scheme, cut, and their tokens."""
     [path] = job.path.glob("evaluation/*.jsonl")
     rows = pd.DataFrame([json.loads(line) for line in path.read_text().splitlines()]).set_index("question_id")
@@ -92,19 +89,17 @@ def answers_of(job: Recorded) -> pd.DataFrame:
     return rows
 
 
-def header(job: Recorded) -> list[Any]:
-    """Return the words at the top of an evaluation's page, and those of its files."""
+def header(job):
     num = len(job.of_kind("benchmark")[0]["question_ids"])
     scored = rf"scores .*, step {job.spec['model']['step']}"
     return [rf"{num} of {num} questions · took {long(job.seconds)}", scored, *_identity(job), *files(job)]
 
 
-def _identity(job: Recorded) -> list[str]:
+def _identity(job):
     return [r"(evaluation|judging) ?·.*", job.run_id]
 
 
-def judge_page(job: Recorded) -> Expected:
-    """Return what the page of a judge's job shows of its results."""
+def judge_page(job):
     counts, votes = counts_of(job), votes_of(job)
     tiles = {
         name: (number(counts[name]), share(counts[name] / counts["Responses"]))
@@ -117,8 +112,7 @@ def judge_page(job: Recorded) -> Expected:
     return Expected(tiles, {"Reasons of votes without a verdict": table}, {}, texts)
 
 
-def comparison(first: Recorded, second: Recorded) -> Expected:
-    """Return how Benchmarks compares two evaluations of the same questions."""
+def comparison(first, second):
     [before], [after] = first.of_kind("benchmark"), second.of_kind("benchmark")
     num_samples = before["samples_per_question"]
     rates = [dict(zip(event["question_ids"], np.array(event["num_correct"]["paper"]) / num_samples, strict=True))
@@ -156,8 +150,8 @@ def comparison(first: Recorded, second: Recorded) -> Expected:
 class NearText:
     """A p-value in words, near the derived one."""
 
-    def __init__(self, value: float, tolerance: float) -> None:
+    def __init__(self, value, tolerance):
         self.value, self.tolerance = value, tolerance
 
-    def fullmatch(self, text: str) -> bool:
+    def fullmatch(self, text):
         return abs(float(text.lstrip("< ")) - self.value) <= self.tolerance

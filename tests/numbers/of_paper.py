@@ -6,20 +6,18 @@ import platform
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
-from exgrpo.app.components.paper.entries import ENTRIES, Entry
+from exgrpo.app.components.paper.entries import ENTRIES
 from exgrpo.jobs.specs.train import TrainSpec
 from tests.numbers import of_runs, of_thoughts, record
 from tests.numbers.checking import Columns, Expected
-from tests.numbers.derived import Root, half_of_mean
+from tests.numbers.derived import half_of_mean
 from tests.numbers.of_runs import option, size, spec_fields
 from tests.numbers.of_scores import FOLDER, bars, study
 
@@ -27,7 +25,7 @@ PRINTING = sorted(path.stem for path in FOLDER.glob("*.yaml") if {"tables", "gai
 """Names of the studies for which the paper prints numbers."""
 
 
-def printed_table(table: dict[str, Any]) -> pd.DataFrame:
+def printed_table(table):
     rows = [
         {"Group": row.get("group", ""), "Row": row["row"], "Cells here": ", ".join(row.get("cells", [])) or "none"}
         | dict(zip(table["columns"], map(str, row["values"]), strict=True))
@@ -36,8 +34,7 @@ def printed_table(table: dict[str, Any]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def printed_page(name: str) -> Expected:
-    """Return what the view of the paper's numbers shows of a study; two tables of one study have one name."""
+def printed_page(name):
     content = study(name)
     tables = {"The paper's table": pd.concat([pd.DataFrame(), *map(printed_table, content.get("tables", []))])}
     claims = [claim for claim in content.get("claims", []) if "table" not in claim]
@@ -48,18 +45,18 @@ def printed_page(name: str) -> Expected:
     return Expected({}, tables, {}, _words(content))
 
 
-def methods_page() -> Expected:
+def methods_page():
     """Return what the cards of replay methods show: numbers are of the papers, or in a method's own description."""
     folder = Path(__file__).parents[2] / "exgrpo_core" / "strategies"
     written = {*re.findall(r"\d[\d.]*", " ".join(path.read_text(encoding="utf-8") for path in folder.glob("*.py")))}
     return Expected({}, {}, {}, [lambda text: {*re.findall(r"\d[\d.]*", text)} <= written])
 
 
-def _words(content: dict[str, Any]) -> list[Any]:
+def _words(content):
     return [re.escape(content["question"]) + r".*", r"- .*", r".*: the paper (prints|says) .*"]
 
 
-def _gains(content: dict[str, Any]) -> list[dict[str, str]]:
+def _gains(content):
     """Return the difference of two printed rows in each setting, and the means."""
     rows, numbers = [], []
     for gain in content.get("gains", []):
@@ -81,8 +78,7 @@ def _gains(content: dict[str, Any]) -> list[dict[str, str]]:
     return [*rows, {"Setting": "Mean"} | dict(zip(content["gain_columns"], means, strict=True))]
 
 
-def study_pages(root: Root) -> tuple[Expected, Expected]:
-    """Return the matrix of the recorded runs' study on chains, and their results next to the paper's."""
+def study_pages(root):
     content = study(record.STUDY)
     names = [cell["name"] for cell in content["cells"] if "chains" in cell]
     scores: dict[str, dict[int, float]] = {}
@@ -138,7 +134,7 @@ NUM_SEEDS = 8
 """Seeds of a cell that a study wants which does not say how many."""
 
 
-def _interval(values: list[float], *, is_signed: bool = False) -> str:
+def _interval(values, *, is_signed=False):
     mean, half = float(np.mean(values)), half_of_mean(values) or 0.0
     decimals = 1 if max(abs(mean), half) >= 10 else 2
     low, high = max(mean - half, 0.0), min(mean + half, 100.0)
@@ -150,16 +146,16 @@ def _interval(values: list[float], *, is_signed: bool = False) -> str:
 class _Installed:
     """Names with versions of an environment's packages, each of which has a folder of its own there."""
 
-    def __init__(self, environment: Path) -> None:
+    def __init__(self, environment):
         packages = metadata.distributions(path=map(str, environment.glob("lib/python3*/site-packages")))
         self.versions = {package.name.lower(): package.version for package in packages}
 
-    def fullmatch(self, text: str) -> bool:
+    def fullmatch(self, text):
         pairs = re.findall(r"([a-z]+) ([\d.]+[^ ,]*)", text)
         return bool(pairs) and all(self.versions.get(name) == version for name, version in pairs)
 
 
-def machine_page(root: Root) -> Expected:
+def machine_page(root):
     """Return what System shows of a machine without a GPU: what it has, and versions of packages."""
     versions = {package.name.lower(): package.version for package in metadata.distributions()}
     free = shutil.disk_usage(root.path).free / 2**30
@@ -187,8 +183,7 @@ def machine_page(root: Root) -> Expected:
     return Expected(tables=tables)
 
 
-def system_pages(root: Root) -> tuple[Expected, Expected]:
-    """Return what System shows of database and queue, and of what users did."""
+def system_pages(root):
     folder = root.path / "workbench"
     tiles = {
         "Supervisor": ("running", re.compile(r"heartbeat .* ago")),
@@ -207,7 +202,7 @@ def system_pages(root: Root) -> tuple[Expected, Expected]:
     return Expected(tiles, texts=[where]), Expected(tables={"What users did": log})
 
 
-def paper_page(entry: Entry, expected: Expected) -> Expected:
+def paper_page(entry, expected):
     """Return what an entry shows of the paper, next to what its runs show as `expected` of other pages."""
     tables = [
         table
@@ -252,13 +247,12 @@ PRINTED_SETTINGS = {
 """What the paper says of its main run; it says nothing of the other settings, which are their defaults."""
 
 
-def _of_the_paper() -> dict[str, Any]:
+def _of_the_paper():
     defaults = TrainSpec().model_dump(mode="json")
     return {name: defaults[name] | part if isinstance(part, dict) else part for name, part in PRINTED_SETTINGS.items()}
 
 
-def settings(specs: dict[str, dict[str, Any]]) -> pd.DataFrame:
-    """Return a row a field of the first specification, with its value in each."""
+def settings(specs):
     fields = {
         name: dict(spec_fields({key: spec[key] for key in SETTINGS if key in spec})) for name, spec in specs.items()
     }
@@ -268,7 +262,7 @@ def settings(specs: dict[str, dict[str, Any]]) -> pd.DataFrame:
     )
 
 
-def paper_views(root: Root) -> Iterator[tuple[dict[str, str], Expected]]:
+def paper_views(root):
     """Yield the address of each entry next to two runs, and what it shows: as the pages where it lives do."""
     runs = [root.by_name[run_id] for run_id in (record.CHAINS, record.ON_POLICY)]
     run, whole = runs[0], Expected()

@@ -3,9 +3,7 @@
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any
 
 import pandas as pd
 import yaml
@@ -13,7 +11,7 @@ import yaml
 from exgrpo.jobs.specs.train import TrainSpec
 from tests.numbers import record
 from tests.numbers.checking import Columns, Expected, quoted
-from tests.numbers.derived import Recorded, Root, Score, gain_ends
+from tests.numbers.derived import Score, gain_ends
 from tests.numbers.words import long, number, pace, share
 
 CURVES = {
@@ -85,7 +83,7 @@ COMPARED = {
 }  # fmt: skip
 
 
-def line(run: Recorded, key: str) -> Columns:
+def line(run, key):
     """Return the steps at which a metric is known, and its values there."""
     table = run.derived_metrics
     values = (table[key] if key in table else run.metrics[key] if key in run.metrics else pd.Series()).dropna()
@@ -98,11 +96,11 @@ LOGARITHMIC = {
 }  # fmt: skip
 
 
-def curves_of(run: Recorded, *titles: str) -> dict[str, dict[str, Columns]]:
+def curves_of(run, *titles):
     return {title: dict(_curves(run, title)) for title in titles or CURVES}
 
 
-def _curves(run: Recorded, title: str) -> Iterator[tuple[str, Columns]]:
+def _curves(run, title):
     for key, name in CURVES[title].items():
         points = line(run, key)
         values = points["y"]
@@ -111,7 +109,7 @@ def _curves(run: Recorded, title: str) -> Iterator[tuple[str, Columns]]:
         yield name + hidden, points
 
 
-def held_out(run: Recorded, scores: dict[int, Score] | None = None) -> Columns:
+def held_out(run, scores=None):
     """Return held-out scores at the steps of their evaluations, with how far their intervals reach."""
     scores = run.scores() if scores is None else scores
     return {
@@ -125,8 +123,7 @@ HEAD = (r":blue-badge\[.* seed.*]",)
 """What stands above the tabs of a run."""
 
 
-def run_page(run: Recorded) -> Expected:
-    """Return what the page of a training run shows in all of its views."""
+def run_page(run):
     last, scores = run.last, run.scores()
     is_scored = bool(scores)
     of_last = list(scores.values())[-1] if is_scored else None
@@ -163,7 +160,7 @@ def run_page(run: Recorded) -> Expected:
     return Expected(tiles, attempts(run) | changes(run), figures, [*texts, *files(run)])
 
 
-def files(run: Recorded, words: str = "") -> list[Any]:
+def files(run, words=""):
     """Return the texts of a job's specification and of the end of its log, or of its lines with these words."""
     lines = [(number, text) for number, text in enumerate(run.log, 1) if words in text.lower()]
     shown = [f"{number:>6,}  {text}" if words else text for number, text in lines[-NUM_LINES:]]
@@ -175,25 +172,25 @@ def files(run: Recorded, words: str = "") -> list[Any]:
     ]  # fmt: skip
 
 
-def changes(run: Recorded) -> dict[str, pd.DataFrame]:
+def changes(run):
     """Return the fields that are not as a specification has them that says nothing."""
     rows = differing([TrainSpec().model_dump(mode="json"), run.spec], ("Before", "This run"), frozenset({"kind"}))
     return {"Fields that differ from the defaults": rows}
 
 
-def ratio_bands(run: Recorded) -> dict[str, Columns]:
+def ratio_bands(run):
     means = run.replayed.groupby("step")["mean_ratio"]
     names = {"0%": 0.0, "least to largest": 1.0, "25%": 0.25, "middle half": 0.75, "median": 0.5}
     return {name: {"x": list(means.groups), "y": means.quantile(level).tolist()} for name, level in names.items()}
 
 
-def rewards(run: Recorded) -> Columns:
+def rewards(run):
     counts = run.fresh.groupby(["reward", "step"]).size().unstack(fill_value=0)
     names = [f"{value:g}" for value in counts.index]
     return {"x": counts.columns.tolist(), "y": names, "z": counts.to_numpy().tolist()}
 
 
-def heatmap(run: Recorded) -> Columns:
+def heatmap(run):
     steps = sorted(set(run.buckets["step"]))
     names = [f"{bucket}/{run.k}" for bucket in range(run.k)]
     sizes = [list(run.state(step - 1)[0].values()) for step in steps]
@@ -201,8 +198,8 @@ def heatmap(run: Recorded) -> Columns:
     return {"x": steps, "y": names, "z": counts}
 
 
-def attempts(run: Recorded) -> dict[str, pd.DataFrame]:
-    def exact(at: str) -> str:
+def attempts(run):
+    def exact(at):
         return f"{datetime.fromisoformat(at):%Y-%m-%d %H:%M:%S} UTC"
 
     statuses = run.of_kind("status")
@@ -221,11 +218,11 @@ def attempts(run: Recorded) -> dict[str, pd.DataFrame]:
     }  # fmt: skip
 
 
-def folder_bytes(folder: Any) -> int:
+def folder_bytes(folder):
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file() and file.name != "manifest.json")
 
 
-def size(num_bytes: float) -> str:
+def size(num_bytes):
     for unit in ("B", "kB", "MB"):
         if num_bytes < 1000:
             return f"{num_bytes:.0f} B" if unit == "B" else f"{num_bytes:.1f} {unit}"
@@ -233,7 +230,7 @@ def size(num_bytes: float) -> str:
     return f"{num_bytes:.1f} GB"
 
 
-def runs_page(root: Root) -> Expected:
+def runs_page(root):
     rows = root.newest_first
     scores = [list(run.scores().values()) for run in rows]
     table = pd.DataFrame({
@@ -252,7 +249,7 @@ def runs_page(root: Root) -> Expected:
     return Expected({}, {alt: table}, {}, texts)
 
 
-def _benchmark_score(job: Recorded) -> str:
+def _benchmark_score(job):
     events = job.of_kind("benchmark")
     if not events:
         return ""
@@ -261,7 +258,7 @@ def _benchmark_score(job: Recorded) -> str:
     return f"{event['benchmark']} {100 * score.mean:.1f} ({100 * score.low:.1f} to {100 * score.high:.1f})"
 
 
-def compare_page(runs: list[Recorded]) -> Expected:
+def compare_page(runs):
     figures: dict[str, dict[str, Columns]] = {
         title: {run.name: line(run, key) for run in runs} for title, key in COMPARED.items()
     }
@@ -278,7 +275,7 @@ def compare_page(runs: list[Recorded]) -> Expected:
     }, figures)  # fmt: skip
 
 
-def _final(run: Recorded) -> dict[str, object]:
+def _final(run):
     last, scores = run.derived_metrics.iloc[-1], list(run.scores().values())
     gain, low, high, _ = gain_ends(scores[0], scores[-1])
     return {
@@ -294,7 +291,7 @@ def _final(run: Recorded) -> dict[str, object]:
     }  # fmt: skip
 
 
-def costs(runs: list[Recorded]) -> pd.DataFrame:
+def costs(runs):
     rows = []
     for run in runs:
         seconds, replays = run.metrics["seconds/step"], bool(run.spec["algorithm"]["experience_ratio"])
@@ -323,9 +320,7 @@ def costs(runs: list[Recorded]) -> pd.DataFrame:
 NOT_COMPARED = frozenset({"name", "tags", "preset", "kind"})
 
 
-def differing(
-    specs: list[dict[str, Any]], names: Sequence[str], left_out: frozenset[str] = NOT_COMPARED
-) -> pd.DataFrame:
+def differing(specs, names, left_out=NOT_COMPARED):
     flat = [dict(spec_fields(spec)) for spec in specs]
     paths = dict.fromkeys(path for fields in flat for path in fields)
     rows = []
@@ -336,7 +331,7 @@ def differing(
     return pd.DataFrame(rows)
 
 
-def spec_fields(spec: dict[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+def spec_fields(spec, before=""):
     for name, value in spec.items():
         if isinstance(value, dict) and value and name != "sft":
             yield from spec_fields(value, f"{before}{name}.")
@@ -344,5 +339,5 @@ def spec_fields(spec: dict[str, Any], before: str = "") -> Iterator[tuple[str, A
             yield before + name, value
 
 
-def option(value: object) -> str:
+def option(value):
     return value if isinstance(value, str) else json.dumps(value)

@@ -1,18 +1,15 @@
 """What tables and bars of scores should show: printed rows by the files of studies, the others by evaluations."""
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import yaml
 
 from exgrpo.jobs.actions import studies
-from tests.numbers.checking import Columns
-from tests.numbers.derived import Recorded, Score
+from tests.numbers.derived import Score
 from tests.numbers.words import NONE
 
 FOLDER = Path(studies.__file__).parent
@@ -37,12 +34,11 @@ class Line:
 
 
 @cache
-def study(name: str) -> dict[str, Any]:
+def study(name):
     return dict(yaml.safe_load((FOLDER / f"{name}.yaml").read_text()))
 
 
-def printed_lines(name: str, group: str | None = None) -> list[Line]:
-    """Return the rows of a study's table, or those of one group."""
+def printed_lines(name, group=None):
     [table] = study(name)["tables"]
     return [
         Line(
@@ -58,7 +54,7 @@ def printed_lines(name: str, group: str | None = None) -> list[Line]:
     ]
 
 
-def backbone_lines() -> list[Line]:
+def backbone_lines():
     """Return what the paper prints of base, on-policy and ExGRPO, backbone by backbone."""
     lines = []
     for title in BACKBONES:
@@ -72,7 +68,7 @@ def backbone_lines() -> list[Line]:
     return lines
 
 
-def measured_line(job: Recorded, source: Recorded) -> Line:
+def measured_line(job, source):
     """Return the score of a checkpoint on the user's benchmark, by the paper's scheme."""
     [event] = job.of_kind("benchmark")
     score = Score(event["num_correct"]["paper"], event["samples_per_question"])
@@ -85,7 +81,7 @@ def measured_line(job: Recorded, source: Recorded) -> Line:
     )
 
 
-def table(lines: Sequence[Line], columns: Iterable[str]) -> pd.DataFrame:
+def table(lines, columns):
     """Return the cells as pages write them: the best of a column bold, the second best underlined.
 
     A star marks a printed average that is not the mean of its cells.
@@ -105,14 +101,13 @@ def table(lines: Sequence[Line], columns: Iterable[str]) -> pd.DataFrame:
     return frame
 
 
-def _is_off(line: Line, column: str) -> bool:
+def _is_off(line, column):
     """Whether a printed average differs from the mean of its cells by more than half of its last digit."""
     parts = [line.scores[name] for name in AVERAGES.get(column, ()) if name in line.scores]
     return bool(parts) and abs(np.mean(parts) - line.scores[column]) > 0.05 + 1e-6
 
 
-def bars() -> dict[str, dict[str, Columns]]:
-    """Return the figures of averages by backbone and variant."""
+def bars():
     lines = backbone_lines()
     return {
         title: {
@@ -126,7 +121,7 @@ def bars() -> dict[str, dict[str, Columns]]:
     }  # fmt: skip
 
 
-def benchmark_tables(newest_first: Sequence[Line], benchmark: str) -> dict[str, pd.DataFrame]:
+def benchmark_tables(newest_first, benchmark):
     """Return both tables of Benchmarks, of which the user's benchmark has the second."""
     name = "Scores by model and benchmark"
     return {

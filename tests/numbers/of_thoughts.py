@@ -10,12 +10,10 @@ import pandas as pd
 from scipy.stats import mannwhitneyu
 
 from tests.numbers.checking import Columns, Expected, quoted
-from tests.numbers.derived import Recorded, Root, half_of_mean, wilson
+from tests.numbers.derived import half_of_mean, wilson
 from tests.numbers.words import nats, share
 
 LEVELS = ("easy", "medium", "hard")
-_DENSITY_TOLERANCE = 0.06
-"""Of the peak: the page smooths a fine histogram."""
 PRINTED = {
     "easy": (0.09, 0.15, 73.4, 61.9, -11.5), "medium": (0.07, 0.14, 64.7, 54.5, -10.2),
     "hard": (0.10, 0.16, 56.1, 47.4, -8.7),
@@ -23,7 +21,7 @@ PRINTED = {
 """The paper's table of code: entropy and percent of valid chains, without and with code, and the difference."""
 
 
-def correct_answers(run: Recorded) -> pd.DataFrame:
+def correct_answers(run):
     """Return the correct rollouts with their perplexity, and the difficulty of their questions where they differ."""
     rows = run.fresh[run.fresh["is_correct"]].copy()
     rows["perplexity"] = np.exp(-rows["mean_log_prob"].astype(float))
@@ -33,12 +31,11 @@ def correct_answers(run: Recorded) -> pd.DataFrame:
     return rows
 
 
-def _parts(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
+def _parts(rows):
     return {level: rows[rows["level"] == level] for level in LEVELS} | {"all": rows}
 
 
-def entropy_page(root: Root, run: Recorded) -> Expected:
-    """Return what Entropy, Verdicts and Judges show."""
+def entropy_page(root, run):
     rows = correct_answers(run)
     lines = pd.DataFrame([_validity(name, part) for name, part in _parts(rows).items()])
     drawn = lines[(lines["Valid"] > 0) | (lines["Not valid"] > 0)]
@@ -73,7 +70,7 @@ def entropy_page(root: Root, run: Recorded) -> Expected:
     return Expected(tiles, tables, figures, [rf"Which: {name} \({count:,}\)" for name, count in counts.items()])
 
 
-def _validity(name: str, part: pd.DataFrame) -> dict[str, object]:
+def _validity(name, part):
     valid, invalid = part[part["is_valid"].eq(True)], part[part["is_valid"].eq(False)]
     row: dict[str, object] = {"Questions": name, "Valid": len(valid), "Not valid": len(invalid)}
     for title, column in (("Entropy", "mean_entropy"), ("Perplexity", "perplexity")):
@@ -90,15 +87,15 @@ def _validity(name: str, part: pd.DataFrame) -> dict[str, object]:
 class MeanText:
     """A mean in words with half of its interval, the latter of two values or more."""
 
-    def __init__(self, values: pd.Series) -> None:
+    def __init__(self, values):
         self.parts = [part for part in (values.mean(), half_of_mean(values)) if part is not None]
 
-    def fullmatch(self, text: str) -> bool:
+    def fullmatch(self, text):
         parts = [float(part) for part in text.split(" ± ")]
         return len(parts) == len(self.parts) and np.allclose(parts, self.parts, rtol=2e-4, atol=6e-5)
 
 
-def _densities(parts: dict[str, pd.DataFrame], column: str) -> dict[str, Columns]:
+def _densities(parts, column):
     """Return the shares of values in forty bins up to the 98th percentile, by the width of a bin."""
     samples = {name: part[column].to_numpy(float) for name, part in parts.items()}
     values = np.concatenate(list(samples.values()))
@@ -111,23 +108,23 @@ def _densities(parts: dict[str, pd.DataFrame], column: str) -> dict[str, Columns
     }
 
 
-def _shares(sample: np.ndarray, edges: np.ndarray) -> np.ndarray:
+def _shares(sample, edges):
     places = np.clip(np.searchsorted(edges, sample, side="right"), 0, len(edges))
     places[sample == edges[-1]] = len(edges) - 1
     return np.array([(places == place).sum() for place in range(1, len(edges))]) / len(sample)
 
 
-def _verdicts(rows: pd.DataFrame) -> pd.DataFrame:
+def _verdicts(rows):
     newest = rows.sort_values("trajectory_id", ascending=False).head(50)
     names = {"Id": "trajectory_id", "Step": "step", "Question": "question_index", "Entropy": "mean_entropy"}
     return pd.DataFrame({name: newest[column].tolist() for name, column in names.items()})
 
 
-def votes_of(job: Recorded) -> list[dict[str, Any]]:
+def votes_of(job):
     return [vote for event in job.of_kind("votes") for vote in event["votes"]]
 
 
-def judge_jobs(root: Root, run: Recorded) -> pd.DataFrame:
+def judge_jobs(root, run):
     jobs = [job for job in root.newest_first if job.spec.get("judged", {}).get("run_id") == run.run_id]
     rows = []
     for job in jobs:
@@ -142,12 +139,12 @@ def judge_jobs(root: Root, run: Recorded) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def judge_totals(root: Root) -> pd.DataFrame:
+def judge_totals(root):
     jobs = [job for job in root.newest_first if votes_of(job)]
     return pd.DataFrame([{"Judge": votes_of(job)[0]["judge"], "Jobs": 1} | counts_of(job) for job in jobs])
 
 
-def counts_of(job: Recorded) -> dict[str, int]:
+def counts_of(job):
     """Return the counts of responses by their verdict."""
     votes = pd.DataFrame(votes_of(job))
     outcomes = votes["outcome"].value_counts()
@@ -158,8 +155,7 @@ def counts_of(job: Recorded) -> dict[str, int]:
     }  # fmt: skip
 
 
-def snowball_page(run: Recorded) -> Expected:
-    """Return what Code and Over steps show."""
+def snowball_page(run):
     rows = correct_answers(run)
     parts = {has_code: rows[rows["has_code"].eq(has_code)] for has_code in (False, True)}
     verdicts = {
@@ -185,7 +181,7 @@ def snowball_page(run: Recorded) -> Expected:
     )
 
 
-def _code_row(level: str, off: pd.DataFrame, on: pd.DataFrame) -> dict[str, object]:
+def _code_row(level, off, on):
     row: dict[str, object] = {"Questions": level}
     rates = []
     for name, part in (("no code", off), ("code", on)):
@@ -205,7 +201,7 @@ def _code_row(level: str, off: pd.DataFrame, on: pd.DataFrame) -> dict[str, obje
     return row | {"Difference": 100 * (rates[1] - rates[0])}
 
 
-def _spreading(run: Recorded, column: str, wanted: bool) -> dict[str, Columns]:
+def _spreading(run, column, wanted):
     """Return the share of rollouts, successes, stored and replayed trajectories that have a property, by step."""
     known = run.fresh[run.fresh[column].notna()].set_index("trajectory_id")
     has = known[column].eq(wanted)
@@ -226,7 +222,7 @@ def _spreading(run: Recorded, column: str, wanted: bool) -> dict[str, Columns]:
     return lines
 
 
-def cases_of(run: Recorded) -> list[tuple[Any, Any]]:
+def cases_of(run):
     """Return a pair of correct answers a question, of low and of high entropy, the best first.
 
     Of the ends of each step, and the valid chain of lowest entropy against the invalid one of highest: a valid
@@ -246,15 +242,14 @@ def cases_of(run: Recorded) -> list[tuple[Any, Any]]:
     return list(best.values())
 
 
-def _rank(pair: tuple[Any, Any]) -> tuple[bool, bool, float, int]:
+def _rank(pair):
     low, high = pair
     is_telling = low["is_valid"] is True and high["is_valid"] is False
     has_code = bool(high["has_code"]) and not low["has_code"]
     return not is_telling, not has_code, low["mean_entropy"] - high["mean_entropy"], low["trajectory_id"]
 
 
-def cases_page(run: Recorded, cases: list[tuple[Any, Any]]) -> Expected:
-    """Return what Cases, or a set of them, shows."""
+def cases_page(run, cases):
     texts: list[Any] = [rf"{len(cases)} cases? of 1 run", rf"Set: .* \({len(cases)}\)"]
     for low, high in cases:
         steps = f"step {low['step']}"
@@ -272,8 +267,7 @@ RULES = {"parser": r"(?m)^```python", "R1": r"```python", "R7": r"\bprint\("}
 """The patterns of the rules that recorded answers fit, of 17 and the parser."""
 
 
-def rules_page(run: Recorded) -> Expected:
-    """Return how many answers fit each rule of code."""
+def rules_page(run):
     fits = pd.DataFrame({name: run.fresh["text"].str.contains(pattern) for name, pattern in RULES.items()})
     names = ["parser", *(f"R{number}" for number in range(1, 18))]
     counts = [int(fits[name].sum()) if name in fits else 0 for name in names]

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from tests.numbers import record
-from tests.numbers.checking import Columns, Expected
-from tests.numbers.derived import Recorded, Root, half_of_mean, wilson
+from tests.numbers.checking import Expected
+from tests.numbers.derived import half_of_mean, wilson
 from tests.numbers.words import NONE, nats, number
 
 LIST = "Table of trajectories: step, question, verdict, length, entropy, replays and the start of the text"
@@ -25,7 +25,7 @@ FILTERS = {
 """Column and values of the options of each filter."""
 
 
-def list_page(run: Recorded, fitting: pd.Series | None = None) -> Expected:
+def list_page(run, fitting=None):
     """Return the newest trajectories, of all or of those that fit."""
     of_run = run.fresh if fitting is None else run.fresh[fitting]
     rows = of_run.sort_values("trajectory_id", ascending=False).head(MOST)
@@ -43,7 +43,7 @@ def list_page(run: Recorded, fitting: pd.Series | None = None) -> Expected:
     return Expected({}, {LIST: table}, {}, said)
 
 
-def filters_page(run: Recorded, label: str = "", option: str = "") -> Expected:
+def filters_page(run, label="", option=""):
     """Return the trajectories that an option of a filter keeps, and how many each option would keep."""
     rows = run.fresh.assign(is_replayed=run.fresh["trajectory_id"].isin(run.replayed["trajectory_id"]))
     fits = {
@@ -59,8 +59,7 @@ def filters_page(run: Recorded, label: str = "", option: str = "") -> Expected:
     return expected
 
 
-def marked_page(run: Recorded) -> Expected:
-    """Return the list with the marked trajectory above it."""
+def marked_page(run):
     row = run.fresh.set_index("trajectory_id").loc[record.MARKED]
     marked = pd.DataFrame({
         "Trajectory": [record.MARKED], "Step": [row["step"]], "Reward": [row["reward"]],
@@ -72,8 +71,7 @@ def marked_page(run: Recorded) -> Expected:
     return expected
 
 
-def detail_page(root: Root, run: Recorded, trajectory: int) -> Expected:
-    """Return what the parts of a trajectory's page show, the list above it included."""
+def detail_page(root, run, trajectory):
     [row] = run.fresh[run.fresh["trajectory_id"] == trajectory].itertuples()
     replays = run.replayed[run.replayed["trajectory_id"] == trajectory].sort_values("step")
     last = replays.iloc[-1]
@@ -124,7 +122,7 @@ def detail_page(root: Root, run: Recorded, trajectory: int) -> Expected:
     return expected
 
 
-def difference_page(root: Root, run: Recorded, trajectory: int) -> Expected:
+def difference_page(root, run, trajectory):
     """Return what the page shows of a trajectory next to the next one of its group: the question folded, two texts."""
     expected = detail_page(root, run, trajectory)
     rows = run.fresh.set_index("trajectory_id")
@@ -133,7 +131,7 @@ def difference_page(root: Root, run: Recorded, trajectory: int) -> Expected:
     others = [other for other in group.index if other != trajectory]
     other = next((item for item in others if item > trajectory), others[0])
 
-    def is_beside(html: str) -> bool:
+    def is_beside(html):
         words = re.sub(r"<[^>]*>", "\0", html)
         parts = [part for part in unescape(words).split("\0") if part.strip()]
         [question] = run.questions.loc[[here["question_index"]], "prompt_text"]
@@ -152,12 +150,12 @@ def difference_page(root: Root, run: Recorded, trajectory: int) -> Expected:
     return expected
 
 
-def _question_texts(run: Recorded, question: int) -> list[str]:
+def _question_texts(run, question):
     rows = run.questions
     return [re.escape(str(rows.loc[question, name]).strip()) + r"\s*" for name in ("prompt_text", "answer")]
 
 
-def _calculations(text: str) -> list[str]:
+def _calculations(text):
     return re.findall(r"[\d ./*+-]+ = [\d./]+", text) or [""]
 
 
@@ -176,7 +174,7 @@ _EVENTS = {
 """What can happen to a trajectory or its question, in the order of the page within a step."""
 
 
-def _life(run: Recorded, row: Any) -> pd.DataFrame:
+def _life(run, row):
     """Return the events of a trajectory and its question, each scored candidate with its numbers.
 
     Equal events in a row are one with their count.
@@ -194,13 +192,12 @@ def _life(run: Recorded, row: Any) -> pd.DataFrame:
     return frame.assign(Age=frame["Step"] - row.step)
 
 
-def _line(step: int, event: str, numbers: dict[str, float], bucket: str = NONE) -> dict[str, Any]:
+def _line(step, event, numbers, bucket=NONE):
     shown = {name: number(numbers[name]) if name in numbers else NONE for name in _NUMBERS}
     return {"Step": step, "Event": event, "Bucket": bucket} | shown
 
 
-def _of_step(run: Recorded, row: Any, step: int) -> list[dict[str, Any]]:
-    """Return what a step did to the trajectory or its question, in the order of the page."""
+def _of_step(run, row, step):
     scored = run.selections[(run.selections["step"] == step) & (run.selections["question"] == row.question_index)]
     found: dict[str, list[dict[str, Any]]] = {kind: [] for kind in _EVENTS}
     for candidate in scored[scored["trajectory"] == row.trajectory_id].itertuples():
@@ -223,7 +220,7 @@ def _of_step(run: Recorded, row: Any, step: int) -> list[dict[str, Any]]:
     return [line for lines in found.values() for line in lines]
 
 
-def _tokens(row: Any) -> pd.DataFrame:
+def _tokens(row):
     if row.token_ids is None:
         return pd.DataFrame()
     return pd.DataFrame({
@@ -232,7 +229,7 @@ def _tokens(row: Any) -> pd.DataFrame:
     })  # fmt: skip
 
 
-def _scored(run: Recorded, row: Any, replays: pd.DataFrame) -> dict[str, Columns]:
+def _scored(run, row, replays):
     scored = run.selections[(run.selections["trajectory"] == row.trajectory_id) & ~run.selections["is_chosen"]]
     changes = run.changes[(run.changes["question"] == row.question_index) & (run.changes["step"] >= row.step)]
     is_out = (changes["trajectory"] == row.trajectory_id) | changes["now"].isna()
@@ -255,7 +252,7 @@ def _scored(run: Recorded, row: Any, replays: pd.DataFrame) -> dict[str, Columns
     }  # fmt: skip
 
 
-def _tried(root: Root, run: Recorded, question: int) -> tuple[pd.DataFrame, dict[str, Columns]]:
+def _tried(root, run, question):
     """Return every step of any run that tried the question, this run first, and its share of correct rollouts."""
     ids = run.questions["question_id"]
     lines, curves = [], {}
@@ -280,11 +277,11 @@ def _tried(root: Root, run: Recorded, question: int) -> tuple[pd.DataFrame, dict
     return pd.DataFrame(lines), curves
 
 
-def _rounded(values: pd.Series, num_digits: int) -> float | None:
+def _rounded(values, num_digits):
     half = half_of_mean(values.astype(float))
     return None if half is None else round(half, num_digits)
 
 
-def _interval(are_correct: pd.Series) -> str:
+def _interval(are_correct):
     low, high = wilson(are_correct.mean(), len(are_correct))
     return f"{100 * low:.0f} to {100 * high:.0f}%"

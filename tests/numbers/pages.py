@@ -9,11 +9,10 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from tests.numbers import of_buffer, of_jobs, of_paper, of_runs, of_scores, of_thoughts, of_trajectories, record, shown
 from tests.numbers.checking import Expected, Tally, check
-from tests.numbers.derived import Recorded, Root
+from tests.numbers.derived import Root
 
 FILTERED = (
     ("", "", ""),
@@ -27,11 +26,11 @@ View = tuple[str, dict[str, str], Expected]
 """Page, address and what it should show."""
 
 
-def _runs(root: Root) -> Iterator[View]:
+def _runs(root):
     yield "runs", {}, of_runs.runs_page(root)
 
 
-def _run(root: Root) -> Iterator[View]:
+def _run(root):
     for run_id in (record.CHAINS, record.ON_POLICY, record.STORIES, record.LEARNED):
         expected = of_runs.run_page(root.by_name[run_id])
         for view in ("Curves", "Configuration", "Log"):
@@ -43,12 +42,12 @@ def _run(root: Root) -> Iterator[View]:
     yield "run", {"run": run.run_id, "view": "Log", "find": "Checkpoint"}, found
 
 
-def _compare(root: Root) -> Iterator[View]:
+def _compare(root):
     ids = (record.CHAINS, record.ON_POLICY)
     yield "compare", {"runs": ",".join(ids)}, of_runs.compare_page([root.by_name[run_id] for run_id in ids])
 
 
-def _buffer(root: Root) -> Iterator[View]:
+def _buffer(root):
     names = ("Buckets", "Flow", "Ages and replays", "Over time", "Concentration", "Retired")
     for run_id in (record.CHAINS, record.STORIES):
         expected = of_buffer.buffer_page(root.by_name[run_id])
@@ -56,7 +55,7 @@ def _buffer(root: Root) -> Iterator[View]:
             yield "run", {"view": "Buffer", "run": run_id, "part": view}, expected
 
 
-def _step(root: Root) -> Iterator[View]:
+def _step(root):
     for run_id in (record.CHAINS, record.STORIES):
         run = root.by_name[run_id]
         question = int(run.selections["question"].iloc[-1])
@@ -64,14 +63,14 @@ def _step(root: Root) -> Iterator[View]:
         yield "run", {"view": "Step", "run": run_id, "question": str(question)}, expected
 
 
-def _reasoning(root: Root) -> Iterator[View]:
+def _reasoning(root):
     for run_id in (record.CHAINS, record.STORIES):
         expected = of_thoughts.entropy_page(root, root.by_name[run_id])
         for view in ("Entropy", "Verdicts", "Judges"):
             yield "run", {"view": "Reasoning", "run": run_id, "part": view}, expected
 
 
-def _snowball(root: Root) -> Iterator[View]:
+def _snowball(root):
     for run_id in (record.CHAINS, record.STORIES):
         expected = of_thoughts.snowball_page(root.by_name[run_id])
         yield "run", {"view": "Reasoning", "run": run_id, "part": "Code"}, expected
@@ -83,7 +82,7 @@ def _snowball(root: Root) -> Iterator[View]:
     yield "run", {"view": "Reasoning", "run": run.run_id, "part": "Saved cases"}, saved_page(run)
 
 
-def _jobs(root: Root) -> Iterator[View]:
+def _jobs(root):
     for name in record.EVALUATIONS:
         job = root.by_name[name]
         for view in ("Results", "Configuration", "Log"):
@@ -103,7 +102,7 @@ def _jobs(root: Root) -> Iterator[View]:
         yield "run", query | {"item": table.index[item]}, opened
 
 
-def _benchmarks(root: Root) -> Iterator[View]:
+def _benchmarks(root):
     jobs = [root.by_name[name] for name in record.EVALUATIONS]
     expected = of_jobs.comparison(*jobs)
     lines = [of_scores.measured_line(job, root.by_name[record.CHAINS]) for job in jobs[::-1]]
@@ -112,7 +111,7 @@ def _benchmarks(root: Root) -> Iterator[View]:
     yield "benchmarks", {}, expected
 
 
-def _trajectories(root: Root) -> Iterator[View]:
+def _trajectories(root):
     for run_id in (record.CHAINS, record.STORIES):
         run = root.by_name[run_id]
         listed = {"view": "Trajectories", "run": run_id}
@@ -131,7 +130,7 @@ def _trajectories(root: Root) -> Iterator[View]:
     yield "run", marked, of_trajectories.marked_page(run)
 
 
-def _studies(root: Root) -> Iterator[View]:
+def _studies(root):
     for name in of_paper.PRINTING:
         yield (
             "methods",
@@ -143,13 +142,13 @@ def _studies(root: Root) -> Iterator[View]:
     yield "methods", {"view": "Studies", "study": record.STUDY, "part": "Next to the paper"}, beside
 
 
-def _paper(root: Root) -> Iterator[View]:
+def _paper(root):
     for query, expected in of_paper.paper_views(root):
         yield "methods", {"view": "Paper"} | query, expected
     yield "methods", {"view": "Replay methods"}, of_paper.methods_page()
 
 
-def _system(root: Root) -> Iterator[View]:
+def _system(root):
     overview, log = of_paper.system_pages(root)
     yield "system", {}, overview
     yield "system", {"view": "Audit log"}, log
@@ -157,16 +156,16 @@ def _system(root: Root) -> Iterator[View]:
         yield "system", {"view": "Machine"}, of_paper.machine_page(root)
 
 
-def saved_page(run: Recorded) -> Expected:
+def saved_page(run):
     """Return what the set of saved cases shows: the second and the first, as they were saved."""
     return of_thoughts.cases_page(run, saved_cases(run))
 
 
-def saved_cases(run: Recorded) -> list[Any]:
+def saved_cases(run):
     return of_thoughts.cases_of(run)[1::-1]
 
 
-def prepare(path: Path) -> Root:
+def prepare(path):
     """Record, keep two cases, tag the runs as those of a study, and ingest."""
     from exgrpo.db.rows.chains_of_thought import SavedCase
     from exgrpo.db.rows.trajectories import MarkedTrajectory
@@ -196,8 +195,7 @@ PAGES: dict[str, Callable[[Root], Iterator[View]]] = {
 }  # fmt: skip
 
 
-def check_page(root: Root, views: Callable[[Root], Iterator[View]]) -> Tally:
-    """Open all views of a page and return the tally of them together."""
+def check_page(root, views):
     tally = Tally()
     for page, query, expected in views(root):
         where = " ".join([page, *query.values()])
@@ -207,12 +205,12 @@ def check_page(root: Root, views: Callable[[Root], Iterator[View]]) -> Tally:
     return tally
 
 
-def _say(name: str, tally: Tally) -> None:
+def _say(name, tally):
     sys.stdout.write(f"{name:20}{tally.num_shown:7} shown{tally.num_right:7} right{len(tally.wrong):5} wrong\n")
     sys.stdout.flush()
 
 
-def _main(path: Path) -> int:
+def _main(path):
     root, whole = prepare(path), Tally()
     for name, views in PAGES.items():
         tally = check_page(root, views)

@@ -8,7 +8,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -44,30 +43,24 @@ _STORIES: dict[str, Any] = {
 }
 
 
-def tags_of(run_id: str) -> list[str]:
-    """Return the tags of a run, in order."""
+def tags_of(run_id):
     cell, seed = SEEDS.get(run_id, ("", 0))
     return [f"cell:{cell}", "scale:chains", f"seed:{seed}", f"study:{STUDY}"] if cell else []
 
 
-def record(runs_root: Path) -> None:
-    """Record all in another process.
-
-    Raises:
-        CalledProcessError: A worker failed.
-    """
+def record(runs_root):
     command = [sys.executable, "-m", "tests.numbers.record", str(runs_root)]
     subprocess.run(command, check=True, capture_output=True, text=True)
 
 
-def _train(runs_root: Path, run_id: str, content: dict[str, Any]) -> None:
+def _train(runs_root, run_id, content):
     from exgrpo.jobs.runs.directory import RunDirectory
     from exgrpo.jobs.specs.train import parse_spec
 
     _work(RunDirectory.create(runs_root, parse_spec(content, "test"), run_id=run_id))
 
 
-def _work(run: Any) -> None:
+def _work(run):
     """Do a job's first attempt in this process, as a worker does."""
     from exgrpo.jobs.execution.worker.__main__ import main
 
@@ -79,7 +72,7 @@ def _work(run: Any) -> None:
     assert main([str(run.path), "1"]) == 0, run.log_path.read_text()
 
 
-def _train_on_stories(runs_root: Path) -> None:
+def _train_on_stories(runs_root):
     """Let a random model learn word problems by heart, and train it on them."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
@@ -115,7 +108,7 @@ def _train_on_stories(runs_root: Path) -> None:
     })  # fmt: skip
 
 
-def _queue(runs_root: Path, spec: Any, work: Callable[[Any], None] = _work) -> None:
+def _queue(runs_root, spec, work=_work):
     """Queue a job that reads another run, and do it."""
     from exgrpo.jobs.actions.queueing import queue_job
     from exgrpo.jobs.runs.directory import RunDirectory
@@ -123,7 +116,7 @@ def _queue(runs_root: Path, spec: Any, work: Callable[[Any], None] = _work) -> N
     work(RunDirectory.open(runs_root, queue_job(runs_root, spec)))
 
 
-def _fail(run: Any) -> None:
+def _fail(run):
     from exgrpo.jobs.runs.attempts import write_outcome
     from exgrpo_core.recording.run_status import RunStatus
 
@@ -132,13 +125,13 @@ def _fail(run: Any) -> None:
     write_outcome(run.attempt_path(1), RunStatus.FAILED, "no memory is left")
 
 
-def _judge(runs_root: Path, name: str, judged: str) -> None:
+def _judge(runs_root, name, judged):
     from exgrpo.jobs.specs.judging import parse_judge_spec
 
     _queue(runs_root, parse_judge_spec({"judge": "oracle", "judged": {"run_id": judged}, "name": name}, "test"))
 
 
-def _evaluate(runs_root: Path) -> None:
+def _evaluate(runs_root):
     from exgrpo.jobs.actions.evaluations import plan_evaluation
     from exgrpo.jobs.tasks.chains.demonstrators import make_tokenizer
     from exgrpo.jobs.tasks.chains.question_set import make_questions
@@ -153,7 +146,7 @@ def _evaluate(runs_root: Path) -> None:
         _queue(runs_root, spec, _fail if name == FAILED else _work)
 
 
-def _record(runs_root: Path) -> None:
+def _record(runs_root):
     runs_root.mkdir(parents=True, exist_ok=True)
     _train(runs_root, CHAINS, _CHAINS)
     on_policy = {"name": "chains on-policy", "num_steps": 9, "checkpoint_interval": 9}

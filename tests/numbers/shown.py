@@ -18,7 +18,6 @@ from tests.app import recorded
 from tests.app.page_texts import Table
 
 MAIN_SCRIPT = Path(settings.__file__).parent / "main.py"
-_DIGIT = re.compile(r"\d")
 _COUNTED = re.compile(r" \([\d,]+\)$")
 """The end of an option that says how many rows it keeps."""
 
@@ -41,8 +40,7 @@ class Shown:
     texts: list[str] = field(default_factory=list)
 
 
-def open_page(runs_root: Path, name: str, /, **query: str) -> Shown:
-    """Open a page of the real entry script and return what it shows."""
+def open_page(runs_root, name, /, **query):
     recorded.beat(runs_root, datetime.now(UTC))
     settings.configure(settings.AppSettings(runs_root))
     page = AppTest.from_file(str(MAIN_SCRIPT), default_timeout=60)
@@ -52,14 +50,14 @@ def open_page(runs_root: Path, name: str, /, **query: str) -> Shown:
     return read(page)
 
 
-def read(page: AppTest) -> Shown:
+def read(page):
     """Return what an open page shows, its controls left out but for links and for options with a count."""
     shown = Shown()
     _walk(page.main, shown, [""])
     return shown
 
 
-def _walk(block: Any, shown: Shown, title: list[str]) -> None:
+def _walk(block, shown, title):
     for child in block.children.values():
         if hasattr(child, "children"):
             _walk(child, shown, title)
@@ -80,7 +78,7 @@ def _walk(block: Any, shown: Shown, title: list[str]) -> None:
             shown.texts += _words(child)
 
 
-def _words(child: Any) -> list[str]:
+def _words(child):
     """Return the words of a bar of progress or a link, and the options of a choice that have a count."""
     if child.type == "progress":
         return [child.proto.text]
@@ -90,7 +88,7 @@ def _words(child: Any) -> list[str]:
     return [f"{child.proto.label}: {option}" for option in options if _COUNTED.search(option)]
 
 
-def _read_text(text: str, shown: Shown, title: list[str]) -> None:
+def _read_text(text, shown, title):
     text = text.replace("\\:", ":")
     if text.startswith("**") and "&nbsp;" in text:
         title[0] = text.split("**")[1]
@@ -100,7 +98,7 @@ def _read_text(text: str, shown: Shown, title: list[str]) -> None:
         shown.texts.append(text)
 
 
-def _html_table(text: str) -> tuple[str, pd.DataFrame]:
+def _html_table(text):
     """Return a table of scores by its name and first column; cells keep what makes them bold or underlined."""
     heads = re.findall(r'<th scope="col"[^>]*>(.*?)</th>', text)
     rows = []
@@ -113,11 +111,11 @@ def _html_table(text: str) -> tuple[str, pd.DataFrame]:
     return f"{label}: {heads[0]}", frame
 
 
-def _traces(spec: dict[str, Any]) -> list[Trace]:
+def _traces(spec):
     return [Trace(trace.get("name", ""), _in_order(trace, dict(_columns(trace)))) for trace in spec["data"]]
 
 
-def _in_order(trace: dict[str, Any], columns: dict[str, list[Any]]) -> dict[str, list[Any]]:
+def _in_order(trace, columns):
     """Return the ways of a flow by their names, and the values of boxes, whose order says nothing, sorted."""
     if trace["type"] == "sankey":
         names = columns["label"]
@@ -126,12 +124,12 @@ def _in_order(trace: dict[str, Any], columns: dict[str, list[Any]]) -> dict[str,
     return columns if trace["type"] != "box" else _sorted(zip(columns["x"], columns["y"], strict=True), "y")
 
 
-def _sorted(pairs: Any, name: str = "value") -> dict[str, list[Any]]:
+def _sorted(pairs, name="value"):
     rows = sorted(pairs)
     return {"x": [row[0] for row in rows], name: [row[1] for row in rows]}
 
 
-def _columns(trace: dict[str, Any]) -> Any:
+def _columns(trace):
     for name in ("x", "y", "z", "text", "customdata"):
         if name in trace:
             yield name, _array(trace[name])
@@ -145,7 +143,7 @@ def _columns(trace: dict[str, Any]) -> Any:
             yield name, _array(trace["link"][name])
 
 
-def _array(values: Any) -> list[Any]:
+def _array(values):
     """Return an array of a figure, which plotly writes as a list or as binary numbers."""
     if isinstance(values, dict):
         array = np.frombuffer(base64.b64decode(values["bdata"]), np.dtype(values["dtype"]))

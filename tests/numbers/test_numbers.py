@@ -1,7 +1,6 @@
 """Every number that a page shows of recorded runs is derived again from their files; programs get the same rows."""
 
 import math
-from typing import Any
 
 import pytest
 
@@ -121,8 +120,7 @@ def test_curves_and_buffer_are_those_of_frames(recorded_root):
     assert buffer["retired"] == sorted(retired.index)
 
 
-def plain(value: Any) -> Any:
-    """Return a cell of a frame as JSON has it."""
+def plain(value):
     if hasattr(value, "isoformat"):
         return value.isoformat().replace("+00:00", "Z")
     value = value.item() if hasattr(value, "item") else value

@@ -2,7 +2,6 @@
 
 import json
 import random
-from pathlib import Path
 
 from exgrpo.db.rows.chains_of_thought import SavedCase
 from exgrpo.db.rows.trajectories import MarkedTrajectory
@@ -63,7 +62,7 @@ class HostileEngine(played.TalkingEngine):
         return made
 
 
-def question(index: int) -> Question:
+def question(index):
     made = played_question(index)
     return Question(index, f"{PAYLOADS[index]} {index}", made.prompt_ids, f"{ALL} {index}", ALL)
 
@@ -71,7 +70,7 @@ def question(index: int) -> Question:
 played_question = played.question
 
 
-def build(runs_root: Path, monkeypatch) -> None:
+def build(runs_root, monkeypatch):
     runs_root.mkdir(exist_ok=True)
     for module in (recorded, played, judged, scored):
         monkeypatch.setattr(module, "HOSTILE", ALL)
@@ -87,7 +86,7 @@ def build(runs_root: Path, monkeypatch) -> None:
     ingest_all(runs_root, None)
 
 
-def _name_files(runs_root: Path) -> None:
+def _name_files(runs_root):
     """Let the specification and the log of a run name files as no one would."""
     run = RunDirectory.open(runs_root, RUN)
     content = json.loads(run.spec_path.read_text())
@@ -98,7 +97,7 @@ def _name_files(runs_root: Path) -> None:
     run.log_path.write_text(ALL)
 
 
-def _annotate(runs_root: Path) -> None:
+def _annotate(runs_root):
     for text in PAYLOADS:
         run_actions.note(runs_root, RUN, text)
         if text.isprintable() and len(text) <= run_actions.MAX_TAG_CHARACTERS:

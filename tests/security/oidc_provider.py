@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 from joserfc import jwt
 from joserfc.jwk import RSAKey
 
-from tests.http_server import Answer, Asked, answering
+from tests.http_server import Answer, answering
 
 CLIENT_ID, CLIENT_SECRET = "workbench", "client-secret-of-the-test"
 
@@ -19,7 +19,7 @@ CLIENT_ID, CLIENT_SECRET = "workbench", "client-secret-of-the-test"
 class OidcProvider:
     """`claims` are those of the next person who signs in."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.claims: dict[str, object] = {}
         self.redirects: list[str] = []
         self._key = RSAKey.generate_key(2048, {"kid": "one"})
@@ -27,10 +27,10 @@ class OidcProvider:
         self._serving = ExitStack()
         self.issuer = self._serving.enter_context(answering(self._answer))
 
-    def close(self) -> None:
+    def close(self):
         self._serving.close()
 
-    def _answer(self, asked: Asked) -> Answer:
+    def _answer(self, asked):
         parts = urlsplit(asked.path)
         fields = {name: value[0] for name, value in parse_qs(asked.body.decode() or parts.query).items()}
         if parts.path == "/authorize":
@@ -41,7 +41,7 @@ class OidcProvider:
             content = self.keys() if parts.path == "/jwks" else self.discovery()
         return Answer(json.dumps(content), headers=(("Content-Type", "application/json"),))
 
-    def discovery(self) -> dict[str, object]:
+    def discovery(self):
         return {
             "issuer": self.issuer,
             "authorization_endpoint": f"{self.issuer}/authorize",
@@ -53,10 +53,10 @@ class OidcProvider:
             "code_challenge_methods_supported": ["S256"],
         }
 
-    def keys(self) -> dict[str, object]:
+    def keys(self):
         return {"keys": [self._key.as_dict(private=False) | {"use": "sig", "alg": "RS256"}]}
 
-    def authorize(self, query: dict[str, str]) -> str:
+    def authorize(self, query):
         assert query["client_id"] == CLIENT_ID
         assert query["code_challenge_method"] == "S256"
         code = secrets.token_urlsafe(12)
@@ -64,7 +64,7 @@ class OidcProvider:
         self.redirects.append(query["redirect_uri"])
         return f"{query['redirect_uri']}?{urlencode({'code': code, 'state': query['state']})}"
 
-    def token(self, form: dict[str, str], authorization: str) -> dict[str, object]:
+    def token(self, form, authorization):
         query = self._granted.pop(form["code"])
         given = base64.b64decode(authorization.removeprefix("Basic ")).decode() if authorization else ""
         assert given == f"{CLIENT_ID}:{CLIENT_SECRET}"

@@ -21,7 +21,7 @@ class Fenced:
     root: Path
     beyond: Path
 
-    def forms(self) -> list[str]:
+    def forms(self):
         """Return ways to name the run beyond the root, and names that are none."""
         outside = str(self.beyond / OUTSIDE)
         relative = f"../{self.beyond.name}/{OUTSIDE}"
@@ -35,7 +35,7 @@ class Fenced:
             "workbench", ".creating-x", "x" * 300, "\ud800",
         ]  # fmt: skip
 
-    def state(self) -> str:
+    def state(self):
         """Return a checksum of everything beyond the root: names, contents and times."""
         digest = hashlib.sha256()
         for path in sorted(self.beyond.rglob("*")):
@@ -44,7 +44,7 @@ class Fenced:
         return digest.hexdigest()
 
 
-def make(folder: Path) -> Fenced:
+def make(folder):
     fenced = Fenced(folder / "runs", folder / "beyond")
     fenced.root.mkdir()
     fenced.beyond.mkdir()

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 from contextlib import closing
-from zlib import crc32
 
 import pytest
 from typer.testing import CliRunner
@@ -36,10 +35,6 @@ FILES = (
 )  # fmt: skip
 SHAPES = ({"algorithm": None}, {"model": 5}, {"kind": "eval", "benchmarks": "x"})
 OUT_OF_RANGE = ("9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00", "0001-01-01")
-
-
-def sealed(body):
-    return body[:-1] + b',"crc":%d}\n' % crc32(body)
 
 
 def sealed_json(record):

@@ -49,7 +49,7 @@ WAIT_SECONDS = 90
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
-def found_in(text: str) -> list[str]:
+def found_in(text):
     return [canary for canary in (*CANARIES.values(), DATABASE_PASSWORD) if canary in text]
 
 
@@ -58,7 +58,7 @@ def echo(_body):
     return completion(f"\\boxed{{yes}} Authorization: Bearer {CANARIES[JUDGE_KEY]}")
 
 
-def command_lines(process: psutil.Process) -> str:
+def command_lines(process):
     lines = []
     for item in [process, *process.children(recursive=True)]:
         with suppress(psutil.Error):
@@ -66,7 +66,7 @@ def command_lines(process: psutil.Process) -> str:
     return "\n".join(lines)
 
 
-def environments_of_workers(process: psutil.Process) -> list[dict[str, str]]:
+def environments_of_workers(process):
     found = []
     for child in process.children(recursive=True):
         with suppress(psutil.Error):  # it has ended since
@@ -75,7 +75,7 @@ def environments_of_workers(process: psutil.Process) -> list[dict[str, str]]:
     return found
 
 
-def dump(url: str, runs_root: Path) -> str:
+def dump(url, runs_root):
     database = open_database(url, runs_root, checks_schema=False)
     tables = MetaData()
     with database.read() as connection:

@@ -18,10 +18,7 @@ def trace(page, name):
     return next(data for figure in figures(page) for data in figure["data"] if data.get("name") == name)
 
 
-@pytest.mark.parametrize(
-    ("page", "axis"),
-    [("run", "Wall clock"), ("compare", "Generated tokens")],
-)
+@pytest.mark.parametrize(("page", "axis"), [("run", "Wall clock"), ("compare", "Generated tokens")])
 def test_curves_are_drawn_against_each_axis(open_page, page, axis):
     opened = open_page(page, **PAGES[page], x=axis)
     titles = {figure["layout"]["xaxis"]["title"]["text"] for figure in figures(opened)}

@@ -30,8 +30,7 @@ def cut_shared(cut_root, share):
 
 
 @pytest.mark.parametrize(
-    ("run_id", "view"),
-    [("run-finished", "Curves"), ("run-finished", "Configuration"), ("run-on-policy", "Curves")],
+    ("run_id", "view"), [("run-finished", "Curves"), ("run-finished", "Configuration"), ("run-on-policy", "Curves")]
 )
 def test_every_view_of_a_training_run_claims_nothing_and_offers_only_what_works(open_page, run_id, view):
     page = open_page("run", run=run_id, view=view)

@@ -7,18 +7,11 @@ from datetime import UTC, datetime
 from functools import partialmethod
 from itertools import cycle
 from pathlib import Path
-from typing import Any
 
 import pytest
 from sqlalchemy import create_engine, make_url
 
-from exgrpo.db.connections.opening import (
-    ForeignDatabaseError,
-    OtherSchemaError,
-    find_difference,
-    open_database,
-    reset,
-)
+from exgrpo.db.connections.opening import ForeignDatabaseError, OtherSchemaError, find_difference, open_database, reset
 from exgrpo.db.connections.session import DatabaseError, parse_url
 from exgrpo.db.ingest.annotations import annotate
 from exgrpo.db.queries.metrics import metric_series
@@ -64,7 +57,7 @@ def test_a_reset_drops_everything_and_taking_in_again_gives_it_back(database, tm
 ANY_LOCALE = "TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'"
 
 
-def by_hand(url: str, *statements: str) -> None:
+def by_hand(url, *statements):
     engine = create_engine(parse_url(url), isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
         for statement in statements:
@@ -170,12 +163,12 @@ OF_USERS = (
 
 
 @pytest.fixture
-def used(tmp_path) -> Path:
+def used(tmp_path):
     used_workbench.make(tmp_path / "runs", 0)
     return tmp_path / "runs"
 
 
-def shown(url: str, runs_root: Path) -> dict[str, list[tuple[Any, ...]]]:
+def shown(url, runs_root):
     with closing(open_database(url, runs_root)) as database:
         return used_workbench.tables(database)
 

@@ -10,22 +10,22 @@ from sqlalchemy import insert, select
 from sqlalchemy.exc import IntegrityError
 
 from exgrpo.db.connections.opening import open_database
-from exgrpo.db.connections.session import UNAVAILABLE_ERRORS, Database, DatabaseError
+from exgrpo.db.connections.session import UNAVAILABLE_ERRORS, DatabaseError
 from exgrpo.db.tables import models
 
 pytestmark = pytest.mark.slow
 
 
-def position(source: str, value: str = "0") -> dict[str, str]:
+def position(source, value="0"):
     return {"source": source, "position": value}
 
 
-def count_positions(database: Database) -> int:
+def count_positions(database):
     with database.read() as connection:
         return len(connection.execute(select(models.ingest_positions)).all())
 
 
-def run_at_once(functions) -> None:
+def run_at_once(functions):
     with ThreadPoolExecutor(len(functions)) as pool:
         for done in [pool.submit(function) for function in functions]:
             done.result()

@@ -1,12 +1,6 @@
 import pytest
 
-from exgrpo.db.queries.code_analysis import (
-    Spreading,
-    code_lines,
-    entropy_points,
-    group_rates,
-    share_timeline,
-)
+from exgrpo.db.queries.code_analysis import Spreading, code_lines, entropy_points, group_rates, share_timeline
 from exgrpo.db.rows.chains_of_thought import Difficulty
 from tests.db.conftest import on_sqlite
 from tests.db.queries.test_judging import ingest_job, job_of_votes

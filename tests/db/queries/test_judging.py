@@ -48,13 +48,13 @@ VOTES = [
 ]
 
 
-def ingest_job(database, job) -> int:
+def ingest_job(database, job):
     events.register_run(database, job.read_run_info(), job.job_spec().model_dump(mode="json"))
     batch = EventReader(job).read(max_steps=1_000)
     return events.ingest_events(database, job.run_id, batch.events, batch.position)
 
 
-def job_of_votes(runs_root, votes, source="trained", run_id="voted") -> RunDirectory:
+def job_of_votes(runs_root, votes, source="trained", run_id="voted"):
     """Record votes given as (item, trajectory, outcome, label), numbered by item."""
     judged = {"file": source} if source.endswith(".jsonl") else {"run_id": source}
     job = RunDirectory.create(runs_root, server_spec("http://127.0.0.1:1/v1", judged), run_id=run_id)

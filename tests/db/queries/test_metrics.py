@@ -242,11 +242,7 @@ def test_many_different_rewards_are_counted_in_even_bins(database, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("seconds", "expected"),
-    [
-        ((0, 60, -3540, -3480), (0, 60, 60, 120)),
-        ((0, -60, 0, 60), (0, 0, 60, 120)),
-    ],
+    ("seconds", "expected"), [((0, 60, -3540, -3480), (0, 60, 60, 120)), ((0, -60, 0, 60), (0, 0, 60, 120))]
 )
 @on_sqlite
 def test_the_clock_of_a_run_never_goes_back(database, tmp_path, seconds, expected):

@@ -6,15 +6,7 @@ from sqlalchemy import select
 from sqlalchemy.dialects import sqlite
 
 from exgrpo.db.ingest import annotations
-from exgrpo.db.queries import (
-    buffer,
-    lineage,
-    metrics,
-    replay_concentration,
-    retirement,
-    runs,
-    selections,
-)
+from exgrpo.db.queries import buffer, lineage, metrics, replay_concentration, retirement, runs, selections
 from exgrpo.db.queries.judging import question_texts
 from exgrpo.db.queries.run_filter import list_specs
 from exgrpo.db.rows.runs import UnknownRunError

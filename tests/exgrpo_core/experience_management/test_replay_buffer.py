@@ -4,13 +4,7 @@ import pytest
 from exgrpo_core.experience_management import replay_buffer
 from exgrpo_core.experience_management.replay_buffer import InsertOutcome, ReplayBuffer
 from exgrpo_core.experience_management.storage.segment_store import remove_old_segments
-from tests.exgrpo_core.experience_management.buffers import (
-    NUM_QUESTIONS,
-    K,
-    empty_buffer,
-    random_successes,
-    success,
-)
+from tests.exgrpo_core.experience_management.buffers import NUM_QUESTIONS, K, empty_buffer, random_successes, success
 
 
 @pytest.fixture

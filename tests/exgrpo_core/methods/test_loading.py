@@ -35,11 +35,11 @@ MODULE = "tests.exgrpo_core.methods.outside_rules"
 SHORTEST = f"{MODULE}:Shortest"
 
 
-def config(**changes) -> ExGRPOConfig:
+def config(**changes):
     return dataclasses.replace(ExGRPOConfig(), **changes)
 
 
-def outside(**changes) -> ExGRPOConfig:
+def outside(**changes):
     return config(trajectory_selection=SHORTEST, strategy_settings={"least_tokens": 2.0}, **changes)
 
 

@@ -17,7 +17,7 @@ from tests.exgrpo_core.builders import group, replay, small_config
 pytestmark = pytest.mark.slow
 
 
-def batch_of(num_experiential: int, config):
+def batch_of(num_experiential, config):
     groups = [group(i, [1, 0, 0, 0]) for i in range(config.batch_size - num_experiential)]
     groups += [
         group(i, [0, 0, 0], replay(i, [5, 6], [-1.0, -2.0], [-0.1, -0.2]))

@@ -16,7 +16,7 @@ SETTINGS = dataclasses.replace(
 UNSHAPED = PolicyShaping(0.1, shapes_policy=False)
 
 
-def packed(log_probs, behavior, advantages, is_replayed, index=None, **extra) -> LossInputs:
+def packed(log_probs, behavior, advantages, is_replayed, index=None, **extra):
     size = len(log_probs)
     return LossInputs(
         log_probs=torch.as_tensor(log_probs, dtype=torch.float64),

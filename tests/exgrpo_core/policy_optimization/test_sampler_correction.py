@@ -20,7 +20,7 @@ SAMPLER = np.log([0.8, 0.2, 0.2, 0.5], dtype=np.float32)
 """pi_old / mu is .625, 2.5, .5 and 1.2."""
 
 
-def config_with(correction: str, **changes):
+def config_with(correction, **changes):
     return small_config(sampler_correction=SamplerCorrection(correction), **changes)
 
 

@@ -10,14 +10,14 @@ from exgrpo_core import group_advantages, importance_ratios
 VOCABULARY = 3
 
 
-def trajectory_log_probs(logits: torch.Tensor) -> dict[tuple[int, int], torch.Tensor]:
+def trajectory_log_probs(logits):
     """Per-token log-probs of every trajectory; logits (V + 1, V): first token, then one row a first token."""
     table = torch.log_softmax(logits, -1)
     pairs = itertools.product(range(VOCABULARY), repeat=2)
     return {(a, b): torch.stack([table[0, a], table[1 + a, b]]) for a, b in pairs}
 
 
-def reward(trajectory: tuple[int, int]) -> float:
+def reward(trajectory):
     return float(sum(trajectory) == 2)
 
 
@@ -28,7 +28,7 @@ def test_exact_importance_weights_leave_the_expected_gradient_unchanged():
     others = [1.0, 0.0, 0.0]  # rewards of the K - 1 fresh rollouts, conditioned on
     now, then = trajectory_log_probs(current), trajectory_log_probs(past)
 
-    def score_gradient(trajectory) -> torch.Tensor:
+    def score_gradient(trajectory):
         advantage = float(group_advantages(np.array([*others, reward(trajectory)]))[-1])
         (gradient,) = torch.autograd.grad(now[trajectory].sum(), current, retain_graph=True)
         return advantage * gradient

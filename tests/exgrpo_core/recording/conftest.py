@@ -1,5 +1,3 @@
-from pathlib import Path
-
 import pytest
 
 from exgrpo.jobs.runs.directory import RunDirectory
@@ -7,5 +5,5 @@ from exgrpo.jobs.specs.train import TrainSpec
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> RunDirectory:
+def run(tmp_path):
     return RunDirectory.create(tmp_path / "runs", TrainSpec(name="a run"))

@@ -22,7 +22,7 @@ from tests.records import tokens_of
 from tests.step_reports import make_questions, make_report
 
 
-def record(run: RunDirectory, steps: range, token_data="successes") -> FileRecorder:
+def record(run, steps, token_data="successes"):
     """Record one attempt: status, questions, these steps; what the recorder gets after that follows."""
     recorder = FileRecorder(run, run.claim_attempt(), RecordingSpec(token_data=token_data))
     recorder.status(RunStatus.RUNNING)
@@ -33,7 +33,7 @@ def record(run: RunDirectory, steps: range, token_data="successes") -> FileRecor
     return recorder
 
 
-def read_all(run: RunDirectory, max_steps: int) -> list[dict]:
+def read_all(run, max_steps):
     events, position = [], None
     while True:
         batch = EventReader(run).read(position, max_steps)

@@ -7,10 +7,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.errors import InputError
 from exgrpo_core.methods.protocols import QuestionSampler, ReplayMethod
-from exgrpo_core.state import ExGRPOState
 from exgrpo_core.step.rollouts import StepRollouts
 from exgrpo_core.step_report import BufferEventKind
 from exgrpo_core.types import GroupPlan
@@ -18,7 +16,7 @@ from tests.exgrpo_core.builders import small_config, trajectory
 from tests.exgrpo_core.toy_runs import new_state
 
 
-def empty_step(state: ExGRPOState, config: ExGRPOConfig) -> StepRollouts:
+def empty_step(state, config):
     """Return a step whose method plans nothing by itself."""
     state.strategies = replace(state.strategies, method=SimpleNamespace(plan=lambda _step: iter(())))
     return StepRollouts(state, config, 1)

@@ -51,8 +51,7 @@ def blur_the_entropies(report):
 
 
 @pytest.mark.parametrize(
-    ("change", "sentence"),
-    [(choose_the_worst, "best score is chosen"), (blur_the_entropies, "entropy that chose")],
+    ("change", "sentence"), [(choose_the_worst, "best score is chosen"), (blur_the_entropies, "entropy that chose")]
 )
 def test_planted_error_is_named_at_its_stage_and_in_its_group(open_page, runs_root, change, sentence):
     played.play(runs_root, played.FINISHED, change)

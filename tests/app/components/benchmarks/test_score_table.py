@@ -3,13 +3,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from exgrpo.app.components.benchmarks.score_table import (
-    COLUMNS,
-    Score,
-    ScoreLine,
-    measured_lines,
-    rank,
-)
+from exgrpo.app.components.benchmarks.score_table import COLUMNS, Score, ScoreLine, measured_lines, rank
 from exgrpo.app.components.benchmarks.score_table_view import as_latex, as_markdown, as_rows
 from exgrpo.db.rows.scores import BenchmarkScoreRow
 from exgrpo.db.statistics import score_interval

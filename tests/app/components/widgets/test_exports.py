@@ -93,10 +93,7 @@ def scatter(x, y, **options):
             [scatter([1, 2], [0.5, 0.25], name="all"), scatter([2], [0.125], name="chosen")],
             [{"x": 1, "all": 0.5}, {"x": 2, "all": 0.25, "chosen": 0.125}],
         ),
-        (
-            [scatter([1], [0.5], name="score", error_y={"array": [0.1]})],
-            [{"x": 1, "score": 0.5, "score, ± 95%": 0.1}],
-        ),
+        ([scatter([1], [0.5], name="score", error_y={"array": [0.1]})], [{"x": 1, "score": 0.5, "score, ± 95%": 0.1}]),
         (
             [go.Box(x=[1, 1], y=[0.5, 0.6], name="chosen")],
             [{"series": "chosen", "x": 1, "value": 0.5}, {"series": "chosen", "x": 1, "value": 0.6}],
@@ -141,7 +138,7 @@ def page_of_a_table():
 
     from exgrpo.app.components.widgets import data_table
 
-    def write(rows) -> str:
+    def write(rows):
         st.session_state.num_written = st.session_state.get("num_written", 0) + 1
         return data_table.as_json(rows)
 

@@ -9,12 +9,7 @@ import pytest
 from exgrpo_core.experience_management.replay_buffer import BufferCorruptionError, ReplayBuffer
 from exgrpo_core.experience_management.storage import append_file
 from exgrpo_core.experience_management.storage.snapshot import _LENGTH, _START, MAGIC, read_snapshot
-from tests.exgrpo_core.experience_management.buffers import (
-    NUM_QUESTIONS,
-    empty_buffer,
-    success,
-    take_steps,
-)
+from tests.exgrpo_core.experience_management.buffers import NUM_QUESTIONS, empty_buffer, success, take_steps
 
 SNAPSHOT = "buffer.snapshot"
 
