@@ -71,15 +71,11 @@ def make_report(step, seed=0, num_groups=4, num_rollouts=3, num_tokens=12):
         selections=[make_selection(replay, rng) for replay in drawn],
         buffer_events=make_changes(step, groups[0].question.index, drawn),
         metrics={
-            "reward/mean": float(np.mean(rewards)),
-            "reward/pass_at_1": float(np.mean(rewards)),
-            "policy/entropy": 0.5,
-            "buffer/num_questions": 3.0,
-            "buffer/num_retired": 0.0,
-            "seconds/step": 0.25,
+            "reward/mean": float(np.mean(rewards)), "reward/pass_at_1": float(np.mean(rewards)), "policy/entropy": 0.5,
+            "buffer/num_questions": 3.0, "buffer/num_retired": 0.0, "seconds/step": 0.25,
         },
         notices=["a notice"] if step == 3 else [],
-    )
+    )  # fmt: skip
 
 
 def make_selection(replay, rng):

@@ -16,11 +16,9 @@ MAIN_SCRIPT = Path(settings.__file__).parent / "main.py"
 
 
 SEEDS = {
-    "recorded": recorded.record_all,
-    "played": played.record_all,
-    "judged": judged.record_all,
+    "recorded": recorded.record_all, "played": played.record_all, "judged": judged.record_all,
     "scored": scored.record_all,
-}
+}  # fmt: skip
 
 
 @pytest.fixture(scope="session")

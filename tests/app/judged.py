@@ -64,12 +64,10 @@ def step(number):
     """Return a step with an easy, a medium and a hard question; ids count 17 a step."""
     easy = [Response(0.1 + 0.01 * item, is_valid=True) for item in range(4)] + [Response(0.9, is_correct=False)]
     medium = [
-        Response(0.2, is_valid=True),
-        Response(0.3 + 0.01 * number, is_valid=False, nll=0.5),
-        Response(0.6, is_valid=False, has_code=True, nll=0.7),
-        Response(0.8, is_correct=False, text=HOSTILE),
+        Response(0.2, is_valid=True), Response(0.3 + 0.01 * number, is_valid=False, nll=0.5),
+        Response(0.6, is_valid=False, has_code=True, nll=0.7), Response(0.8, is_correct=False, text=HOSTILE),
         Response(0.8, is_correct=False),
-    ]
+    ]  # fmt: skip
     hard = [Response(0.5, is_valid=number % 2 == 0, text=f"{HOSTILE} \\boxed{{9}}")]
     hard += [Response(0.7, is_correct=False)] * 6
     first = 17 * number

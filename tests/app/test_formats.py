@@ -12,12 +12,10 @@ from exgrpo.app.formats import NONE_SHOWN
 @pytest.mark.parametrize(
     ("count", "noun", "expected"),
     [
-        (1, "question", "1 question"),
-        (0, "run", "0 runs"),
-        (1200, "trajectory", "1,200 trajectories"),
+        (1, "question", "1 question"), (0, "run", "0 runs"), (1200, "trajectory", "1,200 trajectories"),
         (2, "day", "2 days"),
     ],
-)
+)  # fmt: skip
 def test_a_number_of_things_has_its_plural(count, noun, expected):
     assert formats.counted(count, noun) == expected
 

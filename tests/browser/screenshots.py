@@ -28,24 +28,17 @@ FRAME_MILLISECONDS = 900
 
 def pages(run, other):
     return {
-        "runs": "/",
-        "new-run": "/new_run?section=Algorithm",
-        "run": f"/run?run={run}",
-        "compare": f"/compare?runs={run},{other}",
-        "replay-buffer": f"/run?view=Buffer&run={run}&part=Flow",
+        "runs": "/", "new-run": "/new_run?section=Algorithm", "run": f"/run?run={run}",
+        "compare": f"/compare?runs={run},{other}", "replay-buffer": f"/run?view=Buffer&run={run}&part=Flow",
         "trajectories": f"/run?view=Trajectories&run={run}",
-        OPENED: f"/run?view=Trajectories&run={run}&sort=-replays&part=Lineage",
-        "step": f"/run?view=Step&run={run}",
+        OPENED: f"/run?view=Trajectories&run={run}&sort=-replays&part=Lineage", "step": f"/run?view=Step&run={run}",
         "code": f"/run?view=Reasoning&run={run}&part=Code",
-        "snowball-cases": f"/run?view=Reasoning&run={run}&part=Cases",
-        "entropy": f"/run?view=Reasoning&run={run}",
-        "judges": f"/run?view=Reasoning&run={run}&part=Judges",
-        "benchmarks": "/benchmarks",
+        "snowball-cases": f"/run?view=Reasoning&run={run}&part=Cases", "entropy": f"/run?view=Reasoning&run={run}",
+        "judges": f"/run?view=Reasoning&run={run}&part=Judges", "benchmarks": "/benchmarks",
         "studies": "/methods?view=Studies&study=ablations",
         "studies-paper": "/methods?view=Studies&study=ablations&part=Next+to+the+paper",
-        "paper-method": "/methods?view=Paper&figure=method",
-        "system": "/system?view=Audit+log",
-    }
+        "paper-method": "/methods?view=Paper&figure=method", "system": "/system?view=Audit+log",
+    }  # fmt: skip
 
 
 def take(browser, link, addresses, folder, width, theme):

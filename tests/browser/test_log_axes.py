@@ -27,14 +27,11 @@ def page(browser):
 @pytest.mark.parametrize(
     ("title", "ends", "read"),
     [
-        ("Effective sample size", (0.21, 0.24), ""),
-        ("Effective sample size", (0.2, 0.9), "80%"),
-        ("Stored trajectories", (45.0, 55.0), ""),
-        ("Stored trajectories", (10.0, 1_500.0), "1,000"),
-        ("Sampler against trainer", (3e-8, 2e-5), "1e-6"),
-        ("Sampler against trainer", (1e-6, 1.0), ""),
+        ("Effective sample size", (0.21, 0.24), ""), ("Effective sample size", (0.2, 0.9), "80%"),
+        ("Stored trajectories", (45.0, 55.0), ""), ("Stored trajectories", (10.0, 1_500.0), "1,000"),
+        ("Sampler against trainer", (3e-8, 2e-5), "1e-6"), ("Sampler against trainer", (1e-6, 1.0), ""),
     ],
-)
+)  # fmt: skip
 def test_a_log_axis_has_ticks_to_read_over_any_range_as_the_values_do(page, title, ends, read):
     drawn = next(one for one in curves.CHARTS if one.title == title)
     series = {drawn.curves[0].key: [MetricPoint(step, value) for step, value in enumerate(ends, start=1)]}

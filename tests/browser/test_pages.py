@@ -158,10 +158,8 @@ def test_print_has_every_unfolded_chart_at_once_and_whole_and_leaves_the_screen_
     page.pdf(format="A4")
     paper, screen = page.evaluate("window.printed")
     assert (paper["matches"], paper["numPlaces"], paper["numDrawn"], paper["numCut"]) == (
-        True,
-        *[figures.NUM_OPEN] * 2,
-        0,
-    )
+        True, *[figures.NUM_OPEN] * 2, 0,
+    )  # fmt: skip
     assert paper["numScaled"] >= figures.NUM_OPEN
     assert (screen["matches"], screen["numScaled"]) == (False, 0)
     assert watched.errors == []

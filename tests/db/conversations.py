@@ -31,17 +31,13 @@ RUN_CODE = (
 )
 """Two turns and a call."""
 NO_TOOLS = (
-    *PROMPT,
-    Message("assistant", "Which tower?", is_generated=True),
-    Message("user", f"This one: {HOSTILE}"),
+    *PROMPT, Message("assistant", "Which tower?", is_generated=True), Message("user", f"This one: {HOSTILE}"),
     Message("assistant", "About 330.", is_generated=True),
-)
+)  # fmt: skip
 HOSTILE_CALL = (
-    *PROMPT,
-    Message("assistant", f"\n\n{HOSTILE}", "thinking", is_generated=True),
-    *called(HOSTILE, HOSTILE, HOSTILE, is_error=True),
-    Message("assistant", "an image", "image", is_generated=True),
-)
+    *PROMPT, Message("assistant", f"\n\n{HOSTILE}", "thinking", is_generated=True),
+    *called(HOSTILE, HOSTILE, HOSTILE, is_error=True), Message("assistant", "an image", "image", is_generated=True),
+)  # fmt: skip
 
 
 def ingest(database, runs_root, said, run_id="talks", steps=(), **facts):

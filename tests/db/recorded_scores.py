@@ -13,22 +13,12 @@ PARTS = {"data_hash": "aa", "template": "paper", "samples_per_question": 4}
 def event(num_correct, **changes):
     num_questions = len(num_correct)
     fields = {
-        "benchmark": "aime24",
-        "title": "AIME 2024",
-        "comparability": PARTS,
-        "comparability_key": "k1",
-        "samples_per_question": 4,
-        "question_ids": [f"q{number}" for number in range(num_questions)],
+        "benchmark": "aime24", "title": "AIME 2024", "comparability": PARTS, "comparability_key": "k1",
+        "samples_per_question": 4, "question_ids": [f"q{number}" for number in range(num_questions)],
         "num_correct": {"paper": num_correct, "training": [0] * num_questions},
-        "outcomes": {"paper": {"correct": 3}, "training": {"timeout": 1}},
-        "mean_tokens": 10.0,
-        "truncated_share": 0.25,
-        "notices": [],
-        "seconds": 1.5,
-        "model": "a-model",
-        "source_run_id": "run-1",
-        "source_step": 50,
-    }
+        "outcomes": {"paper": {"correct": 3}, "training": {"timeout": 1}}, "mean_tokens": 10.0, "truncated_share": 0.25,
+        "notices": [], "seconds": 1.5, "model": "a-model", "source_run_id": "run-1", "source_step": 50,
+    }  # fmt: skip
     return fields | changes
 
 

@@ -32,13 +32,10 @@ def test_only_names_that_are_shared_carry_an_id():
 @pytest.mark.parametrize(
     ("spec", "ratio"),
     [
-        ({"algorithm": {"experience_ratio": 0.25}}, 0.25),
-        ({"algorithm": {"experience_ratio": 0.0}}, 0.0),
-        ({"algorithm": {}}, 0.5),
-        ({"kind": "train"}, 0.5),
-        ({"kind": "eval"}, 0.0),
+        ({"algorithm": {"experience_ratio": 0.25}}, 0.25), ({"algorithm": {"experience_ratio": 0.0}}, 0.0),
+        ({"algorithm": {}}, 0.5), ({"kind": "train"}, 0.5), ({"kind": "eval"}, 0.0),
     ],
-)
+)  # fmt: skip
 def test_a_ratio_that_is_not_written_is_the_algorithms_default(spec, ratio):
     assert experience_ratio(spec) == ratio
 

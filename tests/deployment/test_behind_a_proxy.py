@@ -93,12 +93,9 @@ def running_caddy(folder, workbench_port):
     options = f"{{\n\tadmin off\n\tskip_install_trust\n\thttp_port {free_port()}\n\thttps_port {port}\n}}\n"
     (folder / "Caddyfile").write_text(options + rules, encoding="utf-8")
     environment = os.environ | {
-        "WORKBENCH_NAME": HOST_NAME,
-        "WORKBENCH_ADDRESS": f"127.0.0.1:{workbench_port}",
-        "XDG_DATA_HOME": str(folder / "data"),
-        "XDG_CONFIG_HOME": str(folder / "config"),
-        "HOME": str(folder),
-    }
+        "WORKBENCH_NAME": HOST_NAME, "WORKBENCH_ADDRESS": f"127.0.0.1:{workbench_port}",
+        "XDG_DATA_HOME": str(folder / "data"), "XDG_CONFIG_HOME": str(folder / "config"), "HOME": str(folder),
+    }  # fmt: skip
     command = [caddy, "run", "--config", str(folder / "Caddyfile"), "--adapter", "caddyfile"]
     authority = folder / "data" / "caddy" / "pki" / "authorities" / "local" / "root.crt"
     with (folder / "log").open("wb") as log:

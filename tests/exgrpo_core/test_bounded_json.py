@@ -52,14 +52,11 @@ def test_a_small_file_takes_little_memory_however_large_it_may_be(tmp_path):
 @pytest.mark.parametrize(
     ("text", "name"),
     [
-        ('{"a": 1, "a": 1}', "a"),
-        ('{"a": 1, "b": {"c": 1, "c": null}}', "c"),
-        ('[{"x": 1}, {"y": 1, "x": 2, "y": 3}]', "y"),
-        ('{"\\u0061": 1, "a": 2}', "a"),
-        ('{"": 1, "": 2}', ""),
+        ('{"a": 1, "a": 1}', "a"), ('{"a": 1, "b": {"c": 1, "c": null}}', "c"),
+        ('[{"x": 1}, {"y": 1, "x": 2, "y": 3}]', "y"), ('{"\\u0061": 1, "a": 2}', "a"), ('{"": 1, "": 2}', ""),
         ('{"a": [], "b": 1, "c": 2, "a": {}}', "a"),
     ],
-)
+)  # fmt: skip
 def test_a_field_that_is_there_twice_is_named(text, name):
     with pytest.raises(UnreadableFileError, match=rf"^has the field '{name}' twice; keep one of them\.$"):
         parse_json(text)

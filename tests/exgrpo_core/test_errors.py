@@ -7,13 +7,10 @@ from exgrpo_core.errors import EngineError, Mistake, first_line, joined
 @pytest.mark.parametrize(
     ("message", "line"),
     [
-        ("one\ntwo", "one"),
-        ("\nA library.\nInstall it.", "A library."),
-        (" \n", "OSError"),
-        ("Bad:\n two\n", "Bad: two"),
-        ("Bad:", "Bad:"),
+        ("one\ntwo", "one"), ("\nA library.\nInstall it.", "A library."), (" \n", "OSError"),
+        ("Bad:\n two\n", "Bad: two"), ("Bad:", "Bad:"),
     ],
-)
+)  # fmt: skip
 def test_first_line_is_the_first_that_says_something(message, line):
     assert first_line(OSError(message)) == line
 
@@ -28,11 +25,9 @@ def test_each_place_names_end_tokens_and_what_names_none_is_refused():
 @pytest.mark.parametrize(
     ("sentences", "message"),
     [
-        ((), ""),
-        (("expected 1, got 2",), "expected 1, got 2"),
-        (("expected 1, got 2", "a: expected b."), "expected 1, got 2. a: expected b."),
-        (("a.", "b", "c"), "a. b. c"),
+        ((), ""), (("expected 1, got 2",), "expected 1, got 2"),
+        (("expected 1, got 2", "a: expected b."), "expected 1, got 2. a: expected b."), (("a.", "b", "c"), "a. b. c"),
     ],
-)
+)  # fmt: skip
 def test_joined_mistakes_are_sentences(sentences, message):
     assert joined([Mistake(text) for text in sentences]) == message

@@ -52,14 +52,10 @@ def buffer_content(run, step):
         for experience in stored.experiences(stored.rows_of(int(question))):
             content.append(
                 (
-                    int(question),
-                    stored.bucket_of(int(question)),
-                    experience.trajectory_id,
-                    experience.rollout_step,
-                    experience.token_ids.tobytes(),
-                    experience.behavior_log_probs.tobytes(),
+                    int(question), stored.bucket_of(int(question)), experience.trajectory_id, experience.rollout_step,
+                    experience.token_ids.tobytes(), experience.behavior_log_probs.tobytes(),
                 )
-            )
+            )  # fmt: skip
     stored.close()
     return content
 

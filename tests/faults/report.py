@@ -29,13 +29,9 @@ class RowResult:
 
 def write_row(number, result, document=DOCUMENT):
     content = {
-        "row": number,
-        "met": not result.failed,
-        "figures": result.figures,
-        "date": f"{datetime.now(UTC):%Y-%m-%d}",
-        "seconds": round(result.seconds, 1),
-        "cores": len(os.sched_getaffinity(0)),
-    }
+        "row": number, "met": not result.failed, "figures": result.figures, "date": f"{datetime.now(UTC):%Y-%m-%d}",
+        "seconds": round(result.seconds, 1), "cores": len(os.sched_getaffinity(0)),
+    }  # fmt: skip
     path = document.with_suffix("") / f"row-{number:02d}.json"
     path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     met = "yes" if content["met"] else "**no**"

@@ -98,12 +98,10 @@ def small_files():
     "write",
     [
         lambda path: write_whole(path, b"x" * (1 << 13)),
-        lambda path: [append_line(path, b"x" * 100) for _ in range(100)],
-        lambda path: path.write_text("x" * (1 << 13)),
-        lambda path: reserve(path, 1 << 13),
-        lambda path: save_file({"w": torch.zeros(1 << 13)}, path),
+        lambda path: [append_line(path, b"x" * 100) for _ in range(100)], lambda path: path.write_text("x" * (1 << 13)),
+        lambda path: reserve(path, 1 << 13), lambda path: save_file({"w": torch.zeros(1 << 13)}, path),
     ],
-)
+)  # fmt: skip
 def test_a_limit_of_file_sizes_is_named_with_what_to_do(small_files, tmp_path, write):
     with pytest.raises(Exception, match="File too large") as failure, small_files():
         write(tmp_path / "file")

@@ -29,15 +29,8 @@ def whole(spec, tmp_path_factory):
 def kept_steps(run):
     """Return what was recorded of each step by the attempt that did it last: losses, draws, trajectories, replays."""
     names = (
-        "metrics",
-        "buckets",
-        "selections",
-        "buffer_events",
-        "trajectories",
-        "replays",
-        "is_replay_open",
-        "notices",
-    )
+        "metrics", "buckets", "selections", "buffer_events", "trajectories", "replays", "is_replay_open", "notices",
+    )  # fmt: skip
     found = {}
     for event in EventReader(run).read(max_steps=100_000).events:
         if event["kind"] == "step":

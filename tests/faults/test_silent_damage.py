@@ -73,12 +73,10 @@ def content_of(root):
     for path in sorted(root.glob("*/run.json")):
         run = RunDirectory(path.parent)
         readers: dict[str, Callable[[], Any]] = {
-            "run.json": run.read_run_info,
-            "spec.json": run.job_spec,
+            "run.json": run.read_run_info, "spec.json": run.job_spec,
             OUTCOME_FILE: lambda run=run: read_outcome(run.attempt_path(1)),
-            "events": EventReader(run).read(max_steps=1000).events,
-            "answers": dict(iterate_answers(run.path, "sums")),
-        }
+            "events": EventReader(run).read(max_steps=1000).events, "answers": dict(iterate_answers(run.path, "sums")),
+        }  # fmt: skip
         for name, read in readers.items():
             try:
                 content[f"{run.run_id}/{name}"] = read() if callable(read) else read

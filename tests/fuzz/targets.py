@@ -177,10 +177,8 @@ def _load_spec(content):
 def _specs():
     seed = small_spec().model_dump(mode="json")
     texts = [
-        json.dumps(seed).encode(),
-        b"extends: chains-exgrpo\nnum_steps: 3\n",
-        b"name: one\ndata: {source: a.parquet}\n",
-    ]
+        json.dumps(seed).encode(), b"extends: chains-exgrpo\nnum_steps: 3\n", b"name: one\ndata: {source: a.parquet}\n",
+    ]  # fmt: skip
     return changed(texts) | changed_json(
         [seed, {"kind": "eval", "model": {}, "benchmarks": {}}, {"extends": "chains-exgrpo"}]
     )

@@ -13,15 +13,10 @@ pytestmark = pytest.mark.slow
 
 TRAINING_LIBRARIES = ("torch", "ray", "verl", "vllm", "transformers")
 TORCH_FREE_MODULES = (
-    "exgrpo_core",
-    "exgrpo_core.config",
-    "exgrpo_core.engine",
-    "exgrpo_core.step_report",
-    "exgrpo_core.experience_management.bucket_sampler",
-    "exgrpo_core.experience_management.replay_buffer",
-    "exgrpo.jobs.specs.train",
-    "exgrpo.jobs.cli.main",
-)
+    "exgrpo_core", "exgrpo_core.config", "exgrpo_core.engine", "exgrpo_core.step_report",
+    "exgrpo_core.experience_management.bucket_sampler", "exgrpo_core.experience_management.replay_buffer",
+    "exgrpo.jobs.specs.train", "exgrpo.jobs.cli.main",
+)  # fmt: skip
 
 
 def modules_of(package):

@@ -18,11 +18,9 @@ def test_each_assignment_to_what_is_verls_is_called_a_patch():
 
 
 ADAPTERS = {
-    "verl.trainer.ppo.v1": "trainer_v1.py",
-    "verl.trainer.main_ppo.": "trainer_v1.py",
-    "verl.trainer.main_ppo_v0": "trainer_v0.py",
-    "verl.trainer.ppo.ray_trainer": "trainer_v0.py",
-}
+    "verl.trainer.ppo.v1": "trainer_v1.py", "verl.trainer.main_ppo.": "trainer_v1.py",
+    "verl.trainer.main_ppo_v0": "trainer_v0.py", "verl.trainer.ppo.ray_trainer": "trainer_v0.py",
+}  # fmt: skip
 
 
 def test_each_of_verls_trainers_and_its_queue_are_known_to_one_module():

@@ -134,16 +134,8 @@ class Recorded:
                     head = (event["step"], drawn["question_index"], drawn["bucket"])
                     rows.append([*head, *values, place in drawn["chosen"]])
         names = [
-            "step",
-            "question",
-            "bucket",
-            "trajectory",
-            "rollout_step",
-            "num_tokens",
-            "entropy",
-            "nll",
-            "is_chosen",
-        ]
+            "step", "question", "bucket", "trajectory", "rollout_step", "num_tokens", "entropy", "nll", "is_chosen",
+        ]  # fmt: skip
         return pd.DataFrame(rows, columns=names)
 
     @cached_property

@@ -15,12 +15,9 @@ from tests.numbers.checking import Expected, Tally, check
 from tests.numbers.derived import Root
 
 FILTERED = (
-    ("", "", ""),
-    ("Outcome", "outcome", "correct"),
-    ("Outcome", "outcome", "wrong"),
-    ("Replayed", "replayed", "never replayed"),
-    ("Code", "code", "with code"),
-)
+    ("", "", ""), ("Outcome", "outcome", "correct"), ("Outcome", "outcome", "wrong"),
+    ("Replayed", "replayed", "never replayed"), ("Code", "code", "with code"),
+)  # fmt: skip
 """Filters of trajectories: label, parameter of the address, and option."""
 View = tuple[str, dict[str, str], Expected]
 """Page, address and what it should show."""
@@ -133,10 +130,8 @@ def _trajectories(root):
 def _studies(root):
     for name in of_paper.PRINTING:
         yield (
-            "methods",
-            {"view": "Studies", "study": name, "part": "What the paper prints"},
-            of_paper.printed_page(name),
-        )
+            "methods", {"view": "Studies", "study": name, "part": "What the paper prints"}, of_paper.printed_page(name),
+        )  # fmt: skip
     matrix, beside = of_paper.study_pages(root)
     yield "methods", {"view": "Studies", "study": record.STUDY}, matrix
     yield "methods", {"view": "Studies", "study": record.STUDY, "part": "Next to the paper"}, beside

@@ -14,11 +14,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 _EMPTY = {"wrong-choices"}
 """Queries whose answer is empty here."""
 _KEYS = {
-    "trajectories": ["trajectory_id"],
-    "candidates": ["step", "question_index", "trajectory_id"],
-    "evaluations": ["step", "question_set"],
-    "scores": ["benchmark", "scheme"],
-}
+    "trajectories": ["trajectory_id"], "candidates": ["step", "question_index", "trajectory_id"],
+    "evaluations": ["step", "question_set"], "scores": ["benchmark", "scheme"],
+}  # fmt: skip
 """What tells the rows of a query apart whose frame has the same name."""
 
 

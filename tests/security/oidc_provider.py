@@ -43,15 +43,11 @@ class OidcProvider:
 
     def discovery(self):
         return {
-            "issuer": self.issuer,
-            "authorization_endpoint": f"{self.issuer}/authorize",
-            "token_endpoint": f"{self.issuer}/token",
-            "jwks_uri": f"{self.issuer}/jwks",
-            "response_types_supported": ["code"],
-            "subject_types_supported": ["public"],
-            "id_token_signing_alg_values_supported": ["RS256"],
-            "code_challenge_methods_supported": ["S256"],
-        }
+            "issuer": self.issuer, "authorization_endpoint": f"{self.issuer}/authorize",
+            "token_endpoint": f"{self.issuer}/token", "jwks_uri": f"{self.issuer}/jwks",
+            "response_types_supported": ["code"], "subject_types_supported": ["public"],
+            "id_token_signing_alg_values_supported": ["RS256"], "code_challenge_methods_supported": ["S256"],
+        }  # fmt: skip
 
     def keys(self):
         return {"keys": [self._key.as_dict(private=False) | {"use": "sig", "alg": "RS256"}]}
@@ -74,8 +70,5 @@ class OidcProvider:
         claims = {"iss": self.issuer, "aud": CLIENT_ID, "iat": now, "exp": now + 600, "nonce": query.get("nonce")}
         id_token = jwt.encode({"alg": "RS256", "kid": "one"}, claims | self.claims, self._key)
         return {
-            "access_token": secrets.token_urlsafe(12),
-            "token_type": "Bearer",
-            "id_token": id_token,
-            "expires_in": 600,
-        }
+            "access_token": secrets.token_urlsafe(12), "token_type": "Bearer", "id_token": id_token, "expires_in": 600,
+        }  # fmt: skip

@@ -134,16 +134,12 @@ def test_hostile_texts_are_shown_and_inert(signed_in, hostile_workbench, path, t
 @pytest.mark.parametrize(
     ("html", "what"),
     [
-        ("<img class=pwned src=x>", "marked"),
-        ("<a href='http://evil.example'>x</a>", "outside"),
-        ("<a href='javascript:alert(1)'>x</a>", "outside"),
-        ("<p onclick='alert(1)'>x</p>", "handlers"),
-        ("<strong>pwned-md</strong>", "rendered"),
-        ("<span style='color:red'>pwned-md</span>", "coloured"),
-        ("<p>a\u202eb</p>", "controls"),
-        ("<script>window.pwned = 1</script>", "ran"),
+        ("<img class=pwned src=x>", "marked"), ("<a href='http://evil.example'>x</a>", "outside"),
+        ("<a href='javascript:alert(1)'>x</a>", "outside"), ("<p onclick='alert(1)'>x</p>", "handlers"),
+        ("<strong>pwned-md</strong>", "rendered"), ("<span style='color:red'>pwned-md</span>", "coloured"),
+        ("<p>a\u202eb</p>", "controls"), ("<script>window.pwned = 1</script>", "ran"),
     ],
-)
+)  # fmt: skip
 def test_a_page_that_obeys_a_text_is_noticed(browser, html, what):
     page = browser.new_page()
     page.set_content(html)

@@ -37,12 +37,10 @@ from tests.postgres import running_server
 pytestmark = pytest.mark.slow
 
 CANARIES = {
-    JUDGE_KEY: "canary-judge-key-3f9a51",
-    EVAL_KEY: "canary-model-key-77b2c0",
-    "EXGRPO_TOKEN": "canary-link-token-0d8e64",
-    "EXGRPO_RAY_TOKEN": "canary-ray-token-b51f22",
+    JUDGE_KEY: "canary-judge-key-3f9a51", EVAL_KEY: "canary-model-key-77b2c0",
+    "EXGRPO_TOKEN": "canary-link-token-0d8e64", "EXGRPO_RAY_TOKEN": "canary-ray-token-b51f22",
     "HF_TOKEN": "canary-hub-token-9c4410",
-}
+}  # fmt: skip
 DATABASE_PASSWORD = "canary-database-password-6e1d"
 NO_WORKERS_BUSINESS = {CANARIES["EXGRPO_TOKEN"], DATABASE_PASSWORD}
 WAIT_SECONDS = 90
@@ -100,16 +98,8 @@ def test_no_secret_of_a_judges_job_is_found_anywhere(tmp_path, postgres):
     record_chains(runs_root, [["valid", "lucky"], ["valid"]])
     secrets = CANARIES | {"EXGRPO_DATABASE_URL": postgres, "PGPASSWORD": DATABASE_PASSWORD}
     command = [
-        sys.executable,
-        "-m",
-        "exgrpo.jobs.cli",
-        "up",
-        "--no-browser",
-        "--port",
-        "0",
-        "--runs-root",
-        str(runs_root),
-    ]
+        sys.executable, "-m", "exgrpo.jobs.cli", "up", "--no-browser", "--port", "0", "--runs-root", str(runs_root),
+    ]  # fmt: skip
     with (
         serving(echo) as server,
         subprocess.Popen(

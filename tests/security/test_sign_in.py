@@ -36,12 +36,10 @@ RUN = "run-1"
 
 def write(path, port, issuer="http://127.0.0.1:1", roles=RULES, **changes):
     auth = {
-        "redirect_uri": f"http://localhost:{port}/oauth2callback",
-        "cookie_secret": secrets.token_hex(24),
-        "client_id": CLIENT_ID,
-        "client_secret": CLIENT_SECRET,
+        "redirect_uri": f"http://localhost:{port}/oauth2callback", "cookie_secret": secrets.token_hex(24),
+        "client_id": CLIENT_ID, "client_secret": CLIENT_SECRET,
         "server_metadata_url": f"{issuer}/.well-known/openid-configuration",
-    } | changes
+    } | changes  # fmt: skip
     lines = ["[auth]", *(f"{name} = {json.dumps(value)}" for name, value in auth.items() if value is not None)]
     lines += ["[roles]", *(f"{name} = {json.dumps(value)}" for name, value in roles.items())]
     path.touch(mode=0o600)

@@ -33,14 +33,10 @@ def wrong_proofs(workbench):
     """Return headers and queries, none of which is the printed link's token or the cookie that it sets."""
     name, _, value = workbench.cookie().partition("=")
     return [
-        ({}, ""),
-        ({"Cookie": f"{name}={'0' * 64}"}, ""),
-        ({"Cookie": f"{name}={workbench.token}"}, ""),
-        ({"Cookie": f"exgrpo_gate_1={value}"}, ""),
-        ({"Authorization": f"Bearer {workbench.token}"}, ""),
-        ({}, f"token={workbench.token[:-1]}"),
-        ({}, "token="),
-    ]
+        ({}, ""), ({"Cookie": f"{name}={'0' * 64}"}, ""), ({"Cookie": f"{name}={workbench.token}"}, ""),
+        ({"Cookie": f"exgrpo_gate_1={value}"}, ""), ({"Authorization": f"Bearer {workbench.token}"}, ""),
+        ({}, f"token={workbench.token[:-1]}"), ({}, "token="),
+    ]  # fmt: skip
 
 
 def test_nothing_but_the_health_check_answers_without_proof(workbench):

@@ -89,19 +89,8 @@ def test_answers_to_a_question_are_shown_without_their_lengths(recorded_shared, 
 
 
 NAMES = [
-    "Loss",
-    "loss",
-    "a b",
-    "a-b",
-    "a/b",
-    "Mean reward",
-    "$x^2$ **b**",
-    ":red[hi]",
-    " spaced ",
-    "<b>&lt;",
-    "漢字",
-    "字",
-]
+    "Loss", "loss", "a b", "a-b", "a/b", "Mean reward", "$x^2$ **b**", ":red[hi]", " spaced ", "<b>&lt;", "漢字", "字",
+]  # fmt: skip
 
 
 @pytest.fixture

@@ -27,17 +27,8 @@ def test_every_page_is_shown_without_a_supervisor_and_without_what_starts_or_cha
     page = open_page(name, run="run-finished", **query)
     assert not has_text(page, "No supervisor yet")
     changing = {
-        "New run",
-        "Open rollouts",
-        "Stop",
-        "Resume",
-        "Clone",
-        "Score",
-        "Rename",
-        "Archive",
-        "Delete",
-        "Add tag",
-    }
+        "New run", "Open rollouts", "Stop", "Resume", "Clone", "Score", "Rename", "Archive", "Delete", "Add tag",
+    }  # fmt: skip
     assert not changing & {button.label for button in page.button}
     assert not [field for field in page.text_input if field.key == "rollouts-path"]
 

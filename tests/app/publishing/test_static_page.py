@@ -12,12 +12,10 @@ from exgrpo.jobs.execution.supervisor.open_index import ingest_all
 from exgrpo_core import recording
 
 CONFIG = {
-    "api_key": "sk-SECRET",
-    "logger": {"WANDB_TOKEN": {"of": "SECRET"}, "max_tokens": 512},
+    "api_key": "sk-SECRET", "logger": {"WANDB_TOKEN": {"of": "SECRET"}, "max_tokens": 512},
     "data": ["/data/alice/train.parquet", "file:///data/alice/test.parquet"],
-    "overrides": ["trainer.dir=/data/alice/my runs/one"],
-    "keys": "https://example.org/a/b",
-}
+    "overrides": ["trainer.dir=/data/alice/my runs/one"], "keys": "https://example.org/a/b",
+}  # fmt: skip
 
 
 def test_a_page_has_no_secrets_and_no_folders_and_says_where_a_reward_is_unknown(tmp_path):

@@ -49,15 +49,10 @@ def get(workbench, path="/", **headers):
 def websocket_status(workbench, *, origin, cookie=None, host=None):
     """Return the HTTP status that answers a web socket's handshake: 101 when it is accepted."""
     headers = {
-        "Host": host or workbench.netloc,
-        "Connection": "Upgrade",
-        "Upgrade": "websocket",
-        "Sec-WebSocket-Version": "13",
-        "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
-        "Sec-WebSocket-Protocol": "streamlit",
-        "Origin": origin,
-        "Cookie": cookie,
-    }
+        "Host": host or workbench.netloc, "Connection": "Upgrade", "Upgrade": "websocket",
+        "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
+        "Sec-WebSocket-Protocol": "streamlit", "Origin": origin, "Cookie": cookie,
+    }  # fmt: skip
     connection = http.client.HTTPConnection(workbench.netloc)
     connection.putrequest("GET", "/_stcore/stream", skip_host=True)
     for name, value in headers.items():

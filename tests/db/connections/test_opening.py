@@ -197,16 +197,11 @@ def test_a_database_of_other_tables_is_built_again_with_all_that_users_wrote(dat
 
 
 DIFFERENCES = (
-    "DROP TABLE runs",
-    "DROP TABLE ingest_positions",
-    "DROP INDEX trajectories_by_step",
-    "ALTER TABLE steps DROP COLUMN sums",
-    "UPDATE ingest_positions SET position = 'another' WHERE source = 'schema'",
-    "DROP TABLE trajectory_search",
-    "DROP TRIGGER trajectory_texts_inserted",
-    "DROP INDEX runs_by_kind",
+    "DROP TABLE runs", "DROP TABLE ingest_positions", "DROP INDEX trajectories_by_step",
+    "ALTER TABLE steps DROP COLUMN sums", "UPDATE ingest_positions SET position = 'another' WHERE source = 'schema'",
+    "DROP TABLE trajectory_search", "DROP TRIGGER trajectory_texts_inserted", "DROP INDEX runs_by_kind",
     "ALTER TABLE trajectory_texts DROP COLUMN search",
-)
+)  # fmt: skip
 OF_POSTGRESQL = DIFFERENCES[-2:]
 OF_SQLITE = DIFFERENCES[-4:-2]
 

@@ -22,15 +22,11 @@ a line of something else
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
-        ("/mounted/runs/workbench/workbench.db", "nfs4"),
-        ("/mounted", "nfs4"),
-        ("/mounted/local/workbench.db", "xfs"),
-        ("/mountedbutnot/workbench.db", "ext4"),
-        ("/with space/workbench.db", "cifs"),
-        ("/twice/workbench.db", "ext4"),
+        ("/mounted/runs/workbench/workbench.db", "nfs4"), ("/mounted", "nfs4"), ("/mounted/local/workbench.db", "xfs"),
+        ("/mountedbutnot/workbench.db", "ext4"), ("/with space/workbench.db", "cifs"), ("/twice/workbench.db", "ext4"),
         ("/elsewhere", "ext4"),
     ],
-)
+)  # fmt: skip
 def test_the_deepest_and_last_mount_says_what_a_file_lies_on(path, expected):
     assert type_of(Path(path), MOUNTS) == expected
 

@@ -48,20 +48,13 @@ def equal_without_reward(report):
 @pytest.mark.parametrize(
     ("change", "num_steps", "health"),
     [
-        (without_reward, 19, ()),
-        (without_reward, 20, ("no_reward", "empty_buffer")),
-        (rewarded_once, 24, ()),
-        (rewarded_once, 25, ("no_reward",)),
-        (equal_groups, 24, ()),
-        (equal_groups, 25, ("no_gradient",)),
-        (equal_without_reward, 25, ("no_reward", "empty_buffer")),
-        (collapsing, 9, ()),
-        (collapsing, 10, ("entropy_collapse",)),
-        (emptied, 19, ()),
-        (emptied, 20, ("empty_buffer",)),
+        (without_reward, 19, ()), (without_reward, 20, ("no_reward", "empty_buffer")), (rewarded_once, 24, ()),
+        (rewarded_once, 25, ("no_reward",)), (equal_groups, 24, ()), (equal_groups, 25, ("no_gradient",)),
+        (equal_without_reward, 25, ("no_reward", "empty_buffer")), (collapsing, 9, ()),
+        (collapsing, 10, ("entropy_collapse",)), (emptied, 19, ()), (emptied, 20, ("empty_buffer",)),
         (all_retired, 20, ("all_retired",)),
     ],
-)
+)  # fmt: skip
 @on_sqlite
 def test_health_says_what_is_wrong(database, tmp_path, change, num_steps, health):
     assert ingest_changed_run(database, tmp_path, change, range(1, num_steps + 1)).health == health

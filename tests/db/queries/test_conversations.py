@@ -49,26 +49,14 @@ def test_turns_calls_errors_and_tokens_by_role_are_counted(talks):
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("timeout", {0, 1}),
-        ("role:tool timeout", {0}),
-        ("role:TOOL Timeout seconds", {0}),
-        ("role:assistant timeout", {1}),
-        ("role:call height", {0}),
-        ("role:assistant height", {0}),
-        ("role:thinking look", {0}),
-        ("role:thinking height", set()),
-        ("role:system web", {0, 1, 2, 3}),
-        ("web", {0}),
-        ("330 role:user tower", {0, 1, 2}),
-        ("role:user alert role:assistant about", {2}),
-        ("tool:web_search", {0}),
-        ("tool:python role:tool 1", {1}),
-        ("role:nobody timeout", set()),
-        ("plain 4", {PLAIN}),
-        ("role:assistant 4 plain", {PLAIN}),
-        ("role:assistant seconds", set()),
+        ("timeout", {0, 1}), ("role:tool timeout", {0}), ("role:TOOL Timeout seconds", {0}),
+        ("role:assistant timeout", {1}), ("role:call height", {0}), ("role:assistant height", {0}),
+        ("role:thinking look", {0}), ("role:thinking height", set()), ("role:system web", {0, 1, 2, 3}), ("web", {0}),
+        ("330 role:user tower", {0, 1, 2}), ("role:user alert role:assistant about", {2}), ("tool:web_search", {0}),
+        ("tool:python role:tool 1", {1}), ("role:nobody timeout", set()), ("plain 4", {PLAIN}),
+        ("role:assistant 4 plain", {PLAIN}), ("role:assistant seconds", set()),
     ],
-)
+)  # fmt: skip
 def test_words_are_searched_in_responses_and_by_role(talks, words, expected):
     assert found(talks, words) == expected
 

@@ -39,13 +39,9 @@ GROUP = [
     Response(is_valid=True), Response(is_valid=False), Response(is_valid=True), Response(), Response(is_correct=False),
 ]  # fmt: skip
 VOTES = [
-    ("1/0", 0, "valid", None),
-    ("1/1", 1, "valid", None),
-    ("1/2", 2, "valid", None),
-    ("1/2", 2, "invalid", None),
-    ("1/2", 2, "valid", None),
-    ("1/3", 3, "unjudged", None),
-]
+    ("1/0", 0, "valid", None), ("1/1", 1, "valid", None), ("1/2", 2, "valid", None), ("1/2", 2, "invalid", None),
+    ("1/2", 2, "valid", None), ("1/3", 3, "unjudged", None),
+]  # fmt: skip
 
 
 def ingest_job(database, job):
@@ -107,10 +103,8 @@ def test_the_majority_of_several_votes_is_the_verdict(database, tmp_path):
     assert list_judges(database, "another") == []
     rows = list_votes(database, "trained", 0)
     assert [(row.vote, row.outcome, row.issues) for row in rows] == [
-        (0, "valid", ()),
-        (1, "valid", ()),
-        (2, "invalid", ("logical",)),
-    ]
+        (0, "valid", ()), (1, "valid", ()), (2, "invalid", ("logical",)),
+    ]  # fmt: skip
     assert rows[0].answer == "so \N{REPLACEMENT CHARACTER} \\boxed{yes}"
 
 
@@ -154,10 +148,8 @@ def test_a_verdict_of_another_judge_is_a_dispute(judged, tmp_path):
 
 def user_verdict(trajectory_id, is_valid):
     return (
-        "verdict_overrides",
-        "trained",
-        {"attempt": 1, "trajectory_id": trajectory_id, "is_valid": is_valid, "at": AT},
-    )
+        "verdict_overrides", "trained", {"attempt": 1, "trajectory_id": trajectory_id, "is_valid": is_valid, "at": AT},
+    )  # fmt: skip
 
 
 def test_a_users_verdict_stands_above_the_judges_and_can_be_taken_back(judged):

@@ -49,11 +49,9 @@ def evict(report):
     kind = BufferEventKind
     events_of_step = {
         1: [(kind.MOVED, None, None, 2), (kind.INSERTED, STORED, 2, 2)],
-        2: [(kind.INSERTED, 20, 2, 2), (kind.INSERTED, 21, 2, 2)],
-        3: [(kind.EVICTED, STORED, 2, 2)],
-        4: [(kind.EVICTED, 20, 2, 2)],
-        5: [(kind.EVICTED, 21, 2, None)],
-    }
+        2: [(kind.INSERTED, 20, 2, 2), (kind.INSERTED, 21, 2, 2)], 3: [(kind.EVICTED, STORED, 2, 2)],
+        4: [(kind.EVICTED, 20, 2, 2)], 5: [(kind.EVICTED, 21, 2, None)],
+    }  # fmt: skip
     report.buffer_events = [BufferEvent(k, QUESTION, t, a, b) for k, t, a, b in events_of_step.get(report.step, [])]
 
 

@@ -90,20 +90,11 @@ def test_runs_are_sorted_by_pages_either_way_and_unknown_values_come_last(databa
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("", ["d", "c", "a"]),
-        ("PLAIN", ["a"]),
-        ("chains exgrpo", ["a"]),
-        ("dr.grpo", ["c"]),
-        ("grpo", ["c", "a"]),
-        ("evaluation org/model", ["d"]),
-        ("model_7b", ["d"]),
-        ("model-7b", []),
-        ("100%", []),
-        ("%", []),
-        ("keep plain", ["a"]),
-        ("keep percent", []),
+        ("", ["d", "c", "a"]), ("PLAIN", ["a"]), ("chains exgrpo", ["a"]), ("dr.grpo", ["c"]), ("grpo", ["c", "a"]),
+        ("evaluation org/model", ["d"]), ("model_7b", ["d"]), ("model-7b", []), ("100%", []), ("%", []),
+        ("keep plain", ["a"]), ("keep percent", []),
     ],
-)
+)  # fmt: skip
 def test_every_word_must_stand_somewhere_in_the_run(filled, words, expected):
     assert ids(filled, RunFilter(words=words)) == expected
 
@@ -305,25 +296,13 @@ def test_a_word_may_be_a_condition_on_a_field_score_or_metric(compared, words, w
 @pytest.mark.parametrize(
     ("words", "field"),
     [
-        ("batchsize=16", "batchsize"),
-        ("no.such=1", "no.such"),
-        ("ok replay/nothing>1", "replay/nothing"),
-        ("lr>many", "lr>many"),
-        ("name>5", "name>5"),
-        ("status:broken", "status:broken"),
-        ("kind:evals", "kind:evals"),
-        ("tag>5", "tag"),
-        ("statsu:failed", "statsu"),
-        ("nonsense:1", "nonsense"),
-        ("avg@8=good", "avg@8"),
-        ("lr<", "lr<"),
-        ("held-out>90", "held-out"),
-        ("pass@8>200%", "pass@8"),
-        ('"no such column">1', "no such column"),
-        ("Time-left<5", "Time-left"),
-        ("<1e-5", "<1e-5"),
+        ("batchsize=16", "batchsize"), ("no.such=1", "no.such"), ("ok replay/nothing>1", "replay/nothing"),
+        ("lr>many", "lr>many"), ("name>5", "name>5"), ("status:broken", "status:broken"), ("kind:evals", "kind:evals"),
+        ("tag>5", "tag"), ("statsu:failed", "statsu"), ("nonsense:1", "nonsense"), ("avg@8=good", "avg@8"),
+        ("lr<", "lr<"), ("held-out>90", "held-out"), ("pass@8>200%", "pass@8"),
+        ('"no such column">1', "no such column"), ("Time-left<5", "Time-left"), ("<1e-5", "<1e-5"),
     ],
-)
+)  # fmt: skip
 def test_a_condition_that_cannot_be_read_is_refused_by_name(compared, words, field):
     with pytest.raises(SearchError) as refusal:
         ids(compared, RunFilter(words))
@@ -371,14 +350,11 @@ CONFIGS = {
     "r3": {"learning_rate": 10, "data": {"n-shot": 5}, "model": "tiny"},
     "r4": {"trainer": {"optim": {"lr": 0.5, "weight decay": 0.1}, "seed": 7}, "naïve": "x"},
     "r5": {
-        "opt": {"betas": [0.9, 0.999], "names": ["a b", "c"]},
-        "when": "2026-11-30",
-        "share": "50%",
-        "sizes": [1, 128],
+        "opt": {"betas": [0.9, 0.999], "names": ["a b", "c"]}, "when": "2026-11-30", "share": "50%", "sizes": [1, 128],
     },
     "r6": {"opt": {"betas": [0.8, 1e-05], "names": []}, "when": "2025-01-01", "auto": "auto", "sizes": [12]},
     "r7": {"auto": 7, "gain": "+0.5"},
-}
+}  # fmt: skip
 
 
 def fill_with_settings(database):
@@ -393,39 +369,17 @@ configured = shared(fill_with_settings)
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("lr>1", ["r2", "r3"]),
-        ("lr<1", ["r1", "r4", "ours"]),
-        ("config.lr=3", ["r2"]),
-        ("learning_rate=10", ["r3"]),
-        ("optim.lr=0.5", ["r4"]),
-        ("seed=2", ["r1"]),
-        ("seed>=7", ["r4"]),
-        ("trainer.seed=7", ["r4"]),
-        ("first=0.9", ["r2"]),
-        ("betas.first>0.5", ["r2"]),
-        ("n-shot=5", ["r3"]),
-        ("data.n-shot=5", ["r3"]),
-        ("naïve=x", ["r4"]),
-        ("use_kl=true", ["r1"]),
-        ("model=tiny", ["r3"]),
-        ("config.optim.name=adamw", ["r2"]),
-        ("opt.betas=0.9", ["r5"]),
-        ("opt.betas=0.90", ["r5"]),
-        ("opt.betas=0.999", ["r5"]),
-        ("opt.betas=1e-5", ["r6"]),
-        ("opt.betas=99", []),
-        ('opt.names="a b"', ["r5"]),
-        ("opt.names=a", []),
-        ("sizes=128", ["r5"]),
-        ("sizes=1", ["r5"]),
-        ("sizes=12", ["r6"]),
-        ("sizes!=12", ["ours", "r1", "r2", "r3", "r4", "r5", "r7"]),
-        ("-sizes=1 -sizes=12", ["ours", "r1", "r2", "r3", "r4", "r7"]),
-        ("when=2026-11-30", ["r5"]),
-        ("auto>1", ["r7"]),
+        ("lr>1", ["r2", "r3"]), ("lr<1", ["r1", "r4", "ours"]), ("config.lr=3", ["r2"]), ("learning_rate=10", ["r3"]),
+        ("optim.lr=0.5", ["r4"]), ("seed=2", ["r1"]), ("seed>=7", ["r4"]), ("trainer.seed=7", ["r4"]),
+        ("first=0.9", ["r2"]), ("betas.first>0.5", ["r2"]), ("n-shot=5", ["r3"]), ("data.n-shot=5", ["r3"]),
+        ("naïve=x", ["r4"]), ("use_kl=true", ["r1"]), ("model=tiny", ["r3"]), ("config.optim.name=adamw", ["r2"]),
+        ("opt.betas=0.9", ["r5"]), ("opt.betas=0.90", ["r5"]), ("opt.betas=0.999", ["r5"]), ("opt.betas=1e-5", ["r6"]),
+        ("opt.betas=99", []), ('opt.names="a b"', ["r5"]), ("opt.names=a", []), ("sizes=128", ["r5"]),
+        ("sizes=1", ["r5"]), ("sizes=12", ["r6"]), ("sizes!=12", ["ours", "r1", "r2", "r3", "r4", "r5", "r7"]),
+        ("-sizes=1 -sizes=12", ["ours", "r1", "r2", "r3", "r4", "r7"]), ("when=2026-11-30", ["r5"]), ("auto>1", ["r7"]),
         ("gain>0.4", ["r7"]),
     ],
-)
+)  # fmt: skip
 def test_runs_are_found_by_any_setting_that_a_loop_recorded(configured, words, expected):
     assert sorted(ids(configured, RunFilter(words))) == sorted(expected)
 

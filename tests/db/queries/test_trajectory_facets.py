@@ -96,24 +96,12 @@ def fits(row, facets):
 
 def random_facets(rng):
     choices = {
-        "run_id": ("first", "first", "second"),
-        "words": WORDS,
-        "step_from": (2, 6, 8),
-        "step_to": (5, 8, 11),
-        "question_index": range(16),
-        "bucket": (1, 2, 3, 7),
-        "is_correct": (True, False),
-        "verdict": VERDICTS,
-        "is_replayed": (True, False),
-        "has_code": (True, False),
-        "is_valid": (True, False),
-        "entropy_from": (0.3, 0.5),
-        "entropy_to": (0.5, 0.7),
-        "reward_from": (0.0, 0.5),
-        "reward_to": (0.0, 0.5),
-        "tokens_from": (3, 6),
+        "run_id": ("first", "first", "second"), "words": WORDS, "step_from": (2, 6, 8), "step_to": (5, 8, 11),
+        "question_index": range(16), "bucket": (1, 2, 3, 7), "is_correct": (True, False), "verdict": VERDICTS,
+        "is_replayed": (True, False), "has_code": (True, False), "is_valid": (True, False), "entropy_from": (0.3, 0.5),
+        "entropy_to": (0.5, 0.7), "reward_from": (0.0, 0.5), "reward_to": (0.0, 0.5), "tokens_from": (3, 6),
         "tokens_to": (6, 9),
-    }
+    }  # fmt: skip
     names = rng.sample(list(choices), rng.randint(0, 5))
     return TrajectoryFacets(**{name: rng.choice(tuple(choices[name])) for name in names})
 

@@ -42,16 +42,11 @@ def newest_first(*run_ids, last_step=NUM_STEPS):
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("number7", {7}),
-        ("NUMBER7 step1", {7}),
-        ("number7 step2", set()),
-        ("says number7", {7}),
-        ('number7" OR "number8', set()),
-        ("text:number7 NEAR -x*", set()),
-        ("\\boxed{4} step1", {0, 1, 2}),
+        ("number7", {7}), ("NUMBER7 step1", {7}), ("number7 step2", set()), ("says number7", {7}),
+        ('number7" OR "number8', set()), ("text:number7 NEAR -x*", set()), ("\\boxed{4} step1", {0, 1, 2}),
         ("***", set()),
     ],
-)
+)  # fmt: skip
 def test_search_finds_texts_that_hold_every_word(two_runs, words, expected):
     rows = trajectory_list.list_snippets(two_runs, TrajectoryFacets("first", words))
     assert {row.trajectory_id for row in rows} == expected

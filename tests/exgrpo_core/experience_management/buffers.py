@@ -65,16 +65,11 @@ def take_steps(buffer, rng, first_step, num_steps):
 def contents(buffer, rows):
     return [
         (
-            e.row,
-            e.trajectory_id,
-            e.question_index,
-            e.rollout_step,
-            e.reward,
-            e.token_ids.tobytes(),
+            e.row, e.trajectory_id, e.question_index, e.rollout_step, e.reward, e.token_ids.tobytes(),
             e.behavior_log_probs.tobytes(),
         )
         for e in buffer.experiences(rows)
-    ]
+    ]  # fmt: skip
 
 
 def bookkeeping(buffer):

@@ -80,12 +80,8 @@ def test_twins_are_told_apart_among_rows_of_one_checksum_in_several_segments(tmp
     inserted = [[1, 3], [1, 4], [1], [1, 2], [1]]
     outcomes = buffer.insert([success(7, item, 20 + i) for i, item in enumerate(inserted)])
     assert [tuple(outcome) for outcome in outcomes] == [
-        (1, 11, True),
-        (2, 12, True),
-        (4, 22, False),
-        (0, 10, True),
-        (4, 22, True),
-    ]
+        (1, 11, True), (2, 12, True), (4, 22, False), (0, 10, True), (4, 22, True),
+    ]  # fmt: skip
 
 
 def test_buckets_hold_what_was_moved_there(buffer):

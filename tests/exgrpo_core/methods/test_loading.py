@@ -118,12 +118,10 @@ def test_only_numbers_that_begin_with_least_and_most_are_a_pair(monkeypatch):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"replays_per_group": 7},
-        {"replays_per_group": 3, "candidate_budget": 3},
-        {"replays_per_group": 8, "experience_ratio": 0.0},
-        {"replays_per_group": 8, "question_selection": "repo"},
+        {"replays_per_group": 7}, {"replays_per_group": 3, "candidate_budget": 3},
+        {"replays_per_group": 8, "experience_ratio": 0.0}, {"replays_per_group": 8, "question_selection": "repo"},
     ],
-)
+)  # fmt: skip
 def test_replays_that_leave_a_rollout_or_take_no_place_are_allowed(changes):
     assert list(find_mistakes(config(**changes))) == []
 

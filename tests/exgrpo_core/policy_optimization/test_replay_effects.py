@@ -43,14 +43,10 @@ def test_metrics_have_mean_quantiles_and_both_halves_by_age():
     at_one, at_beta = 0.1 / 1.21, 0.25
     assert weights_of([replayed(1, [1.0, 1.0]), replayed(9, [0.1, 0.1]), group(2, [0.0] * 4)]) == pytest.approx(
         {
-            "mean": (at_one + at_beta) / 2,
-            "median": (at_one + at_beta) / 2,
-            "p10": at_one,
-            "p90": at_beta,
-            "young": at_beta,
-            "old": at_one,
+            "mean": (at_one + at_beta) / 2, "median": (at_one + at_beta) / 2, "p10": at_one, "p90": at_beta,
+            "young": at_beta, "old": at_one,
         }
-    )
+    )  # fmt: skip
     assert "young" not in weights_of([replayed(4, [1.0]), replayed(4, [0.1])])
     assert weights_of([replayed(1, [0.1, 7.0])], corrects_importance=False)["mean"] == pytest.approx(at_one)
     assert weights_of([group(0, [1.0, 0.0, 0.0, 0.0])]) == {}

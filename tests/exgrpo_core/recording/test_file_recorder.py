@@ -100,11 +100,9 @@ def test_tokens_are_kept_as_the_retention_setting_says(run, token_data):
             for made in group.trajectories:
                 kept = tokens_of(run.path, made.trajectory_id)
                 is_kept = {
-                    "all": True,
-                    "successes": made.reward >= 1.0,
-                    "sampled": made.trajectory_id % 16 == 0,
+                    "all": True, "successes": made.reward >= 1.0, "sampled": made.trajectory_id % 16 == 0,
                     "none": False,
-                }[token_data]
+                }[token_data]  # fmt: skip
                 assert (kept is not None) == is_kept
                 if is_kept:
                     assert kept["token_ids"] == made.token_ids.tolist()
@@ -160,11 +158,9 @@ def test_a_step_that_cannot_be_written_is_raised_by_the_next_call_and_once(run, 
         while recorder._failed is None:
             time.sleep(0.01)
     arguments = {
-        "settle": (),
-        "status": (RunStatus.FINISHED,),
-        "record": ("asked", {}),
+        "settle": (), "status": (RunStatus.FINISHED,), "record": ("asked", {}),
         "questions": (make_questions(), "training"),
-    }.get(call, ())
+    }.get(call, ())  # fmt: skip
     with pytest.raises(OSError, match="No space"):
         getattr(recorder, call)(*arguments)
     if call == "close":

@@ -26,15 +26,12 @@ CHAT = [
 
 def test_messages_of_openai_with_thinking_calls_and_images():
     assert as_trajectory({"messages": CHAT}).messages == (
-        Message("system", "Be short."),
-        Message("user", "What is this?"),
-        Message("user", "[image 521f5a92]", "image"),
+        Message("system", "Be short."), Message("user", "What is this?"), Message("user", "[image 521f5a92]", "image"),
         Message("assistant", "I look.", "thinking", is_generated=True),
         Message("assistant", "Let me see.", is_generated=True),
         Message("assistant", '{"x": 1}', "tool_call", "look", is_generated=True),
-        Message("tool", "a cat", "tool_result", "look"),
-        Message("assistant", "A cat.", is_generated=True),
-    )
+        Message("tool", "a cat", "tool_result", "look"), Message("assistant", "A cat.", is_generated=True),
+    )  # fmt: skip
 
 
 def test_messages_of_a_prompt_were_not_generated():

@@ -40,18 +40,11 @@ def test_text_with_a_lone_surrogate_is_written_and_comes_back():
 
 def test_a_line_without_a_time_has_that_of_the_line_before():
     lines = [
-        b'{"kind":"a","at":"1"}',
-        b'{"kind":"b"}',
-        tokens_line(1, 1, {}),
-        b'{"kind":"c","at":"2"}',
-        b'{"kind":"d"}',
-    ]
+        b'{"kind":"a","at":"1"}', b'{"kind":"b"}', tokens_line(1, 1, {}), b'{"kind":"c","at":"2"}', b'{"kind":"d"}',
+    ]  # fmt: skip
     assert [(line["kind"], line["at"]) for line in parse_lines(lines)] == [
-        ("a", "1"),
-        ("b", "1"),
-        ("c", "2"),
-        ("d", "2"),
-    ]
+        ("a", "1"), ("b", "1"), ("c", "2"), ("d", "2"),
+    ]  # fmt: skip
 
 
 VALUES = {

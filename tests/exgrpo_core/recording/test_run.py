@@ -128,10 +128,8 @@ def test_metrics_first_and_the_names_of_wandb(tmp_path):
     recording.log({"loss": 0.125})
     recording.finish()
     assert [(line["step"], line["metrics"]["loss"]) for line in read(run, "metrics")] == [
-        (1, 0.5),
-        (7, 0.25),
-        (8, 0.125),
-    ]
+        (1, 0.5), (7, 0.25), (8, 0.125),
+    ]  # fmt: skip
     recording.log({"loss": 1.0})
     assert len(lines_of(run)) == 3
 
@@ -171,14 +169,11 @@ class Hostile:
 @pytest.mark.parametrize(
     "bad",
     [
-        7,
-        {"reward": 1.0},
-        {"response": "x", "reward": "much"},
-        {"response": "x", "a": Hostile()},
+        7, {"reward": 1.0}, {"response": "x", "reward": "much"}, {"response": "x", "a": Hostile()},
         {"response": "x", "tokens": [1, 2], "logprobs": [-0.5]},
         {"response": "x", "logprobs": [-0.5], "entropies": [0.5, 0.25]},
     ],
-)
+)  # fmt: skip
 def test_a_trajectory_that_cannot_be_recorded_is_counted_and_the_others_remain(run, bad, caplog):
     ids = run.log(1, trajectories=["first", bad, "last"])
     run.log(2, trajectories=[bad])

@@ -23,12 +23,8 @@ def test_correct_fresh_trajectories_are_stored_and_a_replayed_one_counts_but_is_
 
 def test_group_is_solved_when_every_trajectory_is_correct():
     solved = [
-        group(0, [1.0, 1.0]),
-        group(0, [1.0, 0.0]),
-        group(0, []),
-        group(0, [1.0], REPLAY),
-        group(0, [0.0], REPLAY),
-    ]
+        group(0, [1.0, 1.0]), group(0, [1.0, 0.0]), group(0, []), group(0, [1.0], REPLAY), group(0, [0.0], REPLAY),
+    ]  # fmt: skip
     assert list(map(is_solved, solved)) == [True, False, False, True, False]
 
 

@@ -49,11 +49,9 @@ def test_no_candidate_is_rejected_where_each_question_has_one(metrics_of):
 
 def test_pass_at_k_counts_groups_with_one_correct_trajectory_the_replayed_one_included(metrics_of):
     groups = [
-        group(0, [0.0, 1.0, 0.0]),
-        group(1, [0.0, 0.0, 0.0]),
-        group(2, [0.0, 0.0], replay(2, [9], [-1.0], [-1.0])),
+        group(0, [0.0, 1.0, 0.0]), group(1, [0.0, 0.0, 0.0]), group(2, [0.0, 0.0], replay(2, [9], [-1.0], [-1.0])),
         group(3, [0.0, 0.0, 0.0]),
-    ]
+    ]  # fmt: skip
     metrics = metrics_of(groups)
     assert metrics["reward/pass_at_k"] == 0.5
     assert metrics["reward/pass_at_1"] == pytest.approx(1 / 11)

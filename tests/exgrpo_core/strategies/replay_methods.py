@@ -5,11 +5,9 @@ from typing import Any
 from exgrpo_core.config import Clipping, LogProbRefresh, RetiredRule, ZeroCorrectRule
 
 GRPO: dict[str, Any] = {
-    "retired": RetiredRule.NEVER,
-    "off_policy_correction": "clip",
-    "clipping": Clipping.ALWAYS,
+    "retired": RetiredRule.NEVER, "off_policy_correction": "clip", "clipping": Clipping.ALWAYS,
     "normalize_by_std": True,
-}
+}  # fmt: skip
 METHODS: dict[str, dict[str, Any]] = {
     "exgrpo": {},
     "exgrpo_released": {
@@ -19,11 +17,8 @@ METHODS: dict[str, dict[str, Any]] = {
     },
     "repo": GRPO
     | {
-        "question_selection": "repo",
-        "trajectory_selection": "highest_variance",
-        "replays_per_group": 3,
-        "experience_ratio": 1.0,
-        "strategy_settings": {"min_stored": 4.0, "max_stored": 6.0},
+        "question_selection": "repo", "trajectory_selection": "highest_variance", "replays_per_group": 3,
+        "experience_ratio": 1.0, "strategy_settings": {"min_stored": 4.0, "max_stored": 6.0},
     },
     "trl_replay": GRPO | {"question_selection": "trl_replay", "experience_ratio": 1.0},
     "trinity": GRPO | {"question_selection": "trinity", "strategy_settings": {"decay": 0.5, "cooldown_steps": 2.0}},
@@ -43,9 +38,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "bapo": GRPO | {"question_selection": "bapo", "strategy_settings": {"most_rate": 0.75}},
     "nexgrpo": GRPO
     | {
-        "question_selection": "nexgrpo",
-        "trajectory_selection": "boundary_failure",
-        "replays_per_group": 2,
+        "question_selection": "nexgrpo", "trajectory_selection": "boundary_failure", "replays_per_group": 2,
         "strategy_settings": {"max_stored": 6.0},
     },
     "retrospective": GRPO | {"question_selection": "retrospective", "strategy_settings": {"hard_rate": 0.75}},
@@ -61,7 +54,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "cispo": {"fresh_objective": "cispo", "clipping": Clipping.ALWAYS, "off_policy_correction": "truncated"},
     "supervised": {"fresh_objective": "supervised", "clipping": Clipping.ALWAYS, "off_policy_correction": "supervised"},
     "gspo": {"fresh_objective": "gspo", "clipping": Clipping.ALWAYS, "off_policy_correction": "gspo"},
-}
+}  # fmt: skip
 
 WITHOUT_TRAJECTORIES = {"dapo", "prompt_replay", "vcrl", "repair_window", "retrospective"}
 """Methods that replay no trajectory."""

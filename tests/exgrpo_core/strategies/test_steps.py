@@ -394,13 +394,10 @@ def test_questions_that_are_only_rolled_out_again_count_as_drawn(tmp_path, name)
 
 
 SIZES_WITH_A_FILE = {
-    "exgrpo": {(4, 0), (3, 1)},
-    "prompt_replay": {(4, 0), (3, 1)},
-    "vcrl": {(4, 0), (3, 1)},
-    "rlep": {(4, 0), (3, 1), (4, 1), (4, 2)},
-    "repo": {(4, 0), (3, 1), (4, 3)},
+    "exgrpo": {(4, 0), (3, 1)}, "prompt_replay": {(4, 0), (3, 1)}, "vcrl": {(4, 0), (3, 1)},
+    "rlep": {(4, 0), (3, 1), (4, 1), (4, 2)}, "repo": {(4, 0), (3, 1), (4, 3)},
     "trinity": {(4, 0), (3, 1), (0, 4), (0, 3)},
-}
+}  # fmt: skip
 """Rollouts and replays of the groups where half of the questions have a trajectory from a file."""
 
 

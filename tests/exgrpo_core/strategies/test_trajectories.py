@@ -67,14 +67,11 @@ def test_long_trajectories_lose_no_precision():
 @pytest.mark.parametrize(
     ("selection", "expected", "scores"),
     [
-        ("lowest_entropy", 1, [2.0, 1.0, 3.0]),
-        ("highest_entropy", 2, [-2.0, -1.0, -3.0]),
-        ("lowest_nll", 0, [0.0, 1.0, 2.0]),
-        ("lowest_perplexity", 0, [1.0, math.e, math.e**2]),
-        ("lowest_sampled_entropy", 2, [0.3, 0.2, 0.1]),
-        ("lowest_total_entropy", 1, [2.0, 1.0, 3.0]),
+        ("lowest_entropy", 1, [2.0, 1.0, 3.0]), ("highest_entropy", 2, [-2.0, -1.0, -3.0]),
+        ("lowest_nll", 0, [0.0, 1.0, 2.0]), ("lowest_perplexity", 0, [1.0, math.e, math.e**2]),
+        ("lowest_sampled_entropy", 2, [0.3, 0.2, 0.1]), ("lowest_total_entropy", 1, [2.0, 1.0, 3.0]),
     ],
-)
+)  # fmt: skip
 def test_lowest_score_is_chosen_and_the_oldest_of_equals(selection, expected, scores):
     columns = candidates(entropies=[2.0, 1.0, 3.0], nlls=[0.0, 1.0, 2.0], sampled=[0.3, 0.2, 0.1])
     chosen, values = choose(selection, columns)
@@ -138,15 +135,11 @@ def test_the_subset_of_highest_variance_is_that_of_all_subsets(rewards, num_want
 @pytest.mark.parametrize(
     ("last_entropies", "budget", "expected"),
     [
-        ([0.3, 0.1, 0.2], None, [0, 1, 2]),
-        ([0.3, 0.1, 0.2], 3, [0, 1, 2]),
-        ([0.3, 0.1, 0.2], 2, [1, 2]),
-        ([0.2, 0.2, 0.2], 2, [0, 1]),
-        ([np.nan, 0.1, np.nan, 0.05], 2, [2, 3]),
-        ([np.nan, 0.1, np.nan, 0.05], 3, [0, 2, 3]),
-        ([np.nan, np.nan, np.nan], 2, [1, 2]),
+        ([0.3, 0.1, 0.2], None, [0, 1, 2]), ([0.3, 0.1, 0.2], 3, [0, 1, 2]), ([0.3, 0.1, 0.2], 2, [1, 2]),
+        ([0.2, 0.2, 0.2], 2, [0, 1]), ([np.nan, 0.1, np.nan, 0.05], 2, [2, 3]),
+        ([np.nan, 0.1, np.nan, 0.05], 3, [0, 2, 3]), ([np.nan, np.nan, np.nan], 2, [1, 2]),
     ],
-)
+)  # fmt: skip
 def test_the_budget_goes_to_the_lowest_entropy_then_to_those_never_scored(last_entropies, budget, expected):
     assert within_budget(np.float32(last_entropies), budget).tolist() == expected
 

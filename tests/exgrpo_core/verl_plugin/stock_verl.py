@@ -44,13 +44,10 @@ SETTINGS = {
 }
 """A run of GRPO as a user of verl sets it up."""
 ON_THE_CPU = {
-    "trainer.device": "cpu",
-    "+actor_rollout_ref.model.override_config.attn_implementation": "sdpa",
-    "actor_rollout_ref.actor.strategy": "fsdp2",
-    "actor_rollout_ref.rollout.name": "vllm",
-    "ray_kwargs.ray_init.num_cpus": 36,
-    "+ray_kwargs.ray_init.num_gpus": 1,
-}
+    "trainer.device": "cpu", "+actor_rollout_ref.model.override_config.attn_implementation": "sdpa",
+    "actor_rollout_ref.actor.strategy": "fsdp2", "actor_rollout_ref.rollout.name": "vllm",
+    "ray_kwargs.ray_init.num_cpus": 36, "+ray_kwargs.ray_init.num_gpus": 1,
+}  # fmt: skip
 """What any run of verl without a GPU and vLLM needs."""
 
 
@@ -83,21 +80,17 @@ def write_inputs(folder: Path) -> dict[str, Any]:
     build_model("llama").save_pretrained(folder / "model")
     rows = [
         {
-            "prompt": [{"role": "user", "content": f"{index}a+{index}:"}],
-            "data_source": "toy",
-            "reward_model": {"style": "rule", "ground_truth": str(index)},
-            "extra_info": {"index": index},
+            "prompt": [{"role": "user", "content": f"{index}a+{index}:"}], "data_source": "toy",
+            "reward_model": {"style": "rule", "ground_truth": str(index)}, "extra_info": {"index": index},
         }
         for index in range(NUM_QUESTIONS)
-    ]
+    ]  # fmt: skip
     pq.write_table(pa.Table.from_pylist(rows), folder / "rows.parquet")
     return {
-        "actor_rollout_ref.model.path": folder / "model",
-        "data.train_files": folder / "rows.parquet",
-        "data.val_files": folder / "rows.parquet",
-        "trainer.default_local_dir": folder / "checkpoints",
+        "actor_rollout_ref.model.path": folder / "model", "data.train_files": folder / "rows.parquet",
+        "data.val_files": folder / "rows.parquet", "trainer.default_local_dir": folder / "checkpoints",
         "trainer.rollout_data_dir": folder / "rollouts",
-    }
+    }  # fmt: skip
 
 
 def launch(python: Path, folder: Path, settings: dict[str, Any], lines: Sequence[str]) -> subprocess.CompletedProcess:

@@ -9,12 +9,9 @@ import pytest
 pytestmark = pytest.mark.verl
 
 PROMPT = {
-    "prompt_token_ids": [1, 2],
-    "end_token_ids": [0],
-    "max_new_tokens": 4,
-    "sampling_temperature": 1.0,
+    "prompt_token_ids": [1, 2], "end_token_ids": [0], "max_new_tokens": 4, "sampling_temperature": 1.0,
     "is_graded": False,
-}
+}  # fmt: skip
 
 
 @pytest.fixture

@@ -4,12 +4,9 @@ from exgrpo_core.errors import InputError
 from exgrpo_core.verl_plugin.questions import read_questions
 
 ROW = {
-    "raw_prompt": [{"role": "user", "content": "12"}],
-    "data_source": "toy",
-    "reward_model": {"ground_truth": "3"},
-    "extra_info": {"index": 7},
-    "dummy_tensor": object(),
-}
+    "raw_prompt": [{"role": "user", "content": "12"}], "data_source": "toy", "reward_model": {"ground_truth": "3"},
+    "extra_info": {"index": 7}, "dummy_tensor": object(),
+}  # fmt: skip
 
 
 def encode(messages):

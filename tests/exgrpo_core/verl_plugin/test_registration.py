@@ -101,10 +101,8 @@ STARTS = (
 
 def test_the_extra_brings_all_that_verl_and_the_plug_in_import():
     imported = {name.partition(".")[0] for name in imports_of(STARTS)} - {
-        *sys.stdlib_module_names,
-        "verl",
-        "exgrpo_core",
-    }
+        *sys.stdlib_module_names, "verl", "exgrpo_core",
+    }  # fmt: skip
     project = tomllib.loads((REPOSITORY / "exgrpo_core" / "pyproject.toml").read_text())["project"]
     # vLLM, which is not installed here, brings more; verl imports these without it too.
     brought = closure([*project["dependencies"], *project["optional-dependencies"]["verl"]])

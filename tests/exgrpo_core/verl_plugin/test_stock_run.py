@@ -24,11 +24,9 @@ LINES = (
     "+exgrpo.start_pass_rate=null",
 )
 AHEAD = (
-    "+exgrpo.rollouts_ahead=true",
-    "+exgrpo.sampler_correction=truncate",
-    "actor_rollout_ref.rollout.nnodes=1",
+    "+exgrpo.rollouts_ahead=true", "+exgrpo.sampler_correction=truncate", "actor_rollout_ref.rollout.nnodes=1",
     "actor_rollout_ref.rollout.checkpoint_engine.backend=nccl",
-)
+)  # fmt: skip
 FIRST = {"trainer.total_epochs": 2, "trainer.save_freq": 4, "trainer.val_before_train": True}
 SECOND = {"trainer.total_training_steps": 6, "trainer.save_freq": -1, "+ray_kwargs.ray_init.num_gpus": 2}
 QUESTIONS = {

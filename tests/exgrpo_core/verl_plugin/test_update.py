@@ -36,10 +36,8 @@ def test_mini_batches_that_verl_leaves_out_are_counted_where_the_settings_say_so
     metrics = tally.metrics()
     assert metrics["optim/num_skipped"] == 2.0
     assert (metrics["optim/gradient_norm"], metrics["loss/total"], metrics["optim/num_updated_tokens"]) == (
-        0.25,
-        0.5,
-        2,
-    )
+        0.25, 0.5, 2,
+    )  # fmt: skip
     tally = UpdateTally(skips_non_finite=True)
     tally.add("a mini-batch", rows(), returned(grad_norm=math.nan))
     assert tally.metrics() == {"optim/num_skipped": 1.0}

@@ -106,14 +106,12 @@ def test_another_setting_shows_the_same_step_next_to_it(open_page):
 @pytest.mark.parametrize(
     ("query", "words"),
     [
-        ({"setting": "no_field=1"}, "The setting no"),
-        ({"setting": "clip_epsilon_high=.28"}, "acts on the loss"),
+        ({"setting": "no_field=1"}, "The setting no"), ({"setting": "clip_epsilon_high=.28"}, "acts on the loss"),
         ({"setting": "question_selection=uniform"}, "not those of uniform"),
-        ({"method": "chains-grpo"}, "With the method preset chains-grpo"),
-        ({"method": "m2po"}, "With the method M2PO"),
+        ({"method": "chains-grpo"}, "With the method preset chains-grpo"), ({"method": "m2po"}, "With the method M2PO"),
         ({"question": "999"}, "Not in this step"),
     ],
-)
+)  # fmt: skip
 def test_what_the_address_asks_for_is_shown_or_refused_in_a_sentence(open_page, query, words):
     page = open_page("run", view="Step", run="play-finished", **query)
     assert has_text(page, words) or any(

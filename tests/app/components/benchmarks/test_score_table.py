@@ -56,10 +56,8 @@ def test_other_settings_and_steps_are_lines_of_their_own():
 def test_models_of_one_name_are_lines_with_names_and_keys_of_their_own():
     half = {"source_run_id": "20260101-000000-9f9f9f", "run_id": "eval-half"}
     rows = [
-        row("amc", 1.0),
-        row("amc", 0.9, **half),
-        row("amc", 0.8, run_id="eval-3", source_run_id="r", source_name="b"),
-    ]
+        row("amc", 1.0), row("amc", 0.9, **half), row("amc", 0.8, run_id="eval-3", source_run_id="r", source_name="b"),
+    ]  # fmt: skip
     lines = measured_lines(rows)
     assert [line.name for line in lines] == [f"ExGRPO: {name}, step 10" for name in ("mine (1)", "mine (9f9f9f)", "b")]
     assert [line.scores["AMC"].value for line in lines] == [100.0, 90.0, 80.0]

@@ -66,10 +66,8 @@ class Unreadable(Uniform):
 def test_a_part_of_ones_own_may_have_no_number_as_default_and_an_annotation_that_cannot_be_read(monkeypatch):
     monkeypatch.setenv(ALLOWED_CODE_VARIABLE, "tests")
     assert part_texts("algorithm.question_selection", f"{__name__}:Limited") == [
-        "Stores up to a limit.",
-        "`limit` is a number, None if not given.",
-        "`share` is a number, 0.5 if not given.",
-    ]
+        "Stores up to a limit.", "`limit` is a number, None if not given.", "`share` is a number, 0.5 if not given.",
+    ]  # fmt: skip
     assert part_texts("algorithm.question_selection", f"{__name__}:Unreadable") == []
 
 

@@ -130,12 +130,10 @@ def test_entropy_of_a_turn_is_weighted_by_tokens_and_rewards_are_added():
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        ('{"code": "a = 1\\nb", "n": 2}', "code:\na = 1\nb\nn: 2"),
-        ("not JSON", "not JSON"),
-        ("[1]", "[1]"),
+        ('{"code": "a = 1\\nb", "n": 2}', "code:\na = 1\nb\nn: 2"), ("not JSON", "not JSON"), ("[1]", "[1]"),
         ("[" * 100_000, "[" * 100_000),
     ],
-)
+)  # fmt: skip
 def test_arguments_of_a_call_are_one_below_the_other(text, shown):
     assert conversation_view.pretty_call(text) == shown
 

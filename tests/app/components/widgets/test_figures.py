@@ -36,14 +36,10 @@ def test_every_curve_is_a_declared_metric_and_every_part_of_a_reward_and_bound_h
 @pytest.mark.parametrize(
     ("values", "dots"),
     [
-        ([np.nan, 0.5, np.nan, 0.25, 0.5], [1]),
-        ([0.5], [0]),
-        ([0.5, np.inf, 0.25, np.nan, 1.0, 2.0], [0, 2]),
-        ([0.5, 0.25], []),
-        ([0.5, 0.25, np.nan, np.nan, 0.125], [4]),
-        ([np.nan, -np.inf], []),
+        ([np.nan, 0.5, np.nan, 0.25, 0.5], [1]), ([0.5], [0]), ([0.5, np.inf, 0.25, np.nan, 1.0, 2.0], [0, 2]),
+        ([0.5, 0.25], []), ([0.5, 0.25, np.nan, np.nan, 0.125], [4]), ([np.nan, -np.inf], []),
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("smoothing", [0.0, 0.5])
 @pytest.mark.parametrize("chart", [curves.CHARTS[0], curves.GROUPS["Timing"][0]])
 def test_value_between_gaps_is_a_dot_and_infinite_ones_are_counted(values, dots, smoothing, chart):
