@@ -192,18 +192,39 @@ def allowed_location(name: str, built_in: Mapping[str, object], group: str) -> s
     Raises:
         InputError: There is none, or it is code that this machine does not allow.
     """
-    location = next((entry.value for entry in entry_points(group=group, name=name)), name)
+    location = _location(name, group)
     module, separator, _ = location.partition(":")
     if not separator:
         nearest = difflib.get_close_matches(name, built_in, n=1)
         hint = f"did you mean {nearest[0]}?" if nearest else f"expected one of {', '.join(built_in)}, or module:Class."
         raise InputError(f"there is no {name!r}; {hint}")
-    if not any(module == one or module.startswith(f"{one}.") for one in _allowed_modules()):
+    if not _is_allowed(module, os.environ.get(ALLOWED_CODE_VARIABLE, "")):
         raise InputError(
             f"{name} is code from outside the workbench, which this machine does not run; its owner allows it with "
             f"{ALLOWED_CODE_VARIABLE}={module.partition('.')[0]}."
         )
     return location
+
+
+def module_elsewhere(name: str, group: str, allowed: str, folder: str) -> str:
+    """Return the module of a name whose code this process can load, and one started with these variables cannot.
+
+    `allowed` and `folder` are the other's `ALLOWED_CODE_VARIABLE` and `CODE_FOLDER_VARIABLE`. "" if it can, or if the
+    name is no code from outside.
+    """
+    module, separator, _ = _location(name, group).partition(":")
+    package = module.partition(".")[0]
+    is_known = separator and _is_allowed(module, allowed)
+    is_found = is_known and (PathFinder.find_spec(package) or PathFinder.find_spec(package, [folder]))
+    return package if separator and not is_found else ""
+
+
+def _location(name: str, group: str) -> str:
+    return next((entry.value for entry in entry_points(group=group, name=name)), name)
+
+
+def _is_allowed(module: str, allowed: str) -> bool:
+    return any(module == one or module.startswith(f"{one}.") for one in _words(allowed))
 
 
 def load_code(location: str) -> Any:  # noqa: ANN401 # whatever the module holds
@@ -233,7 +254,8 @@ class _CodeFolder(MetaPathFinder):
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None, /
     ) -> ModuleSpec | None:
         """Return the file of an allowed module; None for any other."""
-        if path is not None or name not in {module.partition(".")[0] for module in _allowed_modules()}:
+        allowed = _words(os.environ.get(ALLOWED_CODE_VARIABLE, ""))
+        if path is not None or name not in {module.partition(".")[0] for module in allowed}:
             return None
         return PathFinder.find_spec(name, [os.environ.get(CODE_FOLDER_VARIABLE, "")], target)
 
@@ -242,8 +264,8 @@ class _CodeFolder(MetaPathFinder):
 sys.meta_path.append(_CodeFolder())
 
 
-def _allowed_modules() -> list[str]:
-    return [word.strip() for word in os.environ.get(ALLOWED_CODE_VARIABLE, "").split(",") if word.strip()]
+def _words(allowed: str) -> list[str]:
+    return [word.strip() for word in allowed.split(",") if word.strip()]
 
 
 def _fields(part: type[Any]) -> tuple[dataclasses.Field[Any], ...]:

@@ -27,6 +27,7 @@ from exgrpo.jobs.runs.directory import CommandError, RunDirectory
 from exgrpo.jobs.runs.lookup import find_checkpoint, find_run_id
 from exgrpo.jobs.runs.people import Role, needs
 from exgrpo.jobs.runs.recording.event_reader import best_checkpoint
+from exgrpo.jobs.runs.supervisor_file import refuse_code
 from exgrpo.jobs.specs.any_job import loop_name
 from exgrpo.jobs.specs.base import ANSWER_ALONE, DeclaredKind, code_parts
 from exgrpo.jobs.specs.evaluation import API_KEY_VARIABLE, EvalModelSpec, EvalSpec, parse_eval_spec
@@ -170,6 +171,7 @@ def resolve_evaluation(spec: EvalSpec, runs_root: Path) -> Checked[EvalSpec]:
     """Return the evaluation with local files by path and every reason against it, without writing anything."""
     checked, source = Checked(spec, spec), spec.model.source
     with checked.collecting():
+        refuse_code(runs_root, spec.model_dump())
         if spec.waits_for is not None:
             check_awaited_job(runs_root, spec.waits_for)
         elif spec.server is None and (checkpoint := find_checkpoint(runs_root, source)):
@@ -321,7 +323,8 @@ def refuse_unknown(
     from huggingface_hub import HfApi
     from huggingface_hub import errors as hub
 
-    expected = f"expected an existing file or folder, or the name of a {kind} of the Hugging Face hub"
+    package = ", pip:PACKAGE" if kind == "model" else ""
+    expected = f"expected an existing file or folder{package}, or the name of a {kind} of the Hugging Face hub"
     try:
         HfApi().repo_info(source, repo_type=kind, revision=revision, timeout=_HUB_SECONDS)
     except hub.HFValidationError:

@@ -10,7 +10,8 @@ from exgrpo.jobs.runs.journal import Journal, JournalKind, request_resume, waite
 from exgrpo.jobs.runs.lookup import run_names
 from exgrpo.jobs.runs.people import Role, needs
 from exgrpo.jobs.runs.recording.event_reader import refusal_of_new_start
-from exgrpo.jobs.runs.state import RunState, is_recorded, read_state
+from exgrpo.jobs.runs.state import RunState, describe_run, is_recorded, read_state
+from exgrpo.jobs.runs.supervisor_file import refuse_code
 from exgrpo.jobs.specs.any_job import JobSpec
 from exgrpo.jobs.specs.judging import JudgeSpec
 from exgrpo.jobs.specs.train import SpecError, TrainSpec, clean_name
@@ -55,6 +56,7 @@ def resume(runs_root: Path, run_id: str) -> str:
 
     Raises:
         CommandError: No such run, its state does not allow it, or all its checkpoints were lost.
+        FieldError: It has code that the running workbench cannot load.
     """
     run = RunDirectory.open(runs_root, run_id)
     state = read_state(run)
@@ -65,6 +67,7 @@ def resume(runs_root: Path, run_id: str) -> str:
         raise CommandError(f"{run_id} cannot be resumed: it is {state.status}; expected one of {allowed}.{more}")
     if why := refusal_of_new_start(run):
         raise CommandError(why)
+    refuse_code(runs_root, describe_run(run).spec)
     request_resume(run, state.attempt + 1)
     return describe_resume(run)
 

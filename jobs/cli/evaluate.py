@@ -36,7 +36,11 @@ if TYPE_CHECKING:
 
 def evaluate(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its signature
     target: Annotated[
-        str, typer.Argument(metavar="RUN@STEP", help="Checkpoint (also RUN@last, RUN@best), model folder, or hub name.")
+        str,
+        typer.Argument(
+            metavar="RUN@STEP",
+            help="Checkpoint (also RUN@last, RUN@best), model folder, GGUF file, hub name or pip:PACKAGE.",
+        ),
     ],
     benchmarks: Annotated[
         list[str],

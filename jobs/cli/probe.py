@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from exgrpo.jobs.actions.preflight.local_sources import resolve_source
 from exgrpo.jobs.actions.preflight.resolution import resolve
 from exgrpo.jobs.cli.options import (
     DEFAULT_RUNS_ROOT,
@@ -80,6 +81,8 @@ def _read_spec(preset: str | None, path: Path | None, model: str | None, data: s
         content = load_preset(preset).model_dump(mode="json")
     elif path is not None:
         content = load_spec(path).model_dump(mode="json")
+    if data is not None:
+        resolve_source("data.source", data)  # before a missing file lacks a model that reads it
     sources = {"model": model, "data": data}
     changes = {section: {"source": source} for section, source in sources.items() if source is not None}
     return parse_spec(merge_settings(content, changes), "probe")

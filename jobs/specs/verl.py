@@ -60,8 +60,8 @@ def _check_variable(name: str) -> str:
 
 def _check_address(address: str) -> str:
     if _HTTP_ADDRESS.fullmatch(address) is None or not _has_port(address):
-        form = "begins with http:// or https:// and has a host and the number of a port"
-        raise ValueError(f"expected an address that {form}, such as http://127.0.0.1:8265")
+        form = "http:// or https://, a host and, if it has one, a port from 1 to 65535"
+        raise ValueError(f"expected an address of {form}, such as http://127.0.0.1:8265")
     if urlsplit(address).port in _PORTS_OF_RAY:
         raise ValueError("expected the port of Ray's dashboard, usually 8265: this one does not take jobs over HTTP")
     if "@" in urlsplit(address).netloc:

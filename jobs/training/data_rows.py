@@ -295,8 +295,9 @@ def _iterate_dataset(
             dataset = dataset.select_columns(_kept(columns, dataset.column_names))
         yield from enumerate(dataset, start=1)
     except (OSError, ValueError, KeyError, datasets.exceptions.DatasetsError) as error:
+        known = "" if Path(source).exists() else "is no file here, and "
         raise DataError(
-            f"{source}: the data set or its split {split!r} cannot be loaded ({first_line(error)}); "
+            f"{source}: {known}the data set or its split {split!r} cannot be loaded ({first_line(error)}); "
             f"give a Hugging Face data set name or a file that ends in {', '.join(FILE_SUFFIXES)}."
         ) from error
 

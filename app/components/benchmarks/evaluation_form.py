@@ -183,9 +183,9 @@ def _targets() -> list[str]:
     chosen = st.multiselect(
         "Models", list(dict.fromkeys([*wanted, *offered])), wanted,
         format_func=lambda source: offered.get(source, escape_control_characters(source)), accept_new_options=True,
-        select_all=False, placeholder="Runs, RUN@STEP, folders, or hub names", key="evaluate-models",
+        select_all=False, placeholder="Runs, RUN@STEP, folders, hub names or pip:PACKAGE", key="evaluate-models",
         help="Choose a run for its newest checkpoint, or write RUN@best (highest held-out score), RUN@STEP, a model's "
-        "folder or its hub name. Each model gets an evaluation of its own with the same settings",
+        "folder, GGUF file, hub name or pip:PACKAGE. Each model gets an evaluation of its own with the same settings",
     )  # fmt: skip
     return [name for source in chosen if (name := source.strip())]
 
@@ -219,7 +219,11 @@ def _fields() -> tuple[dict[str, int | None], dict[str, object]]:
 
 def _submit(targets: Sequence[str], content: dict[str, object]) -> None:
     if not targets:
-        notice.show("error", "Not started", "Models: expected a run, RUN@STEP, a folder or a hub name, got nothing.")
+        notice.show(
+            "error",
+            "Not started",
+            "Models: expected a run, RUN@STEP, a folder, a hub name or pip:PACKAGE, got nothing.",
+        )
         return
     queued = []
     for name in targets:

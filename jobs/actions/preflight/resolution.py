@@ -33,6 +33,7 @@ from exgrpo.jobs.runs.checkpoints import ADAPTER_CONFIG
 from exgrpo.jobs.runs.directory import CommandError, RunDirectory, RunDirectoryError
 from exgrpo.jobs.runs.lookup import NamedCheckpoint, starting_checkpoint
 from exgrpo.jobs.runs.people import Role, needs
+from exgrpo.jobs.runs.supervisor_file import refuse_code
 from exgrpo.jobs.specs.evaluation import EvalSpec
 from exgrpo.jobs.specs.train import SpecError, TrainSpec
 from exgrpo_core.errors import FieldError, Mistake, UserError, joined
@@ -226,7 +227,9 @@ def resolve(spec: TrainSpec, runs_root: Path, first_step: int = 0) -> Preflight:
 
 
 def complete(preflight: Preflight, runs_root: Path) -> Preflight:
-    """Add what takes seconds: a look at the files of the checkpoint, and verl's own check of its settings."""
+    """Add a look at the running workbench, and what takes seconds: at the checkpoint's files and verl's settings."""
+    with preflight.collecting(is_local=True):
+        refuse_code(runs_root, preflight.requested.model_dump())
     if preflight.start is not None:
         with preflight.collecting():
             starting_checkpoint(runs_root, preflight.requested.model.source)

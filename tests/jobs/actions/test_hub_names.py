@@ -40,6 +40,7 @@ def test_known_names_and_what_is_there_pass_and_others_are_refused_by_field(tmp_
         with pytest.raises(SpecError) as refused:
             refuse_unknown("field", source, revision, kind)
         assert refused.value.fields == ("field",)
+        assert ("pip:PACKAGE" in str(refused.value)) is (kind == "model")
 
 
 def test_a_hub_that_is_away_or_not_to_be_asked_refuses_nothing(monkeypatch):

@@ -1,6 +1,7 @@
 import errno
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,15 +12,19 @@ from exgrpo.jobs.actions.queueing import queue_job
 from exgrpo.jobs.actions.studies.definition import Scale, load_study
 from exgrpo.jobs.actions.studies.matrix import RunKey
 from exgrpo.jobs.actions.studies.running import PendingRun, start
+from exgrpo.jobs.actions.studies.sweeps import keep_text
 from exgrpo.jobs.runs import lookup
 from exgrpo.jobs.runs.checkpoints import save_checkpoint
 from exgrpo.jobs.runs.directory import CommandError, RunDirectory, RunDirectoryError
 from exgrpo.jobs.runs.journal import Journal
 from exgrpo.jobs.runs.state import read_state
+from exgrpo.jobs.runs.supervisor_file import SingleInstance
 from exgrpo.jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
 from exgrpo.jobs.specs.judging import JudgedSpec, JudgeSpec
 from exgrpo.jobs.specs.train import DataSpec, ModelSpec, SpecError, TrainSpec, load_preset
-from exgrpo_core.config import ExGRPOConfig
+from exgrpo_core.config import ExGRPOConfig, RewardKind
+from exgrpo_core.errors import InputError
+from exgrpo_core.methods.loading import ALLOWED_CODE_VARIABLE, CODE_FOLDER_VARIABLE
 from exgrpo_core.recording.run_status import RunStatus
 from tests.jobs.evaluation.judging.chain_runs import oracle_spec, server_spec
 from tests.jobs.evaluation.tiny_evaluations import save_tiny_model, tiny_evaluation
@@ -77,6 +82,45 @@ def test_disk_that_is_full_at_the_journal_leaves_no_folder_of_any_kind_of_job(ro
     run = RunDirectory.open(root, KINDS[kind](root))
     assert read_state(run).status is RunStatus.QUEUED
     assert run.path in set(root.iterdir()) - before
+
+
+RULE, REWARD = "tests.exgrpo_core.methods.outside_rules:Even", "tests.jobs.training.outside_rewards:shortness"
+ALGORITHM = ExGRPOConfig(question_selection=RULE)
+CONTINUOUS = ExGRPOConfig(reward_kind=RewardKind.CONTINUOUS, start_pass_rate=None)
+OF_ONES_OWN = {
+    "method": lambda root: queue_job(root, TrainSpec(algorithm=ALGORITHM)),
+    "sweep": lambda root: keep_text(root, "own", f"base: chains-exgrpo\nover:\n  {METHOD_FIELD}: [{RULE}]"),
+    "branch": lambda root: branching.branch(root, lookup.find_run_id(root, "own"), 5),
+    "resume": lambda root: run_actions.resume(root, lookup.find_run_id(root, "own")) or "resumed",
+    "data.rewards": lambda root: queue_job(root, TrainSpec(data={"rewards": {REWARD: 1}}, algorithm=CONTINUOUS)),
+    "reward_parts": lambda root: queue_job(root, tiny_evaluation("owner/model", MATH, reward_parts=(REWARD,))),
+}
+METHOD_FIELD = "algorithm.question_selection"
+
+
+@pytest.mark.parametrize("name", OF_ONES_OWN)
+@pytest.mark.parametrize("lack", [ALLOWED_CODE_VARIABLE, CODE_FOLDER_VARIABLE])
+def test_code_that_the_running_workbench_cannot_load_is_refused_at_submission(root, monkeypatch, name, lack):
+    folder, allowed = str(Path(__file__).parents[3]), "tests"
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry not in {"", folder}])
+    monkeypatch.setenv(ALLOWED_CODE_VARIABLE, allowed)
+    monkeypatch.setenv(CODE_FOLDER_VARIABLE, folder)
+    run = RunDirectory.open(root, queue_job(root, TrainSpec(name="own", algorithm=ALGORITHM)))
+    run_actions.stop(root, run.run_id)
+    save_checkpoint(run.checkpoints_path, 5, lambda checkpoint: save_tiny_model(checkpoint.policy) and None)
+    supervisor = SingleInstance(root)
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setenv(lack, str(root))
+        supervisor.beat(0)
+    before = set(root.iterdir())
+    with pytest.raises(InputError) as refused:
+        OF_ONES_OWN[name](root)
+    field = name if "." in name or "_" in name else METHOD_FIELD
+    assert str(refused.value).startswith(f"{field}: the workbench that is running cannot load tests.")
+    assert set(root.iterdir()) == before
+    supervisor.beat(0)
+    assert OF_ONES_OWN[name](root)
+    supervisor.release()
 
 
 def test_local_files_are_named_absolutely_since_workers_run_elsewhere(tmp_path, monkeypatch):

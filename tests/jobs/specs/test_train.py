@@ -167,6 +167,13 @@ def test_verl_run_with_a_reward_model_is_read_and_written(write):
     assert load_spec(write(dump_spec(spec))) == spec
 
 
+@pytest.mark.parametrize("address", ["http://ray:0", "http://ray:70000", "http://:8265", "ray:8265"])
+def test_an_address_is_asked_for_a_port_only_if_it_has_one(address):
+    assert RaySpec(address="http://ray").address == "http://ray"
+    with pytest.raises(ValueError, match="a host and, if it has one, a port from 1 to 65535"):
+        RaySpec(address=address)
+
+
 @pytest.mark.parametrize("name", ["Größe", "実験 7", "परीक्षण", "тест@last", "e\u0301tude"])
 def test_a_name_has_letters_of_any_script_in_composed_form(name):
     assert TrainSpec(name=name).name == unicodedata.normalize("NFC", name)

@@ -10,6 +10,7 @@ from exgrpo.jobs.cli.main import app
 from exgrpo.jobs.specs.train import parse_spec
 from exgrpo.jobs.training.probe import probe
 from exgrpo.jobs.training.probe_report import ProbedAnswer, ProbeReport
+from tests.jobs.cli.invoked import exgrpo
 
 pytestmark = pytest.mark.slow
 
@@ -79,3 +80,16 @@ def test_a_file_of_any_size_is_enough_without_settings_of_a_run(chat_model, tmp_
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
     assert f"({asked} responses" in result.output
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["--data", "rows/gone.jsonl"], r"data.source: no file or folder is at .*/rows/gone.jsonl; correct the path"),
+        (["--data", "word_problems"], r"model.source: expected a folder, GGUF file, hub name or pip:PACKAGE"),
+        (["gone", "--data", "word_problems"], r"model.source: gone is no folder here .* hub name or pip:PACKAGE\.$"),
+        (["gone", "--data", "gone-too"], r"gone-too: is no file here, and the data set or its split 'train' cannot"),
+    ],
+)
+def test_a_model_or_data_that_is_missing_is_named_with_what_to_give(tmp_path, words, named):
+    assert re.search(named, exgrpo(tmp_path, "probe", *words, code=2).strip())

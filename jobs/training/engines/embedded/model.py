@@ -124,7 +124,8 @@ def load_policy(source: str, device: torch.device, revision: str | None = None) 
     except Exception as error:  # the readers of models raise errors of any kind
         known = "" if os.path.exists(source) else "is no folder here and "
         raise EngineError(
-            f"{source} {known}cannot be loaded as a causal language model ({first_line(error)}); choose another.",
+            f"{source} {known}cannot be loaded as a causal language model ({first_line(error)}); choose another "
+            "folder, GGUF file, hub name or pip:PACKAGE.",
             "model.source",
         ) from error
 
