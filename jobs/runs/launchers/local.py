@@ -131,4 +131,5 @@ def project_environment(variables: Mapping[str, str]) -> dict[str, str]:
     own = map(os.path.abspath, filter(None, environment.get("PYTHONPATH", "").split(os.pathsep)))
     paths = [*own, str(PROJECT_ROOT)]
     path = os.pathsep.join(dict.fromkeys(paths))
-    return environment | {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1"} | dict(variables)
+    # A log is read later, where each redrawn progress bar of a library would be text.
+    return environment | {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1", "TQDM_DISABLE": "1"} | dict(variables)
