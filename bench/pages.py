@@ -1,8 +1,8 @@
 """How fast pages answer on a large database, and how much they send.
 
-Run `python -m bench.pages` (1,000 runs with 100 k points each and a million trajectories; `--short`: 5 runs with
-2,000 trajectories, and one page in the browser; `--times-ten`: 20 runs with ten million trajectories without texts,
-and lists of them only). The database is made by `python -m bench.synthetic_runs` in a temporary folder, or taken
+Run `python -m bench.pages` (1,000 runs with 100 k points each and a million trajectories; `--short`: 5 runs with 2,000
+trajectories, each view once and one page in the browser; `--times-ten`: 20 runs with ten million trajectories without
+texts, and lists of them only). The database is made by `python -m bench.synthetic_runs` in a temporary folder, or taken
 from `--runs-root` and `--database-url`. Of each view: the database part, its queries called alone; server time, the
 page's script run without a cache; and, if Chromium is installed, time until the first content, the view's own content
 and everything in the window show, bytes by web socket, how many of ten browsers at once show nothing within a minute,
@@ -45,7 +45,7 @@ SHORT = SyntheticSize(5, 100, 2_000)
 TIMES_TEN = SyntheticSize(20, 2128, 10_000_000, has_texts=False)
 REFRESHED = SyntheticSize(50, 100, 100)
 IN_SHORT = 1
-"""Views, pages and windows that a browser opens in the short form."""
+"""Pages and windows that a browser opens in the short form, which opens every view once."""
 LARGE_RUN = "synthetic-00001"
 PAGE_SIZE = 50
 MAX_POINTS = 300
@@ -96,7 +96,7 @@ class View:
     changes: Mapping[str, list[str]] = field(default_factory=dict)
 
 
-_PICTURE = '[data-testid="stMain"] img'
+_CARD = '[class*="st-key-entry-"]'
 _TABLE, _CHART = ".data-table tbody tr", ".js-plotly-plot .main-svg"
 _RUN = {"run": LARGE_RUN}
 _LIST = _RUN | {"view": "Trajectories"}
@@ -137,7 +137,7 @@ def views(trajectory_id: int) -> list[View]:
             [lambda database, _: trajectories.get_trajectory(database, LARGE_RUN, trajectory_id)],
             '[class*="st-key-part-tabs"] [data-testid="stTab"]',
         ),
-        View("paper", "methods", {}, [lambda database, _: runs.list_runs(database, RunFilter(), limit=100)], _PICTURE),
+        View("paper", "methods", {}, [lambda database, _: runs.list_runs(database, RunFilter(), limit=100)], _CARD),
         View(
             "replay_buffer",
             "run",
@@ -174,7 +174,7 @@ def main() -> None:
             figures |= _visit(runs_root, database_url, measured, min(repeats, MAX_VISITS), few)
             figures |= _refresh(runs_root, Path(folder) / "live")
             targets |= BROWSER_TARGETS
-            targets |= {f"{view.name}_{key}": target for view in measured[:few] for key, target in SEEN_TARGETS.items()}
+            targets |= {f"{view.name}_{key}": target for view in measured for key, target in SEEN_TARGETS.items()}
         else:
             print("No browser: neither bytes nor time to paint.")
     report("pages", figures, targets)
@@ -253,7 +253,7 @@ def _visit(
     figures: dict[str, Figure] = {}
     largest = 0
     with page_browser.served(runs_root, database_url) as link, page_browser.visits(link) as browser:
-        for view in measured[:few]:
+        for view in measured:
             visits = [browser.visit(_address(view.page, view.query), view.content) for _ in range(repeats)]
             first, seen = (median(getattr(visit, key) for visit in visits) for key in SEEN_TARGETS)
             painted, sent = median(visit.painted_ms for visit in visits), max(visit.num_bytes for visit in visits)
