@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, case, exists, false, func, null, select
 
 from exgrpo.db.connections.session import Database
+from exgrpo.db.ingest.event_rows import trajectory_key
 from exgrpo.db.queries.text_search import all_matching, newest_matching, split_words
 from exgrpo.db.queries.trajectories import replay_count, select_rows
 from exgrpo.db.rows.trajectories import TrajectoryFacets, TrajectoryOrder, TrajectoryRow, TrajectorySortKey
@@ -217,7 +218,7 @@ def _matching(connection: Connection, facets: TrajectoryFacets, without: tuple[s
 
 def _fitting(connection: Connection, facets: TrajectoryFacets, without: tuple[str, ...] = ()) -> list[_Condition]:
     run_key = _run_key(connection, facets)
-    conditions: list[_Condition] = [] if run_key is None else [_OF.run_key == run_key]
+    conditions: list[_Condition] = [] if run_key is None else [_of_run(run_key)]
     for name in _FACTS:
         value = getattr(facets, name)
         if value is not None and name not in without:
@@ -227,6 +228,11 @@ def _fitting(connection: Connection, facets: TrajectoryFacets, without: tuple[st
         conditions += [] if low is None else [column >= low]
         conditions += [] if high is None else [column <= high]
     return conditions
+
+
+def _of_run(run_key: int) -> _Condition:
+    """Return the condition of a run's trajectories, by their keys: a page of the newest is then read without a sort."""
+    return _OF.trajectory_key.between(trajectory_key(run_key, 0, 0), trajectory_key(run_key + 1, 0, 0) - 1)
 
 
 def _is(name: str, value: Any) -> _Condition:  # noqa: ANN401 - any facet's value

@@ -141,3 +141,14 @@ def test_postgresql_looks_each_trajectorys_replays_up_by_its_number(new_database
     database.close()
     assert "Seq Scan on replays" not in plan
     assert "trajectory_id = trajectories.trajectory_id" in plan
+
+
+def test_page_of_a_runs_newest_is_read_without_sorting_the_run(two_runs):
+    statements = []
+    event.listen(two_runs.engine, "before_cursor_execute", lambda *given: statements.append(given[2:4]))
+    trajectory_list.list_snippets(two_runs, TrajectoryFacets(run_id="first", entropy_from=0.0), limit=2)
+    [(statement, values)] = [said for said in statements if "ORDER BY" in said[0]]
+    if two_runs.is_sqlite:
+        with two_runs.read() as connection:
+            plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", values).all()
+        assert [step.detail for step in plan] == ["SEARCH trajectories USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"]
