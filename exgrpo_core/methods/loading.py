@@ -94,7 +94,7 @@ def build_part(setting: str, settings: Settings) -> Any:  # noqa: ANN401 # of th
         given = getattr(settings, name) if is_shared else settings.strategy_settings.get(name, default)
         path = name if is_shared else f"strategy_settings.{name}"
         if given is dataclasses.MISSING:
-            mistakes.append(Mistake(f"expected {expected or Range()}, which {part.name} needs.", path))
+            mistakes.append(Mistake(f"expected {expected or Range()}, which {getattr(settings, setting)} needs.", path))
         elif given is not default and (expected or not is_shared) and given not in (expected or Range()):
             mistakes.append(Mistake(f"expected {expected or Range()}, got {shown(given)}.", path))
         values[name] = given
@@ -161,26 +161,26 @@ def fields_of(setting: str, settings: Settings) -> set[str]:
 
 def find_mistakes(settings: Settings) -> Iterator[Mistake]:
     """Yield a sentence for each part that cannot be built, and for each setting that no chosen part has."""
-    known, parts, unbuilt = set[str](), list[Part](), list[Mistake]()
+    known, parts, unbuilt = set[str](), list[tuple[str, Part]](), list[Mistake]()
     for setting in KINDS:
         try:
             known |= {name for name in fields_of(setting, settings) if not hasattr(settings, name)}
-            parts.append(build_part(setting, settings))
+            parts.append((getattr(settings, setting), build_part(setting, settings)))
         except FieldError as error:
             unbuilt += error.mistakes
         except (InputError, ValueError) as error:
             yield Mistake(str(error), setting)
             return
     yield from dict.fromkeys(unbuilt)
-    for part in parts:
+    for part_name, part in parts:
         for name, (value, reason) in part.needs.items():
             if getattr(settings, name, value) != value:
                 shown_value = "null" if value is None else value
-                yield Mistake(f"expected {shown_value}, since {part.name} {reason}.", name)
+                yield Mistake(f"expected {shown_value}, since {part_name} {reason}.", name)
         yield from part.find_mistakes(settings)
     for name in settings.strategy_settings.keys() - known:
         choice = f"expected one of {', '.join(sorted(known))}" if known else "remove it"
-        undecorated = (vars(type(part)) for part in parts if "__dataclass_fields__" not in vars(type(part)))
+        undecorated = (vars(type(part)) for _, part in parts if "__dataclass_fields__" not in vars(type(part)))
         if any(name in content.get("__annotations__", ()) for content in undecorated):
             choice = "write @dataclass(frozen=True, slots=True) above the class that has it"
         yield Mistake(f"the chosen strategies have no setting {name}; {choice}.", "strategy_settings")

@@ -36,7 +36,7 @@ def _show_head(entry: Entry) -> None:
 def _show_entry(entry: Entry, selection: RunSelection) -> None:
     printed_figures.show(entry)
     run_figures.show(entry, selection)
-    with st.container(horizontal=True, key="homes"):
+    with st.container(horizontal=True, vertical_alignment="center", key="homes"):
         st.markdown("See it live:", width="content")
         icons = {page.name: f":material/{page.icon}:" for page in PAGES}
         for home in entry.homes:

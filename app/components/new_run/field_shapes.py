@@ -15,6 +15,7 @@ from threading import Lock
 
 from pydantic import BaseModel
 
+from exgrpo.app.components.widgets.spec_text import setting_name
 from exgrpo.jobs.specs.train import TrainSpec
 from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.errors import InputError
@@ -30,9 +31,6 @@ STRATEGIES = {f"algorithm.{setting}": setting for setting in KINDS}
 """Fields that name a part of a replay method: one of the workbench's, or any other name."""
 _PARSING = Lock()
 """Held while source is parsed: Python 3.11 mixes up two threads in it ("AST constructor recursion depth mismatch")."""
-_LABELS = {"sft": "Supervised fine-tuning", "data.num_held_out": "Number of held-out questions"}
-ABBREVIATIONS = {"kl": "KL", "gpu": "GPU", "gpus": "GPUs", "lora": "LoRA"}
-"""Words of field names that a label writes in capitals."""
 GREEK = {"rho": "\u03c1", "mu": "\u03bc", "sigma": "\u03c3", "beta": "\u03b2", "epsilon": "\u03b5"}
 _SYMBOL = re.compile(r"^(rho|mu|sigma|beta|epsilon|B|K|S|f\(w\))(?: of [^:.]*)?: ")
 _NAMED_SYMBOL = re.compile(r"^(beta|epsilon) of ")
@@ -162,7 +160,7 @@ def _inherited_docs(cls: type) -> dict[str, str]:
 
 def _part(path: str) -> tuple[FieldShape, ...]:
     part, doc = _optional_part(path)
-    switch = FieldShape(path, _label(path), "", doc, InputKind.SWITCH, (), is_optional=True)
+    switch = FieldShape(path, setting_name(path), "", doc, InputKind.SWITCH, (), is_optional=True)
     return switch, *(dataclasses.replace(shape, part=path) for shape in _section(part, f"{path}."))
 
 
@@ -208,15 +206,7 @@ def _shape(path: str, annotation: object, doc: str) -> FieldShape:
         kind, options = InputKind.STRATEGY, tuple(names_of(STRATEGIES[path]))
     if is_optional and kind in (InputKind.WHOLE_NUMBER, InputKind.NUMBER):
         kind = InputKind.OPTIONAL_NUMBER
-    return FieldShape(path, _label(path), symbol, explanation, kind, options, is_optional)
-
-
-def _label(path: str) -> str:
-    if path in _LABELS:
-        return _LABELS[path]
-    words = re.sub("^num_", "number_of_", path.rpartition(".")[2]).split("_")
-    text = " ".join(ABBREVIATIONS.get(word, word) for word in words)
-    return text[:1].upper() + text[1:]
+    return FieldShape(path, setting_name(path), symbol, explanation, kind, options, is_optional)
 
 
 def split_symbol(doc: str) -> tuple[str, str]:

@@ -17,7 +17,7 @@ from exgrpo.app.components.widgets import curve_view, curves, figures, own_chart
 from exgrpo.app.components.widgets.curve_view import INTERVAL, SEEDS, TITLES, CurveView, Line, paired
 from exgrpo.app.components.widgets.curves import Chart, Curve
 from exgrpo.app.components.widgets.own_charts import OwnChart
-from exgrpo.app.components.widgets.spec_text import option_text
+from exgrpo.app.components.widgets.spec_text import option_text, setting_name
 from exgrpo.app.formats import counted, escape_control_characters, literal
 from exgrpo.app.queries.answers import ask
 from exgrpo.app.queries.runs import axis_points, metric_series
@@ -73,7 +73,7 @@ def _apart(name: str, run_id: str, alike: Mapping[str, Mapping[str, object]]) ->
     """Return a group's name, with the first settings in which groups of that name differ."""
     values = {path: of_run[run_id] for path, of_run in differing(alike).items() if not _is_seed(path)}
     texts = [
-        f"{path.rpartition('.')[2]} {shorten(option_text(value), _MAX_CHARACTERS, placeholder='…')}"
+        f"{setting_name(path)} {shorten(option_text(value), _MAX_CHARACTERS, placeholder='…')}"
         for path, value in list(values.items())[:_MAX_NAMED]
     ]
     return f"{name} ({', '.join(texts)})" if texts else name

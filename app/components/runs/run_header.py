@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import streamlit as st
 
 from exgrpo.app.components.widgets import copied_text, figures, notice, run_state
-from exgrpo.app.components.widgets.spec_text import option_text
+from exgrpo.app.components.widgets.spec_text import option_text, setting_name
 from exgrpo.app.formats import (
     NONE_SHOWN,
     ago,
@@ -83,7 +83,7 @@ def _show_parent(row: RunRow) -> None:
         else []
     )
     fields = [
-        f"{change.path} {shorten(option_text(change.after))}"
+        f"{setting_name(change.path)} {shorten(option_text(change.after))}"
         for change in changes
         if change.path not in {"name", "tags"}
     ]

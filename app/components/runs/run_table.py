@@ -211,7 +211,7 @@ _BATCH = _NUMBER(width=98, format="%.1f%%", help="Share of the last batch's fres
 _HELD_OUT = _NUMBER(width=110, format="%.1f%%", help="Newest mean correctness on questions that are not trained on")
 _OF_ROWS: dict[str, tuple[Callable[[RunRow], object], ColumnConfig]] = {
     "State": (lambda row: [run_state.state_name(run_state.state_of(row))], run_state.column(run_state.STATES, 86)),
-    "Method": (lambda row: escape_control_characters(row.method), _TEXT(width=86)),
+    "Method": (lambda row: escape_control_characters(row.method), _TEXT()),
     "Progress": (
         lambda row: 100.0 * run_state.fraction(row) if row.has_settings and not row.is_recorded else None,
         st.column_config.ProgressColumn(width=104, min_value=0, max_value=100, format="%.0f%%"),

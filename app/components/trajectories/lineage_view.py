@@ -100,7 +100,7 @@ def chart(row: TrajectoryRow, rows: Sequence[LineageRow]) -> go.Figure:
             )  # fmt: skip
     retired_line = {"color": colours.retired, "dash": "dash", "width": 1.5}
     for step in [entry.step for entry in moves if entry.kind == "retired"]:
-        figure.add_vline(x=step, line=retired_line, annotation_text="retired")
+        figure.add_vline(x=step, line=retired_line, annotation_text="retired", annotation_position="top left")
     second_axis = {
         "overlaying": "y", "side": "right", "showgrid": False, "rangemode": "tozero", "dtick": 1, "zeroline": False,
         "title": figures.axis_title("bucket"),

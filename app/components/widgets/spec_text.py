@@ -1,6 +1,7 @@
 """A specification as text: YAML, differences from another, and the shell command that starts it."""
 
 import json
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 
@@ -15,6 +16,9 @@ from exgrpo.jobs.specs.presets import load_plain_yaml
 from exgrpo.jobs.specs.train import SpecError
 
 MAX_OPTIONS_IN_COMMAND = 12
+_NAMES = {"sft": "Supervised fine-tuning", "data.num_held_out": "Number of held-out questions"}
+_ABBREVIATIONS = {"kl": "KL", "gpu": "GPU", "gpus": "GPUs", "lora": "LoRA"}
+"""Words of paths that names write in capitals."""
 
 
 def as_yaml(content: Mapping[str, object]) -> str:
@@ -29,6 +33,16 @@ def shell_command(start: str, changes: list[Difference]) -> str:
     parts = [start]
     parts += [f"--set {shlex.quote(f'{change.path}={option_text(change.after)}')}" for change in changes]
     return (" \\\n  " if len(parts) > 2 else " ").join(parts)
+
+
+def setting_name(path: str) -> str:
+    """Return the name of a setting by its path, as forms and headers show it; one that a loop recorded has its own."""
+    last = path.rpartition(".")[2]
+    if path.startswith("config."):
+        return last
+    words = (_ABBREVIATIONS.get(word, word) for word in re.sub("^num_", "number_of_", last).split("_"))
+    text = _NAMES.get(path) or " ".join(words)
+    return text[:1].upper() + text[1:]
 
 
 def option_text(value: object) -> str:

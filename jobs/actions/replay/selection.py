@@ -137,7 +137,7 @@ def _bucket_facts(recorded: RecordedStep, config: ExGRPOConfig) -> Iterator[Fact
     if "is_replay_open" not in recorded.line or method is None:
         return
     if type(method).keep not in {find_part(QUESTIONS, name).keep for name in names_of(QUESTIONS)}:
-        note = f"{method.name} has a rule of its own for what is stored, which may read tokens and texts."
+        note = f"{config.question_selection} has a rule of its own for what is stored, which may read tokens and texts."
         yield unknown(_S, "bucket after the step", note)
         yield unknown(_S, "trajectories stored", note)
         return

@@ -138,7 +138,7 @@ def test_a_branch_leads_to_its_parent_whose_curves_come_before_its_own(recorded_
     assert ingest_all(recorded_runs, None)
     page = open_page("run", run=run_id)
     [link] = [item.proto for item in page.get("page_link") if "run-finished" in item.proto.query_string]
-    assert link.label == "continues exgrpo whole from step 20, optim.learning\\_rate 2e-05"
+    assert link.label == "continues exgrpo whole from step 20, Learning rate 2e-05"
     assert page.get("progress")[0].proto.text.startswith("Step 20 of 30")
     scores = [trace["name"] for figure in figures(page) for trace in figure["data"] if trace.get("opacity") == 0.3]
     assert {"Held-out Avg@8, of the parent", "Fresh Pass@1, of the parent"} <= {*scores}

@@ -44,7 +44,7 @@ def test_groups_of_one_name_are_told_apart_by_their_settings_and_seeds_by_nothin
     names = {f"run-8{end}": f"chains (8{end})" for end in "abcd"}
     specs = dict(zip(names, (spec(1e-4, 0), spec(1e-4, 1), spec(5e-5, 0), spec(5e-5, 1)), strict=True))
     found = comparison.groups(names, specs)
-    assert [group.name for group in found] == ["chains (learning_rate 0.0001)", "chains (learning_rate 5e-05)"]
+    assert [group.name for group in found] == ["chains (Learning rate 0.0001)", "chains (Learning rate 5e-05)"]
     assert [len(group.run_ids) for group in found] == [2, 2]
 
 

@@ -70,6 +70,10 @@ def test_what_a_methods_own_rule_stores_is_not_judged_without_the_tokens_it_read
     assert [row for row in rows if row.outcome is Outcome.DIFFERS] == []
     for compared in ("bucket after the step", "trajectories stored"):
         assert {row.outcome for row in rows if row.compared == compared} == {outcome}
+        # The list of runs calls the method so, too.
+        assert outcome is Outcome.SAME or all(
+            row.note.startswith(f"{outside_rules.__name__}:{name} has") for row in rows if row.compared == compared
+        )
 
 
 def test_torch_is_not_loaded_below_the_loss_and_not_by_the_loss_of_another_trainer(tmp_path):
