@@ -11,7 +11,6 @@ from tests.jobs.execution.supervisor.toy_bench import Bench, processes_of
 
 @contextmanager
 def opened_bench(runs_root: Path) -> Iterator[Bench]:
-    """Yield a bench, and end its processes afterwards."""
     bench = Bench(runs_root)
     yield bench
     if bench.supervisor is not None:

@@ -49,7 +49,6 @@ def test_a_prompt_that_does_not_fit_or_is_no_text_is_refused(model, prompt, reas
 
 @pytest.fixture
 def run(tmp_path, model) -> RunDirectory:
-    """A run from `model` with a checkpoint at step 5."""
     content = {
         "name": "mine",
         "model": {"source": str(model)},

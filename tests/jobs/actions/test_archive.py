@@ -1,5 +1,3 @@
-"""Runs in and out of a runs root; those from elsewhere are checked before anything of them is written."""
-
 import errno
 import io
 import json

@@ -1,5 +1,3 @@
-"""Branches with other settings: what changes is printed and kept, what cannot change is refused by its field."""
-
 import pytest
 from typer.testing import CliRunner
 
@@ -20,8 +18,6 @@ CLUSTER = {"ray": {"address": "http://head:8265"}, "attention": "flash", "overri
 
 
 def parent_of(root, spec: TrainSpec) -> str:
-    """Return the id of a run with a checkpoint at step 5."""
-
     def write(checkpoint) -> None:
         checkpoint.experience.mkdir()
         buffer = ReplayBuffer(checkpoint.path.parent.parent / "buffer", 4, 8)

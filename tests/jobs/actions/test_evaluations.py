@@ -26,7 +26,6 @@ MATH = (BenchmarkChoice(name="math500"),)
 
 @pytest.fixture
 def run(tmp_path) -> RunDirectory:
-    """A training run with checkpoints at steps 5 and 10."""
     algorithm = ExGRPOConfig(max_response_tokens=48)
     spec = TrainSpec(name="mine", algorithm=algorithm)
     run = RunDirectory.open(tmp_path / "runs", queue_job(tmp_path / "runs", spec))
@@ -181,17 +180,12 @@ def test_checkpoint_of_a_run_that_reward_parts_trained_is_scored_by_them_too(run
         plan(run, reward_parts=["style"])
 
 
-@pytest.mark.parametrize(
-    ("longest", "message"),
-    [
-        (16380, r"longest prompt \(12 tokens\) .* 16,380 do not fit .* of 16,384; set max_response_tokens to 16,372"),
-    ],
-)  # fmt: skip
 @pytest.mark.usefixtures("sums")
-def test_what_cannot_fit_into_the_models_context_is_refused_before_anything_is_written(run, longest, message):
+def test_what_cannot_fit_into_the_models_context_is_refused_before_anything_is_written(run):
     before = set(run.path.parent.iterdir())
+    message = r"longest prompt \(12 tokens\) .* 16,380 do not fit .* of 16,384; set max_response_tokens to 16,372"
     with pytest.raises(SpecError, match=message):
-        queue_job(run.path.parent, plan(run, max_response_tokens=longest))
+        queue_job(run.path.parent, plan(run, max_response_tokens=16380))
     assert set(run.path.parent.iterdir()) == before
     assert queue_job(run.path.parent, plan(run, max_response_tokens=16372))
 
@@ -207,42 +201,31 @@ def test_all_that_is_wrong_is_said_at_once_before_anything_is_written(run, sums)
     assert set(run.path.parent.iterdir()) == before
 
 
+DAMAGED_SETTINGS = [
+    (name, content, f"put the model's own {name} in its place")
+    for name in ("generation_config.json", "tokenizer_config.json") for content in ("[1", "[]", '{"a": 1, "a": 2}')
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("content", "words"),
-    [('{"hidden_size": -8}', "hidden_size: expected a whole number"), ("[1", "JSON"), ("[]", "config.json")],
-)
-def test_a_damaged_configuration_is_among_all_reasons(tmp_path, sums, content, words):
-    save_tiny_model(tmp_path / "model")
-    (tmp_path / "model" / "config.json").write_text(content)
-    sums.write_text(json.dumps(SUMS[0]) + '\n{"problem": "What is 1+1?"}\n')
-    fields = {"benchmarks": [{"name": "sums", "source": str(sums)}]}
-    spec = plan_evaluation(tmp_path / "runs", str(tmp_path / "model"), fields, "test")
-    refused = [refusal.mistake for refusal in resolve_evaluation(spec, tmp_path / "runs").refusals]
-    assert [mistake.partition(":")[0] for mistake in refused] == ["sums.jsonl, row 2, answer", "model.source"]
-    assert words in refused[1]
-
-
-@pytest.mark.parametrize("name", ["generation_config.json", "tokenizer_config.json"])
-@pytest.mark.parametrize("content", ["[1", "[]", '{"a": 1, "a": 2}'])
-def test_a_damaged_settings_file_is_among_all_reasons(tmp_path, sums, name, content):
+    ("name", "content", "words"),
+    [
+        ("config.json", '{"hidden_size": -8}', "hidden_size: expected a whole number"), ("config.json", "[1", "JSON"),
+        ("config.json", "[]", "config.json"), *DAMAGED_SETTINGS,
+        *(("tokenizer.json", content, "tokenizer.json: is no tokenizer (")
+          for content in ("", "[1", '{"model": 5}', "\x00")),
+    ],
+)  # fmt: skip
+def test_a_damaged_file_of_the_model_is_among_all_reasons(tmp_path, sums, name, content, words):
     save_tiny_model(tmp_path / "model")
     (tmp_path / "model" / name).write_text(content)
     sums.write_text(json.dumps(SUMS[0]) + '\n{"problem": "What is 1+1?"}\n')
     fields = {"benchmarks": [{"name": "sums", "source": str(sums)}]}
     spec = plan_evaluation(tmp_path / "runs", str(tmp_path / "model"), fields, "test")
     refused = [refusal.mistake for refusal in resolve_evaluation(spec, tmp_path / "runs").refusals]
-    assert [mistake.partition(":")[0] for mistake in refused] == ["sums.jsonl, row 2, answer", "model.source"]
-    assert f"put the model's own {name} in its place" in refused[1]
-
-
-@pytest.mark.parametrize("content", ["", "[1", '{"model": 5}', "\x00"])
-def test_a_damaged_tokenizer_is_refused_before_the_start(tmp_path, sums, content):
-    save_tiny_model(tmp_path / "model")
-    (tmp_path / "model" / "tokenizer.json").write_text(content)
-    fields = {"benchmarks": [{"name": "sums", "source": str(sums)}]}
-    spec = plan_evaluation(tmp_path / "runs", str(tmp_path / "model"), fields, "test")
-    (refusal,) = resolve_evaluation(spec, tmp_path / "runs").refusals
-    assert "tokenizer.json: is no tokenizer (" in refusal.mistake
+    assert refused[0].startswith("sums.jsonl, row 2, answer")
+    assert words in refused[-1]
+    assert len(refused) == 2
 
 
 def test_a_model_is_asked_in_the_template_that_its_evaluation_plans(run, tmp_path):

@@ -21,7 +21,6 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def run(tmp_path) -> RunDirectory:
-    """A training run with a checkpoint at step 5."""
     run = RunDirectory.open(tmp_path / "runs", queue_job(tmp_path / "runs", TrainSpec(name="mine")))
     save_checkpoint(run.checkpoints_path, 5, write_policy)
     return run

@@ -1,5 +1,3 @@
-"""One run of each kind, moved with its runs root and imported alone into another one: every action still works."""
-
 import shutil
 from pathlib import Path
 

@@ -36,7 +36,6 @@ MATH = (BenchmarkChoice(name="math500"),)
 
 @pytest.fixture
 def root(tmp_path) -> Path:
-    """A runs root with one training run, which has a checkpoint at step 5."""
     run = RunDirectory.open(tmp_path / "runs", queue_job(tmp_path / "runs", TrainSpec(name="mine")))
     save_checkpoint(run.checkpoints_path, 5, lambda checkpoint: save_tiny_model(checkpoint.policy) and None)
     return tmp_path / "runs"

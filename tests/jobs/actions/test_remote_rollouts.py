@@ -45,12 +45,9 @@ def copied(address, origin, tmp_path):
 
 def printed(arguments, origin, tmp_path):
     own = {
-        "HF_ENDPOINT": origin,
-        "HF_HUB_OFFLINE": "0",
-        "HF_HOME": str(tmp_path / "hf"),
-        "XDG_CACHE_HOME": str(tmp_path),
+        "HF_ENDPOINT": origin, "HF_HUB_OFFLINE": "0", "HF_HOME": str(tmp_path / "hf"), "XDG_CACHE_HOME": str(tmp_path),
         "TMPDIR": str(tmp_path),
-    }
+    }  # fmt: skip
     done = subprocess.run(
         [sys.executable, *arguments], env=os.environ | own, capture_output=True, text=True, check=True
     )

@@ -309,14 +309,10 @@ def runs_of(path, root):
         ),
         (
             {"m1/samples_s_1.jsonl": {"x": [1.0], "y": [0.0]}, "m2/samples_s_1.jsonl": {"x": [0.5]}},
-            {
-                "mine m1/samples_s_1.jsonl x": [1.0],
-                "mine s y": [0.0],
-                "mine m2/samples_s_1.jsonl x": [0.5],
-            },
+            {"mine m1/samples_s_1.jsonl x": [1.0], "mine s y": [0.0], "mine m2/samples_s_1.jsonl x": [0.5]},
         ),
     ],
-)
+)  # fmt: skip
 def test_each_task_and_filter_of_lm_eval_is_a_run(tmp_path, files, expected):
     for name, of_filters in files.items():
         rows = [row for filter_name, scores in of_filters.items() for row in lm_eval_rows(scores, filter_name)]
@@ -331,14 +327,10 @@ def test_each_task_and_filter_of_lm_eval_is_a_run(tmp_path, files, expected):
 @pytest.mark.parametrize(
     ("metrics", "reward"),
     [
-        ({"exact_match": 1.0}, 1.0),
-        ({"acc": 1.0, "acc_norm": 0.0}, 1.0),
-        ({"rouge1": 0.25, "rouge2": 0.125}, None),
-        ({"f1": 0.5}, 0.5),
-        ({"f1": 0.5, "exact_match": 0.0}, 0.0),
-        ({}, None),
+        ({"exact_match": 1.0}, 1.0), ({"acc": 1.0, "acc_norm": 0.0}, 1.0), ({"rouge1": 0.25, "rouge2": 0.125}, None),
+        ({"f1": 0.5}, 0.5), ({"f1": 0.5, "exact_match": 0.0}, 0.0), ({}, None),
     ],
-)
+)  # fmt: skip
 def test_metrics_of_lm_eval_are_a_curve_each_and_only_a_verdict_or_the_only_one_is_the_reward(
     tmp_path, metrics, reward
 ):
@@ -396,18 +388,13 @@ def inspect_log(folder, name, epochs):
 @pytest.mark.parametrize(
     ("epochs", "mean", "groups"),
     [
-        ([["C", "C", "C"], ["I", "I", "I"]], 0.5, 3),
-        ([["C", "I"], ["C", "I"], ["I", "I"]], 1 / 3, 2),
-        ([["C", "P", "N", "I"]], 0.375, 4),
-        ([["yes", "No"], ["TRUE", "false"]], 0.5, 2),
-        ([["0.25", "1"], ["0", "0.75"]], 0.5, 2),
-        ([["C", "I"], [{}, "C"]], 2 / 3, 2),
-        ([["C", "I"], [{"match": None}, "C"]], 2 / 3, 2),
-        ([[1000, -1], [0, 3]], 250.5, 2),
-        ([["yes", "C"], ["I", 0.5]], 0.625, 2),
-        ([["C", "I", "I"], ["C", "C", "I"], ["C", "C", "C"]], 6 / 9, 3),
+        ([["C", "C", "C"], ["I", "I", "I"]], 0.5, 3), ([["C", "I"], ["C", "I"], ["I", "I"]], 1 / 3, 2),
+        ([["C", "P", "N", "I"]], 0.375, 4), ([["yes", "No"], ["TRUE", "false"]], 0.5, 2),
+        ([["0.25", "1"], ["0", "0.75"]], 0.5, 2), ([["C", "I"], [{}, "C"]], 2 / 3, 2),
+        ([["C", "I"], [{"match": None}, "C"]], 2 / 3, 2), ([[1000, -1], [0, 3]], 250.5, 2),
+        ([["yes", "C"], ["I", 0.5]], 0.625, 2), ([["C", "I", "I"], ["C", "C", "I"], ["C", "C", "C"]], 6 / 9, 3),
     ],
-)
+)  # fmt: skip
 def test_epochs_of_inspect_are_the_rollouts_of_a_group_and_the_mean_is_over_all(tmp_path, epochs, mean, groups):
     inspect_log(tmp_path / "logs", "sums", epochs)
     path = tmp_path / "logs"
@@ -591,12 +578,3 @@ def test_a_compressed_file_is_called_so(tmp_path, name, content, why):
     for path in (tmp_path / name, tmp_path):
         with pytest.raises(UnknownRolloutsError, match=re.escape(why)):
             find_format(path)
-
-
-def test_a_folder_of_links_to_folders_has_what_they_lead_to(dump, tmp_path):
-    (tmp_path / "links").mkdir()
-    with pytest.raises(UnknownRolloutsError, match="has no files with content;"):
-        find_format(tmp_path / "links")
-    (tmp_path / "links" / "run").symlink_to(dump)
-    for path in (tmp_path / "links", tmp_path / "links" / "run"):
-        assert find_format(path).title.startswith("verl")

@@ -1,5 +1,3 @@
-"""What `exgrpo verify` says of a training run of which files are damaged or missing: each once, and nothing else."""
-
 import shutil
 from pathlib import Path
 
@@ -23,7 +21,6 @@ from tests.jobs.training.killed_runs import killed_run
 
 @pytest.fixture(scope="module")
 def resumed(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
-    """A run of 9 steps that was killed at step 7 and resumed from its checkpoint of step 4."""
     run = killed_run(tmp_path_factory.mktemp("runs"), 7)
     write_outcome(run.attempt_path(1), RunStatus.LOST, "It was killed.")
     assert train(run) is RunStatus.FINISHED

@@ -13,7 +13,6 @@ KINDS = ["valid", "lucky", "wrong", "code"]
 
 @pytest.fixture(scope="module")
 def runs_root(tmp_path_factory):
-    """A run of chains and the oracle's job on it; each test takes back what it marks."""
     root = tmp_path_factory.mktemp("runs")
     record_chains(root, [KINDS, KINDS])
     run_job(new_job(root, oracle_spec()))

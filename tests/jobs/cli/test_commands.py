@@ -1,5 +1,3 @@
-"""The table of commands: what it says of each is what the command says of itself."""
-
 import ast
 import subprocess
 import sys
@@ -39,12 +37,9 @@ def test_listing_the_commands_imports_none():
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.split() == [
-        "exgrpo.db.rows",
-        "exgrpo.db.rows.display_names",
-        "exgrpo.jobs.cli",
-        "exgrpo.jobs.cli.main",
+        "exgrpo.db.rows", "exgrpo.db.rows.display_names", "exgrpo.jobs.cli", "exgrpo.jobs.cli.main",
         "exgrpo.jobs.cli.options",
-    ]
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

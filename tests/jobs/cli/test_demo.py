@@ -1,5 +1,3 @@
-"""`exgrpo demo` as it is, and `exgrpo demo --real` with a small model in place of the real one."""
-
 import json
 
 import pytest

@@ -135,7 +135,6 @@ def test_a_temporary_folder_that_cannot_be_written_is_a_failure(tmp_path, monkey
 REPOSITORY = Path(__file__).resolve().parents[3]
 
 
-@pytest.mark.slow
 def test_a_fresh_machine_is_fit_and_stays_as_it_was(tmp_path):
     home = tmp_path / "home"
     home.mkdir()
@@ -171,7 +170,6 @@ def test_a_machine_without_space_fails_and_one_without_pytorch_is_a_viewer(tmp_p
     )
 
 
-@pytest.mark.slow
 def test_the_workbench_does_not_start_on_a_taken_port_and_says_why(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -90,7 +90,6 @@ def supervised(runs_root, index):
     supervisor.close()
 
 
-@pytest.mark.slow
 def test_scores_are_printed_and_shown_again_also_where_the_workbench_ingests_them_late(tmp_path, benchmark_file):
     def answer(body):
         number = int(body["prompt"].split("What is ")[1].split("+")[0])
@@ -106,7 +105,6 @@ def test_scores_are_printed_and_shown_again_also_where_the_workbench_ingests_the
     assert "0.5000 (95%: 0.2171 to 0.7829, 8 questions x 32)" in exgrpo(tmp_path / "runs", "show", report["run_id"])
 
 
-@pytest.mark.slow
 def test_a_run_is_judged_analysed_and_rebuilt_from_the_command_line(tmp_path):
     record_chains(tmp_path, [KINDS, KINDS])
     with serving() as server:

@@ -1,5 +1,3 @@
-"""The command line in this process: what it prints, refuses and exits with."""
-
 import re
 from pathlib import Path
 
@@ -201,13 +199,10 @@ def test_a_narrow_terminal_cuts_neither_ids_states_nor_scores_and_a_pipe_has_a_l
 @pytest.mark.parametrize(
     ("words", "code", "sentence"),
     [
-        (("db", "rebuild"), 2, "no such runs root"),
-        (("verify",), 2, "no such runs root"),
-        (("backup", "all.tar"), 2, "no such runs root"),
-        (("runs",), 0, "No runs in"),
-        (("query", "runs"), 0, ""),
+        (("db", "rebuild"), 2, "no such runs root"), (("verify",), 2, "no such runs root"),
+        (("backup", "all.tar"), 2, "no such runs root"), (("runs",), 0, "No runs in"), (("query", "runs"), 0, ""),
     ],
-)
+)  # fmt: skip
 def test_no_look_at_a_folder_that_is_not_there_makes_it(tmp_path, words, code, sentence):
     assert sentence in exgrpo(tmp_path / "none", *words, code=code)
     assert not (tmp_path / "none").exists()

@@ -1,5 +1,3 @@
-"""The command line as users run it: a process of its own."""
-
 import os
 import re
 import signal
@@ -32,7 +30,6 @@ def start(runs_root: Path, *words: str, module: str = "tests.jobs.cli.toy_cli", 
 
 @pytest.fixture
 def toy_workers(monkeypatch):
-    """Toy workers for the commands of this process, as `toy_cli` has them."""
     monkeypatch.setattr(local, "WORKER_MODULE", TOY_WORKER)
 
 

@@ -1,5 +1,3 @@
-"""`exgrpo replay`, as a user types it."""
-
 import json
 
 from exgrpo.jobs.actions.replay.facts import Outcome, summed_over

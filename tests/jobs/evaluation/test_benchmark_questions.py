@@ -20,21 +20,12 @@ from tests.data_files import write_lines
 from tests.jobs.training.format_tokenizer import make_format_tokenizer
 
 SMALL = Protocol("small", "Small", ("small",), find_protocol("aime24").hub, 2, 4, "math")
-TEST_FILE = "test.id.parquet"
 WRONG = ("Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3")
-PROVIDED = {
-    # where the paper's evaluation data are, number of questions, and samples of each
-    "aime24": (TEST_FILE, 30, 32),
-    "aime25": (TEST_FILE, 30, 32),
-    "amc": (TEST_FILE, 83, 32),
-    "math500": (TEST_FILE, 500, 1),
-    "minerva": (TEST_FILE, 272, 1),
-    "olympiad_bench": (TEST_FILE, 675, 1),
-    "arc_c": ("arc_c.parquet", 1172, 1),
-    "mmlu_pro": ("mmlu_pro_test.jsonl.gz", 12032, 1),
-}
-
-
+OF_THE_PAPER = {
+    "aime24": (30, 32), "aime25": (30, 32), "amc": (83, 32), "math500": (500, 1), "minerva": (272, 1),
+    "olympiad_bench": (675, 1), "arc_c": (1172, 1), "mmlu_pro": (12032, 1), "gpqa_diamond": (198, 1),
+}  # fmt: skip
+"""Number of questions, and samples of each."""
 verl_row = partial(data_files.verl_row, source="small", system="Think.")
 ONE, TWO, ELSE = verl_row("1+1", "2"), verl_row("2+2", "4"), verl_row("other", "1", source="else")
 
@@ -102,7 +93,7 @@ def test_order_of_gpqa_options_follows_from_the_question():
 
 def test_protocols_are_the_papers_nine_benchmarks():
     found = {name: (item.num_questions, item.samples_per_question) for name, item in load_protocols().items()}
-    assert found == {name: (num, samples) for name, (_, num, samples) in PROVIDED.items()} | {"gpqa_diamond": (198, 1)}
+    assert found == OF_THE_PAPER
 
 
 def mine(**fields) -> Protocol:
@@ -175,13 +166,10 @@ def test_a_benchmark_has_its_own_template_grading_and_number_of_questions(own_fi
 @pytest.mark.parametrize(
     ("written", "read_back"),
     [
-        (None, None),
-        ("", None),
-        ("mine.jsonl", "mine.jsonl"),
-        ({"source": "mine.jsonl"}, "mine.jsonl"),
+        (None, None), ("", None), ("mine.jsonl", "mine.jsonl"), ({"source": "mine.jsonl"}, "mine.jsonl"),
         ({"source": "mine.jsonl", "temperature": 0.0}, {"source": "mine.jsonl", "temperature": 0.0}),
     ],
-)
+)  # fmt: skip
 def test_a_benchmark_is_written_as_its_source_where_that_says_all(written, read_back):
     spec = spec_of({"mine": written})
     assert spec.model_dump(mode="json")["validation"]["benchmarks"] == {"mine": read_back}

@@ -46,7 +46,6 @@ def test_kernel_is_the_one_that_transformers_falls_back_to():
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
-    """The hub's cache, empty."""
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     monkeypatch.delenv("KERNELS_CACHE", raising=False)
     return tmp_path

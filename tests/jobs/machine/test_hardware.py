@@ -48,14 +48,10 @@ def test_gpus_come_in_order_with_what_the_driver_tells(driver):
 @pytest.mark.parametrize(
     ("variable", "found"),
     [
-        ("1", [(1, "1")]),
-        ("1,0", [(1, "1"), (0, "0")]),
-        ("", []),
-        ("-1,0", []),
-        ("0,2,1", [(0, "0")]),
+        ("1", [(1, "1")]), ("1,0", [(1, "1"), (0, "0")]), ("", []), ("-1,0", []), ("0,2,1", [(0, "0")]),
         ("GPU-a, MIG-b", [(0, "GPU-a"), (1, "MIG-b")]),
     ],
-)
+)  # fmt: skip
 def test_gpus_of_a_job_are_those_that_cuda_gives_it(driver, monkeypatch, variable, found):
     monkeypatch.setattr(hardware.pynvml, "nvmlDeviceGetHandleByUUID", ["GPU-a", "MIG-b"].index)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", variable)

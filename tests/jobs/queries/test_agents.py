@@ -1,5 +1,3 @@
-"""What an agent asks by MCP; answers are derived from the run's files by other means."""
-
 import asyncio
 import json
 import subprocess
@@ -69,27 +67,21 @@ def test_questions_with_every_kind_of_value_are_answered_as_the_files_say(runs_r
     questions = [
         of_run("run", lambda row: row["run"]["step"], max(steps)),
         of_run(
-            "curves",
-            lambda curves: [value for _, value in curves["policy/entropy"]],
-            [steps[step]["metrics"]["policy/entropy"] for step in sorted(steps)],
-            metric=["policy/entropy"],
+            "curves", lambda curves: [value for _, value in curves["policy/entropy"]],
+            [steps[step]["metrics"]["policy/entropy"] for step in sorted(steps)], metric=["policy/entropy"],
         ),
         of_run("trajectories", len, num_correct, step=5, correct=True, limit=1000),
         of_run("trajectory", lambda row: row["trajectory"]["text"], fresh[3]["text"], trajectory_id=3),
         of_run("buffer", lambda state: len(state["buckets"]), steps[7]["metrics"]["buffer/num_questions"], step=7),
         of_run(
-            "selections",
-            lambda rows: {row["question_index"]: row["chosen_trajectory_id"] for row in rows},
-            drawn,
+            "selections", lambda rows: {row["question_index"]: row["chosen_trajectory_id"] for row in rows}, drawn,
             step=7,
         ),
         (
-            "score-comparison",
-            {"first": "eval-first", "second": "eval-second"},
-            lambda rows: rows[0]["difference"],
+            "score-comparison", {"first": "eval-first", "second": "eval-second"}, lambda rows: rows[0]["difference"],
             pytest.approx(0.25),
         ),
-    ]
+    ]  # fmt: skip
     answers = ask_all(make_server(QUERIES, runs_root, None), [question[:2] for question in questions])
     for (tool, values, read, expected), (is_error, text) in zip(questions, answers, strict=True):
         assert not is_error, (tool, text)
@@ -98,12 +90,9 @@ def test_questions_with_every_kind_of_value_are_answered_as_the_files_say(runs_r
 
 def test_what_is_wrong_is_one_sentence_and_names_the_value(runs_root):
     questions = [
-        ("nothing", {}),
-        ("run", {"run_id": "nobody"}),
-        ("trajectories", {"run_id": RUN, "limit": 0}),
-        ("trajectories", {"run_id": RUN, "stp": 3}),
-        ("buffer", {"run_id": RUN, "step": "seven"}),
-    ]
+        ("nothing", {}), ("run", {"run_id": "nobody"}), ("trajectories", {"run_id": RUN, "limit": 0}),
+        ("trajectories", {"run_id": RUN, "stp": 3}), ("buffer", {"run_id": RUN, "step": "seven"}),
+    ]  # fmt: skip
     answers = ask_all(make_server(QUERIES, runs_root, None), questions)
     for (is_error, text), named in zip(answers, ("nothing", "nobody", "limit", "stp", "step"), strict=True):
         assert is_error

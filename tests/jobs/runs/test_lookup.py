@@ -22,7 +22,6 @@ def write_shards(checkpoint):
 
 @pytest.fixture
 def run(tmp_path) -> RunDirectory:
-    """A training run with a model at step 5 and verl's shards at step 10."""
     run = RunDirectory.open(tmp_path, queue_job(tmp_path, TrainSpec(name="mine")))
     save_checkpoint(run.checkpoints_path, 5, write_model)
     save_checkpoint(run.checkpoints_path, 10, write_shards)

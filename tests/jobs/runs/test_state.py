@@ -1,5 +1,3 @@
-"""The state of a run by its files and processes."""
-
 import os
 
 import pytest

@@ -26,15 +26,12 @@ def test_every_kind_comes_back_from_its_file_unchanged(tmp_path, spec):
 @pytest.mark.parametrize(
     ("change", "field"),
     [
-        ({"kind": "bake"}, "kind"),
-        ({"top_p": 0.9}, "top_p"),
-        ({"generator": "server"}, "server"),
-        ({"benchmarks": []}, "benchmarks"),
-        ({"benchmarks": [{"name": "aime24"}, {"name": "aime24"}]}, "benchmarks"),
+        ({"kind": "bake"}, "kind"), ({"top_p": 0.9}, "top_p"), ({"generator": "server"}, "server"),
+        ({"benchmarks": []}, "benchmarks"), ({"benchmarks": [{"name": "aime24"}, {"name": "aime24"}]}, "benchmarks"),
         ({"temprature": 1.0}, "temprature"),
         ({"generator": "server", "server": {"address": "localhost", "model": "m"}}, "server.address"),
     ],
-)
+)  # fmt: skip
 def test_unknown_kind_and_wrong_evaluation_are_refused_by_field(change, field):
     with pytest.raises(SpecError) as refused:
         parse_any_spec(CONTENT | change, "form")

@@ -22,13 +22,9 @@ def test_mistakes_of_fields_and_of_rules_over_several_are_told_at_once():
         }
     )
     assert by_fields.keys() == {
-        ("num_steps",),
-        ("algorithm.mini_batch_size",),
-        ("algorithm.bucket_spread",),
-        ("optim.learning_rate",),
-        ("data.max_operations",),
-        ("data.template",),
-    }
+        ("num_steps",), ("algorithm.mini_batch_size",), ("algorithm.bucket_spread",), ("optim.learning_rate",),
+        ("data.max_operations",), ("data.template",),
+    }  # fmt: skip
     assert by_fields["num_steps",] == "num_steps: expected a whole number, got 'abc'"
 
 
@@ -67,19 +63,14 @@ def test_true_and_false_are_no_numbers(field, value):
     assert mistakes(content).keys() == {(field,)}
 
 
-def test_truth_values_are_read_where_they_are_meant():
-    assert parse_spec({"keeps_best_checkpoint": False, "seed": 1}, "form").keeps_best_checkpoint is False
-
-
 @pytest.mark.parametrize(
     ("field", "hint"),
     [
-        ("algorithm.batch_sise", "did you mean algorithm.batch_size?"),
-        ("model.soruce", "did you mean model.source?"),
-        ("nmae", "did you mean name?"),
-        ("data.zzzz", "the nearest is data."),
+        ("algorithm.batch_sise", "did you mean algorithm.batch_size?"), ("model.soruce", "did you mean model.source?"),
+        ("nmae", "did you mean name?"), ("experience_ration", "did you mean algorithm.experience_ratio?"),
+        ("algorithm.lerning_rate", "did you mean optim.learning_rate?"), ("data.zzzz", "the nearest is data."),
     ],
-)
+)  # fmt: skip
 def test_a_file_answers_a_misspelt_field_as_a_setting_does(field, hint):
     section, _, name = field.rpartition(".")
     with pytest.raises(SpecError) as of_file:

@@ -23,19 +23,6 @@ def test_mapping_sets_a_field_that_is_null():
     assert spec.algorithm.mask_range.high == 0.75
 
 
-@pytest.mark.parametrize(
-    ("key", "nearest"),
-    [
-        ("algorithm.experience_ration", "algorithm.experience_ratio"),
-        ("experience_ration", "algorithm.experience_ratio"),
-        ("algorithm.lerning_rate", "optim.learning_rate"),
-    ],
-)
-def test_unknown_key_is_answered_with_the_nearest_name(key, nearest):
-    with pytest.raises(SpecError, match=rf"did you mean {nearest}\?"):
-        apply_settings(TrainSpec(), [f"{key}=1"])
-
-
 def test_a_setting_that_only_a_method_knows_is_refused_with_what_works():
     method = "algorithm.off_policy_correction=m2po"
     with pytest.raises(SpecError) as refused:
@@ -53,16 +40,11 @@ def test_a_setting_that_only_a_method_knows_is_refused_with_what_works():
 @pytest.mark.parametrize(
     ("name", "path"),
     [
-        ("mu", "algorithm.bucket_center"),
-        ("\u03c1", "algorithm.experience_ratio"),
-        ("K", "algorithm.rollouts_per_question"),
-        ("Bucket center", "algorithm.bucket_center"),
-        ("bucket_spread", "algorithm.bucket_spread"),
-        ("seed", "seed"),
-        ("source", "source"),
-        ("x.mu", "x.mu"),
+        ("mu", "algorithm.bucket_center"), ("\u03c1", "algorithm.experience_ratio"),
+        ("K", "algorithm.rollouts_per_question"), ("Bucket center", "algorithm.bucket_center"),
+        ("bucket_spread", "algorithm.bucket_spread"), ("seed", "seed"), ("source", "source"), ("x.mu", "x.mu"),
     ],
-)
+)  # fmt: skip
 def test_a_field_has_the_names_that_pages_show_where_only_one_has_them(name, path):
     assert full_path(TrainSpec().model_dump(mode="json"), name) == path
 

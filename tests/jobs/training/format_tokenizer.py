@@ -23,10 +23,6 @@ def make_format_tokenizer(texts, vocabulary_size):
     tokenizer.train_from_iterator(texts, trainer)
     tokenizer.add_tokens([AddedToken(token, normalized=False) for token in FORMAT_TOKENS])
     return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        pad_token=PAD_TOKEN,
-        eos_token=END_TOKEN,
-        padding_side="left",
-        clean_up_tokenization_spaces=False,
-        model_max_length=MAX_TOKENS,
-    )
+        tokenizer_object=tokenizer, pad_token=PAD_TOKEN, eos_token=END_TOKEN, padding_side="left",
+        clean_up_tokenization_spaces=False, model_max_length=MAX_TOKENS,
+    )  # fmt: skip

@@ -1,13 +1,8 @@
-"""Whole runs of a tiny untrained model, from a specification to a recorded end."""
-
 import json
-import shutil
 from pathlib import Path
 
 import pytest
 
-from exgrpo.jobs.runs.checkpoints import list_checkpoints
-from exgrpo.jobs.runs.control import TrainingError
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.specs.train import parse_spec
 from exgrpo.jobs.tasks.chains.question_set import make_questions
@@ -20,8 +15,6 @@ pytestmark = pytest.mark.slow
 
 
 class MemoryRecorder:
-    """Keeps in memory what a run records."""
-
     def __init__(self) -> None:
         self.question_sets: dict[str, int] = {}
         self.steps = []
@@ -124,14 +117,6 @@ def test_run_with_adapters_resumes_bit_for_bit_from_checkpoints_of_adapters_alon
     assert first == second
     assert kept_generation_settings(stopped) == GENERATION
     assert not (whole.checkpoints_path / "step-00000004" / "policy" / "model.safetensors").exists()
-
-
-def test_run_without_a_whole_checkpoint_does_not_start_over(finished, tmp_path):
-    run = RunDirectory(Path(shutil.copytree(finished[0].path, tmp_path / finished[0].run_id)))
-    for path in list_checkpoints(run.checkpoints_path):
-        (path / "manifest.json").unlink()
-    with pytest.raises(TrainingError):
-        train(run)
 
 
 def test_trajectories_of_a_column_join_the_groups_of_their_questions(tmp_path, model):

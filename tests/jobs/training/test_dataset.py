@@ -112,13 +112,9 @@ def test_a_question_carries_prompt_answer_and_origin(tmp_path):
     assert question.answer == "5"
     assert TOKENIZER.encode(question.prompt_text) == question.prompt_ids.tolist()
     assert question.metadata == {
-        "data_source": "openr1",
-        "answer_kind": "math",
-        "ability": "math",
-        "question": "What is 2+3?",
-        "row": 3,
+        "data_source": "openr1", "answer_kind": "math", "ability": "math", "question": "What is 2+3?", "row": 3,
         "num_rows": 1,
-    }
+    }  # fmt: skip
 
 
 def test_a_system_message_that_a_chat_template_leaves_out_is_counted_and_one_that_it_shows_is_not(tmp_path):
@@ -183,22 +179,15 @@ GOLD = "row 2, reward_model.ground_truth: "
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        (row(prompt=None), "row 2, prompt: "),
-        (row(prompt=[{"role": "user"}]), "row 2, prompt, content: "),
+        (row(prompt=None), "row 2, prompt: "), (row(prompt=[{"role": "user"}]), "row 2, prompt, content: "),
         (row(prompt=[{"content": "What?"}]), "row 2, prompt, role: "),
         (row(prompt=[{"content": "Think.", "role": "system"}]), "row 2, prompt: "),
-        (row(question="   "), "row 2, prompt, content: "),
-        (row(reward_model=None), GOLD),
-        (row(answer=True), GOLD),
-        (row(data_source=None), "row 2, data_source: "),
-        (row(data_source="arc_c", answer="K"), GOLD),
-        (row(answer=math.nan), GOLD),
-        (row(answer="NaN"), GOLD),
-        (row(answer="5\ud83d"), GOLD),
-        ([1], "row 2: "),
+        (row(question="   "), "row 2, prompt, content: "), (row(reward_model=None), GOLD), (row(answer=True), GOLD),
+        (row(data_source=None), "row 2, data_source: "), (row(data_source="arc_c", answer="K"), GOLD),
+        (row(answer=math.nan), GOLD), (row(answer="NaN"), GOLD), (row(answer="5\ud83d"), GOLD), ([1], "row 2: "),
         ({"task": "1+1?", "solution": "2"}, "row 2: "),
     ],
-)
+)  # fmt: skip
 def test_a_bad_row_is_named_with_its_file_and_field(tmp_path, bad, message):
     path = write_lines(tmp_path / "bad.jsonl", [ROWS[0], bad, ROWS[1]])
     with pytest.raises(DataError, match=f"bad.jsonl, {message}"):
@@ -216,14 +205,11 @@ def test_several_bad_rows_are_named_together_and_counted(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "place"),
     [
-        ("broken.jsonl", b'{"data_source": "a"', ", row 1: "),
-        ("broken.jsonl", b"\xff\xfe\n", ", row 1: "),
-        ("broken.jsonl", b"", ": "),
-        ("rows.csv", b"a,b\n", ": "),
-        ("rows.parquet", b"not parquet", ": "),
+        ("broken.jsonl", b'{"data_source": "a"', ", row 1: "), ("broken.jsonl", b"\xff\xfe\n", ", row 1: "),
+        ("broken.jsonl", b"", ": "), ("rows.csv", b"a,b\n", ": "), ("rows.parquet", b"not parquet", ": "),
         ("cut.jsonl.gz", gzip.compress(b"{}" * 1000, mtime=0)[:20], ", row 1: "),
     ],
-)
+)  # fmt: skip
 def test_a_file_that_cannot_be_read_is_refused_by_name_and_row(tmp_path, name, content, place):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError, match=f"{name}{place}"):

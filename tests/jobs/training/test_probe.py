@@ -1,5 +1,3 @@
-"""What a look at a model finds, and what it advises."""
-
 import dataclasses
 import re
 
@@ -43,14 +41,11 @@ def test_random_model_never_ends_or_answers_and_writes_noise(chat_model):
 @pytest.mark.parametrize(
     ("change", "advice"),
     [
-        ({"format_rate": 0.4}, r"\\boxed{}"),
-        ({"truncation_rate": 0.5}, "algorithm.max_response_tokens"),
-        ({"mean_entropy": 3.5}, "data.template"),
-        ({"mean_entropy": 0.01}, "algorithm.temperature"),
-        ({"pass_rate": 0.0}, "Fine-tune"),
-        ({"pass_rate": 1.0}, "harder"),
+        ({"format_rate": 0.4}, r"\\boxed{}"), ({"truncation_rate": 0.5}, "algorithm.max_response_tokens"),
+        ({"mean_entropy": 3.5}, "data.template"), ({"mean_entropy": 0.01}, "algorithm.temperature"),
+        ({"pass_rate": 0.0}, "Fine-tune"), ({"pass_rate": 1.0}, "harder"),
     ],
-)
+)  # fmt: skip
 def test_each_bad_figure_has_one_sentence_on_what_to_do(change, advice):
     assert GOOD.advice() == []
     (sentence,) = dataclasses.replace(GOOD, **change).advice()

@@ -20,8 +20,6 @@ OUTCOMES = ("correct", "wrong", "unparsed")
 
 
 class ByOutcome:
-    """Gives the outcomes in turn, and 1 for correct."""
-
     def grade(self, questions, _responses):
         outcomes = [OUTCOMES[index % 3] for index in range(len(questions))]
         return [Verdict(float(outcome == "correct"), outcome) for outcome in outcomes]
@@ -66,14 +64,11 @@ def test_random_rewards_are_drawn_again_alike_and_depend_on_no_response_alone():
 @pytest.mark.parametrize(
     ("rewards", "field"),
     [
-        ({"answer": 1.0, "style": 0.5}, "data.rewards"),
-        ({"answer": 1.0, "formal": 0.5}, "data.rewards"),
-        ({}, "data.rewards"),
-        ({"answer": float("nan")}, "data.rewards.answer"),
-        ({"answer": 1.0, "format": 0.5}, "data.rewards"),
-        ({"format": 0.5}, "data.rewards"),
+        ({"answer": 1.0, "style": 0.5}, "data.rewards"), ({"answer": 1.0, "formal": 0.5}, "data.rewards"),
+        ({}, "data.rewards"), ({"answer": float("nan")}, "data.rewards.answer"),
+        ({"answer": 1.0, "format": 0.5}, "data.rewards"), ({"format": 0.5}, "data.rewards"),
     ],
-)
+)  # fmt: skip
 def test_parts_that_cannot_be_are_refused(rewards, field):
     with pytest.raises(SpecError) as refused:
         parse_spec({"data": {"rewards": rewards}}, "test")
@@ -109,14 +104,10 @@ def test_call_that_fails_costs_its_own_reward_alone():
 
 
 FAULTS = {
-    "raise": "RuntimeError: RuntimeError",
-    "key": "KeyError: 'score'",
-    "none": "it returned nothing, expected a number",
-    "text": "it returned 'no number', expected a number",
-    "nan": "it returned nan, expected a finite number",
-    "die": "its process ended",
-    "hang": "a call took longer than 1 s",
-}
+    "raise": "RuntimeError: RuntimeError", "key": "KeyError: 'score'", "none": "it returned nothing, expected a number",
+    "text": "it returned 'no number', expected a number", "nan": "it returned nan, expected a finite number",
+    "die": "its process ended", "hang": "a call took longer than 1 s",
+}  # fmt: skip
 
 
 def reported_step(parts, texts):

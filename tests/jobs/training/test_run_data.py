@@ -1,5 +1,3 @@
-"""Word problems as a run's questions: chat prompts, rewards with verdicts, demonstrations, an oracle's job."""
-
 import json
 
 import pytest
@@ -14,16 +12,14 @@ from exgrpo.jobs.specs.train import parse_spec
 from exgrpo.jobs.tasks.grading.rewards import TASKS, BuiltInTask
 from exgrpo.jobs.tasks.questions import build_question
 from exgrpo.jobs.tasks.word_problems.story import Story
-from exgrpo.jobs.training.composition import run_sft, run_training
+from exgrpo.jobs.training.composition import run_sft
 from exgrpo.jobs.training.demonstrations import read_demonstrations
 from exgrpo.jobs.training.engines.verl_ray.reward import compute_score, describe_question
 from exgrpo.jobs.training.run_data import log_first_prompt, open_data
 from exgrpo_core.recording.file_recorder import FileRecorder
 from exgrpo_core.recording.run_status import RunStatus
 from tests.faults.small_training import StepControl
-from tests.jobs.evaluation.judging.chain_runs import new_job, oracle_spec, run_job, votes_of
 from tests.jobs.training.conftest import SMALL
-from tests.records import lines_of
 
 pytestmark = pytest.mark.slow
 
@@ -96,22 +92,6 @@ def test_facts_follow_the_demonstrations_and_have_no_end_of_answer(chat_model):
         assert prompt.endswith(" =")
         assert tokenizer.decode(fact.token_ids).strip().isdigit()
         assert tokenizer.eos_token_id not in fact.token_ids
-
-
-def test_a_model_trains_and_its_responses_are_judged_by_the_oracle(tmp_path, chat_model):
-    spec = spec_of(chat_model)
-    run = RunDirectory.create(tmp_path, spec, run_id="trained")
-    recorder = FileRecorder(run, run.claim_attempt(), spec.recording)
-    recorder.status(RunStatus.RUNNING)
-    assert run_training(spec, run, recorder, StepControl()) is RunStatus.FINISHED
-    recorder.close()
-    [line] = [line for line in lines_of(run.path, "questions") if line["question_set"] == "training"]
-    assert len(line["questions"]) == 12
-    job = new_job(tmp_path, oracle_spec(only_correct=False))
-    assert run_job(job) is RunStatus.FINISHED
-    votes = votes_of(job)
-    assert len(votes) == 16
-    assert {vote.judge for vote in votes} == {"word problems oracle"}
 
 
 def test_a_model_is_fine_tuned_on_demonstrations_with_the_threads_asked_for(tmp_path, chat_model, monkeypatch):

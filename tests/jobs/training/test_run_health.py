@@ -91,7 +91,6 @@ def test_the_gap_to_the_policy_that_generated_ahead_is_no_fault(version, num_not
 
 
 def look(steps, requires_think_end=False, questions=QUESTIONS):
-    """Return the notices of steps, each of groups of trajectories."""
     health = RunHealth(questions, UNKNOWN, VERL_MAX_GAP, requires_think_end=requires_think_end, is_corrected=False)
     found = []
     for number, groups in enumerate(steps, start=1):

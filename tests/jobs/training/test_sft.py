@@ -1,5 +1,3 @@
-"""Supervised fine-tuning by the embedded engine, from demonstrations to a checkpoint that other jobs start from."""
-
 import numpy as np
 import pytest
 import torch
@@ -24,14 +22,11 @@ from tests.jobs.training.test_composition import MemoryRecorder
 pytestmark = pytest.mark.slow
 
 SPEC = {
-    "sft": {},
-    "data": {"num_questions": 24, "num_held_out": 4, "max_operations": 4},
+    "sft": {}, "data": {"num_questions": 24, "num_held_out": 4, "max_operations": 4},
     "algorithm": SMALL | {"batch_size": 8, "mini_batch_size": 8, "max_response_tokens": 112, "experience_ratio": 0.0},
-    "optim": {"learning_rate": 1e-2, "warmup_steps": 2},
-    "num_steps": 6,
-    "validation": {"interval": 3, "samples_per_question": 2, "num_training_questions": 2},
-    "checkpoint_interval": 2,
-}
+    "optim": {"learning_rate": 1e-2, "warmup_steps": 2}, "num_steps": 6,
+    "validation": {"interval": 3, "samples_per_question": 2, "num_training_questions": 2}, "checkpoint_interval": 2,
+}  # fmt: skip
 
 
 def new_run(tmp_path, model, **changes) -> RunDirectory:

@@ -1,5 +1,3 @@
-"""Scores during training: graded by the code that scores benchmarks, on questions held out, kept apart from scores."""
-
 import pytest
 
 from exgrpo.db.connections.opening import open_database

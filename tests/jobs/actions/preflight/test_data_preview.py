@@ -63,7 +63,6 @@ TEMPLATE = (
 
 @pytest.fixture
 def chat_model(tmp_path):
-    """The folder of a tokenizer with a chat template, as of a model."""
     tokenizer = make_tokenizer()
     tokenizer.chat_template = TEMPLATE
     tokenizer.add_special_tokens({"bos_token": "<s>"})

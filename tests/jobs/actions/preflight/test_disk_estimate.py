@@ -72,13 +72,10 @@ def test_only_what_a_run_records_is_estimated_and_a_paper_run_takes_less_than_20
 @pytest.mark.parametrize(
     ("limits", "num_stored"),
     [
-        ({}, 4000),
-        ({"buffer_capacity": 100}, 100 + 10 * 3 * 40),
-        ({"buffer_age": 5}, 5 * 40 + 10 * 3 * 40),
-        ({"buffer_capacity": 100, "buffer_age": 1}, 40 + 10 * 3 * 40),
-        ({"buffer_capacity": 3900}, 4000),
+        ({}, 4000), ({"buffer_capacity": 100}, 100 + 10 * 3 * 40), ({"buffer_age": 5}, 5 * 40 + 10 * 3 * 40),
+        ({"buffer_capacity": 100, "buffer_age": 1}, 40 + 10 * 3 * 40), ({"buffer_capacity": 3900}, 4000),
     ],
-)
+)  # fmt: skip
 def test_segments_of_a_limited_buffer_are_what_it_holds_and_what_kept_checkpoints_need(limits, num_stored):
     # Of 4 groups of 20 rollouts a step stores half; with so small a share none of them replays.
     spec = TrainSpec(num_steps=100, checkpoint_interval=10, num_checkpoints_kept=2, keeps_best_checkpoint=False)

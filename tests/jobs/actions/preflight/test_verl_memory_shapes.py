@@ -23,15 +23,10 @@ def test_activations_are_estimated_within_a_tenth(preset):
     spec = load_preset(preset)
     shape = model_shape(spec.model.source)
     config = Qwen2Config(
-        hidden_size=shape.hidden,
-        intermediate_size=shape.intermediate,
-        num_hidden_layers=LAYERS,
-        num_attention_heads=shape.heads,
-        num_key_value_heads=shape.kv_heads,
-        vocab_size=shape.vocabulary,
-        tie_word_embeddings=shape.is_tied,
-        max_position_embeddings=shape.context,
-    )
+        hidden_size=shape.hidden, intermediate_size=shape.intermediate, num_hidden_layers=LAYERS,
+        num_attention_heads=shape.heads, num_key_value_heads=shape.kv_heads, vocab_size=shape.vocabulary,
+        tie_word_embeddings=shape.is_tied, max_position_embeddings=shape.context,
+    )  # fmt: skip
     with FakeTensorMode(allow_non_fake_inputs=True), MemTracker() as tracker:
         model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16, attn_implementation="sdpa").train()
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})

@@ -1,5 +1,3 @@
-"""The aggregation of another program's loss: each of the field is named, and what is missing has its argument."""
-
 import numpy as np
 import pytest
 

@@ -1,5 +1,3 @@
-"""The same step with another setting next to it: what would have been drawn, chosen, rewarded and weighed."""
-
 import dataclasses
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""Loss and update executed again: trained weights are found again bit for bit, and what is planted at its stage."""
-
 import hashlib
 import shutil
 
@@ -10,7 +8,6 @@ from exgrpo.jobs.actions.replay.facts import Outcome
 from exgrpo.jobs.actions.replay.update import _metric_facts, execute_updates
 from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
 from exgrpo.jobs.runs.directory import RunDirectory
-from exgrpo_core import algorithm
 from exgrpo_core.policy_optimization import objective
 from tests.jobs.actions.replay.trained_runs import trained
 
@@ -95,14 +92,6 @@ def test_a_fault_in_the_loss_is_found_there(tmp_path, monkeypatch, fault):
     found = different(tmp_path, [5])
     assert any(name.startswith(("loss/", "ratio/")) for name in found)
     assert "weights" in found
-
-
-def test_swapped_mini_batches_are_found_by_the_loss_and_the_weights(tmp_path, monkeypatch):
-    build = algorithm.build_mini_batches
-    monkeypatch.setattr(algorithm, "build_mini_batches", lambda *values: build(*values)[::-1])
-    trained(tmp_path)
-    monkeypatch.undo()
-    assert {"loss/policy", "weights"} <= different(tmp_path, [4])
 
 
 def test_a_gradient_that_is_not_clipped_is_found_in_the_weights_alone(tmp_path, monkeypatch):

@@ -53,7 +53,6 @@ class Kept:
         self.spec = trained(root, *settings, run_id="true", recorder_class=Keeping).spec()
 
     def again(self, root: Path, step: int, change: Callable[[StepReport], None], run_id: str = "changed") -> None:
-        """Record the run with a changed step."""
         run = RunDirectory.create(root, self.spec, run_id=run_id)
         run.attempt_path(1).mkdir(parents=True)
         recorder = FileRecorder(run, 1, self.spec.recording)

@@ -65,7 +65,6 @@ def test_a_quick_look_at_a_benchmark_does_not_replace_its_whole_score(database, 
 
 
 def measured(database, folder, study, num_steps, metrics) -> dict[str, float]:
-    """Return the figures of a run whose step number n recorded `metrics(n)`."""
     run = new_run(folder / "runs")
     record_attempt(run, range(1, num_steps + 1), change=lambda report: report.metrics.update(metrics(report.step)))
     ingest_run(database, run)

@@ -1,5 +1,3 @@
-"""The study of replay methods: its cells come from the methods, its figures agree with the recorded trajectories."""
-
 import subprocess
 import sys
 

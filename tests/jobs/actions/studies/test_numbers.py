@@ -1,5 +1,3 @@
-"""The numbers in the study files are those that the paper prints, and their disagreements are found."""
-
 from collections import Counter
 
 import pytest

@@ -26,8 +26,6 @@ pytestmark = pytest.mark.slow
 
 
 class Outline(HTMLParser):
-    """What a page is made of: tags with their attributes, and its text."""
-
     def __init__(self, page: str) -> None:
         super().__init__()
         self.tags: list[tuple[str, dict[str, str | None]]] = []

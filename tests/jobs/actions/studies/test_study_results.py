@@ -1,5 +1,3 @@
-"""Numbers of seeds agree with the exact power of the paired t test (scipy) and with textbook values."""
-
 import math
 
 import numpy as np

@@ -63,16 +63,12 @@ def test_a_base_is_a_preset_a_file_or_fields(write, tmp_path):
         ({"over": {"optim.learning_rate": [1e-4, -1]}}, "optim.learning_rate"),
         ({"over": {"lr": [1e-4], "Learning rate": [2e-4]}}, "each field once"),
         ({"name": "???"}, "lowercase letters, digits, dots and hyphens"),
-        ({"over": {"optim.learning_rate": []}}, "over.optim.learning_rate"),
-        ({"over": {"seed": ["x"]}}, "seed"),
-        ({"over": {"seed": list(range(sweeps.MAX_RUNS + 1))}}, "over"),
-        ({"over": {}}, "over"),
-        ({"base": "chains-exgrp"}, "base"),
-        ({"over": {"algorithm.seed": [1, 2]}}, "over.algorithm.seed"),
-        ({"name": "main-table"}, "name"),
-        ({"searches": True}, "searches"),
+        ({"over": {"optim.learning_rate": []}}, "over.optim.learning_rate"), ({"over": {"seed": ["x"]}}, "seed"),
+        ({"over": {"seed": list(range(sweeps.MAX_RUNS + 1))}}, "over"), ({"over": {}}, "over"),
+        ({"base": "chains-exgrp"}, "base"), ({"over": {"algorithm.seed": [1, 2]}}, "over.algorithm.seed"),
+        ({"name": "main-table"}, "name"), ({"searches": True}, "searches"),
     ],
-)
+)  # fmt: skip
 def test_a_wrong_field_or_value_is_refused_before_anything_is_queued(write, tmp_path, changes, name):
     with pytest.raises(SpecError) as refusal:
         sweeps.sweep_of_file(write(**changes))

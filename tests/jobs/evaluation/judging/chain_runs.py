@@ -40,18 +40,11 @@ def chain_trajectory(kind: str, trajectory_id: int, step: int) -> Trajectory:
     size = len(text)
     entropies = np.full(size, {"valid": 0.1, "lucky": 0.4, "wrong": 0.6, "code": 0.8}[kind], np.float32)
     return Trajectory(
-        question_index=0,
-        token_ids=np.arange(size, dtype=np.int32),
-        log_probs=-entropies,
-        reward=float(judgement.is_correct),
-        text=text,
-        verdict="correct" if judgement.is_correct else "wrong",
-        is_valid=judgement.is_valid,
-        has_code=judgement.has_code,
-        entropies=entropies,
-        trajectory_id=trajectory_id,
+        question_index=0, token_ids=np.arange(size, dtype=np.int32), log_probs=-entropies,
+        reward=float(judgement.is_correct), text=text, verdict="correct" if judgement.is_correct else "wrong",
+        is_valid=judgement.is_valid, has_code=judgement.has_code, entropies=entropies, trajectory_id=trajectory_id,
         rollout_step=step,
-    )
+    )  # fmt: skip
 
 
 def record_chains(

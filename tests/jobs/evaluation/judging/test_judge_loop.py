@@ -9,9 +9,7 @@ from exgrpo.jobs.actions.progress import count_pieces
 from exgrpo.jobs.evaluation.judging.items import counted_trajectories, open_items
 from exgrpo.jobs.evaluation.judging.verdicts import PROMPT_FILE
 from exgrpo.jobs.evaluation.judging.votes import ASKED_EVENT, read_recorded_votes
-from exgrpo.jobs.machine.model_server import KEY_ADDRESSES_VARIABLE
 from exgrpo.jobs.runs.control import Phase, TrainingError
-from exgrpo.jobs.specs.judging import API_KEY_VARIABLE
 from exgrpo.jobs.specs.train import RecordingSpec
 from exgrpo_core.recording import file_recorder
 from exgrpo_core.recording.file_recorder import FileRecorder
@@ -47,12 +45,9 @@ def test_the_oracle_judges_every_correct_response_and_names_the_first_fault(tmp_
     assert run_job(job, control) is RunStatus.FINISHED
     assert control.phases == [Phase.ANSWERS]
     assert [(vote.trajectory_id, vote.outcome, vote.issues) for vote in votes_of(job)] == [
-        (0, "valid", ()),
-        (1, "invalid", ("calculation",)),
-        (3, "invalid", ("omission",)),
-        (6, "valid", ()),
+        (0, "valid", ()), (1, "invalid", ("calculation",)), (3, "invalid", ("omission",)), (6, "valid", ()),
         (7, "invalid", ("calculation",)),
-    ]
+    ]  # fmt: skip
     assert {(vote.source, vote.judge) for vote in votes_of(job)} == {("trained", "chains oracle")}
 
 
@@ -180,20 +175,6 @@ def test_ids_and_texts_of_any_characters_are_judged(tmp_path):
         assert run_job(job) is RunStatus.FINISHED
         assert "X-Evil" not in server.headers[0]
     assert [vote.outcome for vote in votes_of(job)] == ["valid", "valid"]
-
-
-def test_the_key_stands_in_no_file_of_the_job(tmp_path, monkeypatch):
-    monkeypatch.setenv(API_KEY_VARIABLE, "sk-very-secret-0123456789")
-    with judged_by(tmp_path, lambda _: completion("You sent sk-very-secret-0123456789. \\boxed{yes}")) as (job, server):
-        with pytest.raises(TrainingError):
-            run_job(job)
-        assert not server.headers
-        monkeypatch.setenv(KEY_ADDRESSES_VARIABLE, server.address)
-        run_job(job)
-        assert server.headers[0]["Authorization"].endswith("0123456789")
-    assert {vote.answer for vote in votes_of(job)} == {"You sent [key]. \\boxed{yes}"}
-    files = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert [path for path in files if b"very-secret" in path.read_bytes()] == []
 
 
 def test_several_votes_are_asked_for_apart_and_their_number_is_known(tmp_path):

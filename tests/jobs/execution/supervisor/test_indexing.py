@@ -1,5 +1,3 @@
-"""The database's index follows the files, whatever becomes of the database."""
-
 import json
 import os
 import shutil
@@ -18,7 +16,7 @@ from exgrpo.db.queries import metrics, runs, trajectories
 from exgrpo.db.rows.chains_of_thought import SavedCase
 from exgrpo.db.rows.trajectories import MarkedTrajectory
 from exgrpo.db.tables import models
-from exgrpo.jobs.actions import annotations, run_actions
+from exgrpo.jobs.actions import annotations
 from exgrpo.jobs.actions.queueing import queue_job
 from exgrpo.jobs.execution.supervisor import indexing, run_index
 from exgrpo.jobs.execution.supervisor.indexing import Indexer
@@ -232,25 +230,6 @@ def test_a_run_that_is_deleted_during_a_poll_and_restored_is_shown(tmp_path, mon
         shutil.move(tmp_path / "aside", run.path)
         assert index.catch_up()
     assert shown_steps(runs_root, None, run) == ("finished", [1, 2])
-
-
-def test_tags_and_notes_come_with_runs_that_are_taken_in_late_and_entries_that_cannot_be_read_are_passed_over(
-    tmp_path, caplog
-):
-    runs_root = tmp_path / "runs"
-    run = record(runs_root, 1)
-    Journal(runs_root).append(JournalKind.VERDICT_SET, run.run_id, attempt=None, trajectory_id=1, is_valid=True)
-    Journal(runs_root).append(JournalKind.CASE_MARKED, run.run_id, case_set="kept", attempt=1)
-    run_actions.tag(runs_root, run.run_id, "keep")
-    run_actions.note(runs_root, run.run_id, "a note")
-    shutil.move(run.path, tmp_path / "aside")
-    ingest_all(runs_root, None)
-    shutil.move(tmp_path / "aside", run.path)
-    ingest_all(runs_root, None)
-    with closing(open_database(None, runs_root)) as database:
-        assert runs.get_run(database, run.run_id).tags == ("keep",)
-        assert [text for _, text in runs.list_notes(database, run.run_id)] == ["a note"]
-    assert "A journal entry is skipped" in caplog.text
 
 
 def test_what_users_wrote_on_steps_that_were_repeated_stays(database_url, tmp_path):

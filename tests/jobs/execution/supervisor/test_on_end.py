@@ -1,5 +1,3 @@
-"""The command that is started when a run ends."""
-
 import os
 from contextlib import closing
 

@@ -1,5 +1,3 @@
-"""Supervisors as processes of their own: killed, restarted, started twice."""
-
 import contextlib
 import errno
 import os
@@ -45,7 +43,6 @@ def end(process: subprocess.Popen, number: int = signal.SIGKILL) -> int:
 
 @pytest.fixture
 def orphaned(bench: Bench) -> str:
-    """A run of 4,000 steps whose supervisor was killed."""
     run_id = bench.submit(toy_spec(4_000))
     first = start_supervisor(bench.runs_root)
     bench.wait_for_step(run_id, 3)

@@ -1,5 +1,3 @@
-"""One attempt whose worker ends: what is written of it, whatever the supervisor sees first."""
-
 import os
 import signal
 import time

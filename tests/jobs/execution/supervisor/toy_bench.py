@@ -45,8 +45,6 @@ def processes_of(runs_root: Path) -> list[int]:
 
 
 class Bench:
-    """A runs root with a supervisor that is driven poll by poll."""
-
     launcher = LocalLauncher(TOY_WORKER, sys.executable)
     timeout_seconds, poll_seconds = TIMEOUT_SECONDS, 0.02
 

@@ -12,14 +12,9 @@ def ray_spec(
     address: str | None, num_steps: int = 3, *tags: str, gpus_per_node: int = 1, checkpoint_interval: int = 1000
 ) -> TrainSpec:
     return TrainSpec(
-        name="toy",
-        engine="verl",
-        model=ModelSpec(device="cpu"),
-        num_steps=num_steps,
-        tags=tags,
-        verl=VerlSpec(**on_cpu(gpus_per_node), ray=RaySpec(address=address)),
-        checkpoint_interval=checkpoint_interval,
-    )
+        name="toy", engine="verl", model=ModelSpec(device="cpu"), num_steps=num_steps, tags=tags,
+        verl=VerlSpec(**on_cpu(gpus_per_node), ray=RaySpec(address=address)), checkpoint_interval=checkpoint_interval,
+    )  # fmt: skip
 
 
 class RayBench(Bench):

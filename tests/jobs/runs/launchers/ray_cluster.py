@@ -44,19 +44,11 @@ class RayCluster:
     def start(self) -> None:
         gcs, dashboard, agent, client = self._ports
         options = {
-            "--port": gcs,
-            "--dashboard-port": dashboard,
-            "--dashboard-agent-listen-port": agent,
-            "--ray-client-server-port": client,
-            "--dashboard-host": "127.0.0.1",
-            "--node-ip-address": "127.0.0.1",
-            "--num-cpus": 3 * NUM_GPUS + 12,
-            "--num-gpus": NUM_GPUS,
-            "--object-store-memory": 80_000_000,
-            "--min-worker-port": 0,
-            "--max-worker-port": 0,
-            "--temp-dir": self._folder / "t",
-        }
+            "--port": gcs, "--dashboard-port": dashboard, "--dashboard-agent-listen-port": agent,
+            "--ray-client-server-port": client, "--dashboard-host": "127.0.0.1", "--node-ip-address": "127.0.0.1",
+            "--num-cpus": 3 * NUM_GPUS + 12, "--num-gpus": NUM_GPUS, "--object-store-memory": 80_000_000,
+            "--min-worker-port": 0, "--max-worker-port": 0, "--temp-dir": self._folder / "t",
+        }  # fmt: skip
         command = [str(self._ray), "start", "--head", "--include-dashboard=true", "--disable-usage-stats", "--block"]
         command += [f"{name}={value}" for name, value in options.items()]
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "COV_"))}
@@ -106,7 +98,6 @@ class RayCluster:
         return False
 
     def kill(self) -> None:
-        """End everything at once, as a power cut would."""
         give_up_at = time.monotonic() + 20.0
         while left := self.processes():
             assert time.monotonic() < give_up_at, left

@@ -1,5 +1,3 @@
-"""Processes that end with their starter, however that one ends."""
-
 import os
 import signal
 import subprocess

@@ -75,15 +75,11 @@ def launcher(ray_bench: RayBench) -> Iterator[RayJobsLauncher]:
 @pytest.mark.parametrize(
     ("address", "expected"),
     [
-        ("http://127.8.9.10:8265", True),
-        ("http://[::1]:8265", True),
-        ("http://localhost:8265", True),
-        ("http://127.0.0.1@ray.example:8265", False),
-        ("http://localhost.ray.example", False),
-        ("http://0.0.0.0:8265", False),
-        (ELSEWHERE, False),
+        ("http://127.8.9.10:8265", True), ("http://[::1]:8265", True), ("http://localhost:8265", True),
+        ("http://127.0.0.1@ray.example:8265", False), ("http://localhost.ray.example", False),
+        ("http://0.0.0.0:8265", False), (ELSEWHERE, False),
     ],
-)
+)  # fmt: skip
 def test_only_this_machines_own_addresses_are_loopback(address, expected):
     assert is_loopback(address) is expected
 

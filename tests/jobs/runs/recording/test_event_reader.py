@@ -1,5 +1,3 @@
-"""What is read back of recorded events: in parts, torn, damaged."""
-
 import pytest
 
 from exgrpo.jobs.runs.recording.event_reader import EventReader

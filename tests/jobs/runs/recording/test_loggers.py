@@ -17,8 +17,6 @@ def spec_with(*loggers: str) -> TrainSpec:
 
 
 class FailingLogger:
-    """Fails at the second step, like a server that goes away."""
-
     def __init__(self):
         self.logged = []
 

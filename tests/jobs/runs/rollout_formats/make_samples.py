@@ -14,11 +14,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import venv
-from contextlib import contextmanager
 from dataclasses import asdict
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from sample_writers import make_art, make_mlflow_traces, make_skyrl, make_trackio, make_verl, write_stream
@@ -43,10 +40,7 @@ REQUIREMENTS = {
         "tensordict==0.10.0", "trackio==0.43.0", *MLFLOW,
     ],
 }  # fmt: skip
-WRITERS = {
-    "trl", "lm-eval", "inspect-ai", "verifiers", "trackio", "miles-rl", "mlflow-skinny", "openpipe-art", "skyrl",
-    "verl",
-}  # fmt: skip
+WRITERS = {packages[0].partition("==")[0] for packages in REQUIREMENTS.values()}
 """Of them the newest release is installed; other packages keep the version that they work with."""
 OLDER_LAYOUTS = {"verifiers_results"}
 """What only an older release writes, which keeps its version."""
@@ -265,9 +259,15 @@ def make_traces(folder):
 
 def make_verifiers_results(folder):
     """Four rollouts of an environment with a tool, by a server on this machine that answers as OpenAI's API does."""
+    sys.path.insert(0, str(Path(__file__).parents[4]))
     import verifiers as vf
     from datasets import Dataset
     from verifiers.types import ClientConfig
+
+    from tests.http_server import Answer, answering
+
+    def answer(asked):
+        return Answer(chat(json.loads(asked.body)["messages"]), 200, (("Content-Type", "application/json"),))
 
     def add(first: int, second: int) -> int:
         return first + second
@@ -280,48 +280,28 @@ def make_verifiers_results(folder):
     )
     env = vf.ToolEnv(tools=[add], max_turns=4, eval_dataset=data, rubric=vf.Rubric(funcs=[is_right]))
     os.environ["KEY"] = "none"
-    with tempfile.TemporaryDirectory() as work, chat_server() as address:
+    with tempfile.TemporaryDirectory() as work, answering(answer) as origin:
         env.evaluate_sync(
-            ClientConfig(api_key_var="KEY", api_base_url=address), "smollm2", rollouts_per_example=2,
+            ClientConfig(api_key_var="KEY", api_base_url=f"{origin}/v1"), "smollm2", rollouts_per_example=2,
             results_path=Path(work), save_results=True,
         )  # fmt: skip
         shutil.copy(Path(work) / "results.jsonl", folder)
 
 
-@contextmanager
-def chat_server():
-    """Serve a model that calls the tool `add` first, then answers 5."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def log_message(self, *_):
-            pass
-
-        def do_POST(self):
-            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            message = {"role": "assistant", "content": "It is 5."}
-            if asked["messages"][-1]["role"] == "user":
-                call = {"name": "add", "arguments": '{"first": 2, "second": 3}'}
-                message = {"role": "assistant", "content": None, "reasoning_content": "A sum.",
-                           "tool_calls": [{"id": "c1", "type": "function", "function": call}]}  # fmt: skip
-            choice = {
-                "index": 0,
-                "message": message,
-                "finish_reason": "tool_calls" if "tool_calls" in message else "stop",
-            }
-            body = json.dumps({
-                "id": "x", "object": "chat.completion", "created": 1, "model": "smollm2", "choices": [choice],
-                "usage": {"prompt_tokens": 9, "completion_tokens": 4, "total_tokens": 13},
-            }).encode()  # fmt: skip
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/v1"
-    server.shutdown()
+def chat(messages):
+    """Return the completion of a model that calls the tool `add` first, then says 5."""
+    message, reason = {"role": "assistant", "content": "It is 5."}, "stop"
+    if messages[-1]["role"] == "user":
+        call = {"name": "add", "arguments": '{"first": 2, "second": 3}'}
+        message |= {"content": None, "reasoning_content": "A sum.",
+                    "tool_calls": [{"id": "c1", "type": "function", "function": call}]}  # fmt: skip
+        reason = "tool_calls"
+    body = {
+        "id": "x", "object": "chat.completion", "created": 1, "model": "smollm2",
+        "choices": [{"index": 0, "message": message, "finish_reason": reason}],
+        "usage": {"prompt_tokens": 9, "completion_tokens": 4, "total_tokens": 13},
+    }  # fmt: skip
+    return json.dumps(body)
 
 
 def make_miles(folder):
@@ -346,7 +326,6 @@ def make_miles(folder):
 
 
 def make_mlflow(folder):
-    """The history of two metrics, as `GET metrics/get-history` answers and as a table."""
     import mlflow
     from mlflow.tracking import MlflowClient
 
@@ -421,7 +400,6 @@ def write_samples(name, environment, target, is_pinned):
 
 
 def _quiet(words, **options):
-    """Run a program whose output is only shown if it fails."""
     subprocess.run(words, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
 
 

@@ -101,7 +101,6 @@ def make_trackio(folder):
 
 
 def make_art(folder):
-    """The files of a model that logs two steps of training and one of validation."""
     import asyncio
 
     import art

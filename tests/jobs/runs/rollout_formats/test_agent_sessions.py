@@ -1,5 +1,3 @@
-"""Sessions as the hub shows them, compared with the project that Trackio wrote them from."""
-
 import gzip
 import json
 import shutil

@@ -36,17 +36,14 @@ def write(folder, name, content):
     [
         ("wandb.csv", b"\xef\xbb\xbf_step,loss\n0,1.5\n1,0.5\n"),
         ("chart.csv", b'\xef\xbb\xbf"Step","loss"\n"0","1.5"\n"1","0.5"\n'),
-        ("semicolons.csv", "_step;loss\n0;1.5\n1;0.5\n"),
-        ("tabs.csv", "_step\tloss\n0\t1.5\n1\t0.5\n"),
-        ("pandas.csv", ",_step,loss\n0,0,1.5\n1,1,0.5\n"),
-        ("percentages.csv", "step,loss\n0,150%\n1,50%\n"),
-        ("one_line.json", json.dumps({"metrics": ROWS})),
-        ("list.json", json.dumps(ROWS)),
+        ("semicolons.csv", "_step;loss\n0;1.5\n1;0.5\n"), ("tabs.csv", "_step\tloss\n0\t1.5\n1\t0.5\n"),
+        ("pandas.csv", ",_step,loss\n0,0,1.5\n1,1,0.5\n"), ("percentages.csv", "step,loss\n0,150%\n1,50%\n"),
+        ("one_line.json", json.dumps({"metrics": ROWS})), ("list.json", json.dumps(ROWS)),
         ("indented.json", json.dumps({"metrics": ROWS}, indent=1)),
         ("mark.jsonl", b'\xef\xbb\xbf{"_step":0,"loss":1.5}\n{"_step":1,"loss":0.5}\n'),
         ("decimals.parquet", pa.table({"_step": [0, 1], "loss": [Decimal("1.5"), Decimal("0.5")]})),
     ],
-)
+)  # fmt: skip
 def test_each_way_of_writing_metrics_is_read(tmp_path, name, content):
     assert read(write(tmp_path, name, content)) == (LOSSES, [])
 

@@ -11,15 +11,9 @@ from exgrpo_core.errors import InputError
 from exgrpo_core.recording.rows import Message
 
 ROW = {
-    "q": "1+1?",
-    "out": {"texts": ["2", "3"]},
-    "points": 1,
-    "parts": {"form": 0.5},
-    "at": 7,
-    "style": "short",
-    "reward": 9,
-    "none": None,
-}
+    "q": "1+1?", "out": {"texts": ["2", "3"]}, "points": 1, "parts": {"form": 0.5}, "at": 7, "style": "short",
+    "reward": 9, "none": None,
+}  # fmt: skip
 MAPPING = "prompt: $.q\nresponse: $.out.texts[1]\nreward: $.points\nrewards: $.parts\nstep: $.at\nanswer: $.none\n"
 FUNCTION = """
 def _text(row):
@@ -83,13 +77,10 @@ def test_a_row_without_a_field_that_a_mapping_names_is_told_by_the_fields_name(t
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("a.yaml", "prompt: $.q\n"),
-        ("a.yaml", "prompt: q\nresponse: $.a\n"),
-        ("a.yaml", "- x\n"),
-        ("a.py", "1 / 0\n"),
+        ("a.yaml", "prompt: $.q\n"), ("a.yaml", "prompt: q\nresponse: $.a\n"), ("a.yaml", "- x\n"), ("a.py", "1 / 0\n"),
         ("a.yaml", None),
     ],
-)
+)  # fmt: skip
 def test_a_file_that_describes_no_format_is_refused_by_its_name(tmp_path, name, text):
     path = tmp_path / name
     if text is not None:

@@ -1,5 +1,3 @@
-"""Rollouts in files that gzip or zstd packed, and below links to folders."""
-
 import gzip
 import json
 import shutil

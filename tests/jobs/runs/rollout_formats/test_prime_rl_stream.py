@@ -1,5 +1,3 @@
-"""prime-rl's stream of episodes with annotations, compared with its files by other code."""
-
 import json
 
 import pyarrow as pa
@@ -15,7 +13,6 @@ TRACES = RUN / "monitors" / "file" / "traces"
 
 
 def records(folder):
-    """Return the JSON objects of the numbered files of a folder."""
     texts = []
     for file in sorted(folder.iterdir()):
         with pa.input_stream(str(file), compression="zstd" if file.suffix == ".zst" else None) as opened:

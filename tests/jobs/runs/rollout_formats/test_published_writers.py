@@ -65,20 +65,15 @@ WANDB_CHART = (
 WANDB_HISTORY = [{"_step": 0, "_runtime": 1.5, "loss": 1.5, "note": "x"}, {"_step": 1, "loss": None}]
 MLFLOW_STORE = "1795810596550 1.5 0\n1795810596736 0.5 1\n"
 FILES = {
-    "7.pt": ("torch_dumps", {"rollout_id": 7, "samples": [SLIME]}),
-    "train_data_step2.jsonl": ("nemo_rl", [NEMO]),
+    "7.pt": ("torch_dumps", {"rollout_id": 7, "samples": [SLIME]}), "train_data_step2.jsonl": ("nemo_rl", [NEMO]),
     "val_data_step2.jsonl": ("nemo_rl", [NEMO_VALIDATION]),
     "3.jsonl": ("verl_dumps", [{"input": "2?", "output": "2", "gts": "2", "score": 1.0, "step": 3}]),
-    "openrlhf.jsonl": ("json_lines", [OPENRLHF]),
-    "completions.jsonl": ("json_lines", [SWIFT_TABLE]),
-    "ray/completions.jsonl": ("json_lines", [SWIFT_RAY]),
-    "5.jsonl": ("json_lines", [MILES]),
-    "chats.jsonl": ("json_lines", [MESSAGES]),
-    "chart.csv": ("metric_exports", WANDB_CHART),
-    "history.json": ("metric_exports", json.dumps(WANDB_HISTORY)),
-    "history.jsonl": ("metric_exports", WANDB_HISTORY),
+    "openrlhf.jsonl": ("json_lines", [OPENRLHF]), "completions.jsonl": ("json_lines", [SWIFT_TABLE]),
+    "ray/completions.jsonl": ("json_lines", [SWIFT_RAY]), "5.jsonl": ("json_lines", [MILES]),
+    "chats.jsonl": ("json_lines", [MESSAGES]), "chart.csv": ("metric_exports", WANDB_CHART),
+    "history.json": ("metric_exports", json.dumps(WANDB_HISTORY)), "history.jsonl": ("metric_exports", WANDB_HISTORY),
     "metrics/reward/mean": ("metric_exports", MLFLOW_STORE),
-}
+}  # fmt: skip
 
 
 def write(folder, name, content):
@@ -163,19 +158,14 @@ def test_miles_conversations_have_tools_images_and_errors(tmp_path):
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("chart.csv", [(step, {"run-1 - loss": pytest.approx(loss, nan_ok=True)})
-                       for step, loss in ((0, 1.5), (3, float("nan")), (4, 0.5))]),
-        ("history.json", [(0, {"_runtime": 1.5, "loss": 1.5})]),
-        ("history.jsonl", [(0, {"_runtime": 1.5, "loss": 1.5})]),
-        ("metrics/reward/mean", [(0, {"reward/mean": 1.5}), (1, {"reward/mean": 0.5})]),
-    ],
-)  # fmt: skip
-def test_metrics_are_numbers_of_a_step(tmp_path, name, expected):
-    steps = read(write(tmp_path, name, FILES[name][1]))
-    assert [(step.step, step.metrics) for step in steps] == expected
+def test_metrics_are_numbers_of_a_step(tmp_path):
+    steps = read(write(tmp_path, "chart.csv", WANDB_CHART))
+    losses = {0: 1.5, 3: pytest.approx(float("nan"), nan_ok=True), 4: 0.5}
+    assert {step.step: step.metrics for step in steps} == {
+        step: {"run-1 - loss": loss} for step, loss in losses.items()
+    }
+    [step] = read(write(tmp_path, "history.jsonl", WANDB_HISTORY))
+    assert (step.step, step.metrics) == (0, {"_runtime": 1.5, "loss": 1.5})
 
 
 BAD = {

@@ -194,9 +194,3 @@ def test_inspect_without_its_package_is_refused_with_the_command(monkeypatch):
     with pytest.raises(MissingPackageError) as refused:
         find_format(SAMPLES / "inspect")
     assert "pip install inspect-ai" in str(refused.value)
-
-
-def test_mlflow_has_the_metrics_of_each_step():
-    steps = read("mlflow")
-    assert [(step.step, step.metrics["reward/mean"]) for step in steps] == [(0, 0.0), (1, 0.25), (2, 0.5)]
-    assert not any(step.trajectories for step in steps)

@@ -1,5 +1,3 @@
-"""ART, SkyRL, and the traces of MLflow and verl, compared with their files by other code."""
-
 import gzip
 import json
 import sqlite3

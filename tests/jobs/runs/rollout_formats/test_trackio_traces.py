@@ -1,5 +1,3 @@
-"""Projects of Trackio, compared with its files by other code."""
-
 import gzip
 import json
 import sqlite3
@@ -17,7 +15,6 @@ TRACKIO = SAMPLES / "trackio"
 
 @pytest.fixture
 def local(tmp_path):
-    """A folder as Trackio's own, with the project `sums`."""
     folder = tmp_path / "trackio"
     folder.mkdir()
     (folder / "sums.db").write_bytes(gzip.decompress((TRACKIO / "local" / "sums.db.gz").read_bytes()))

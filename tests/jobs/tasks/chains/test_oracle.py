@@ -54,13 +54,10 @@ def test_two_digit_chains_are_judged_by_their_own_modulus():
 @pytest.mark.parametrize(
     ("source", "printed"),
     [
-        ("x=6\nx*=2\nx%=10\nprint(x)\n", [2]),
-        ("v=(((6*2)-5)*3)%10\nprint(v)\n", [1]),
-        ("x=3\ny=x-9\ny%=10\nprint(y)\nprint(x)\n", [4, 3]),
-        ("x=-7%10\nprint(x)\n", [3]),
-        ("", []),
+        ("x=6\nx*=2\nx%=10\nprint(x)\n", [2]), ("v=(((6*2)-5)*3)%10\nprint(v)\n", [1]),
+        ("x=3\ny=x-9\ny%=10\nprint(y)\nprint(x)\n", [4, 3]), ("x=-7%10\nprint(x)\n", [3]), ("", []),
     ],
-)
+)  # fmt: skip
 def test_programs_of_the_language_run_as_python_would(source, printed):
     assert run_program(source) == printed
 

@@ -96,7 +96,6 @@ def test_a_decided_pair_is_remembered_without_a_process(grader):
     assert grader.worker_ids == before
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("response", "possible"),
     [(FACTORIAL, POISONED), (BINOMIAL, POISONED)],
@@ -186,7 +185,6 @@ def test_close_ends_processes_and_a_call_under_way():
     assert pool.worker_ids == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("is_busy", [False, True])
 def test_grading_processes_die_with_their_parent(is_busy, repository):
     program = f"""

@@ -24,15 +24,11 @@ def boxed(answer):
     ("response", "answer"),
     [
         (r"\boxed{(2,2)} \text{ and } \boxed{(6,2)}", "(2,2), (6,2)"),
-        (r"$\boxed{1}$, $\boxed{2}$ or $\boxed{3}$", "1, 2, 3"),
-        (r"$x_1 = \boxed{5} \quad x_2 = \boxed{7}$", "5, 7"),
-        (r"First \boxed{4}. Then we add one, so \boxed{5}", "5"),
-        (r"\boxed{5}, \boxed{5}", "5"),
-        ("$\\boxed{12}$\n$\\boxed{13}$", "13"),
-        (r"\boxed{1 + \boxed{2}}", "2"),
-        ("no box", None),
+        (r"$\boxed{1}$, $\boxed{2}$ or $\boxed{3}$", "1, 2, 3"), (r"$x_1 = \boxed{5} \quad x_2 = \boxed{7}$", "5, 7"),
+        (r"First \boxed{4}. Then we add one, so \boxed{5}", "5"), (r"\boxed{5}, \boxed{5}", "5"),
+        ("$\\boxed{12}$\n$\\boxed{13}$", "13"), (r"\boxed{1 + \boxed{2}}", "2"), ("no box", None),
     ],
-)
+)  # fmt: skip
 def test_boxes_that_are_joined_are_one_answer(response, answer):
     assert joined_boxes(response) == answer
 

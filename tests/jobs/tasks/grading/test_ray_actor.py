@@ -1,5 +1,3 @@
-"""Graders inside Ray's actors, plain and asynchronous, give the verdicts that they give anywhere else."""
-
 import shutil
 import tempfile
 

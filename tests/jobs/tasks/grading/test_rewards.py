@@ -19,7 +19,6 @@ QUESTION = make_question(0, ChainProblem.parse("Q6a*2b*9c-5d*3:", 10), make_toke
 STEPS = "6;a*2=2;b*9=8;c-5=3;d*3=9;"
 NO_TOKENS = np.zeros(0, dtype=np.int32)
 
-
 EXACT, GRADED, CODE = ChainsReward(), ChainsReward(is_graded=True), ChainsReward(code_reward_rate=1.0)
 RIGHT_CODE = "```python\nx=(((6*2)*9)-5)*3\nx%=10\nprint(x)\n```\n"
 WRONG_CODE = RIGHT_CODE.replace("*3", "*2")

@@ -94,7 +94,6 @@ SUITE = json.loads((Path(__file__).parent / "math_verify_cases.json").read_text(
 
 @pytest.fixture(scope="module")
 def of_suite(grader):
-    """Each case with the outcomes of both schemes."""
     items = [GradeItem(gold, rf"\boxed{{{answer}}}", "math") for gold, answer, _ in SUITE]
     return [*zip(items, grader.grade_side_by_side(items), strict=True)]
 

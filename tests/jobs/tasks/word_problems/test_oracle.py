@@ -81,14 +81,11 @@ def test_without_any_step_a_response_is_unreadable(chain):
         (SALE, r"25% of 80 is 20. 80 - 20 = 60. \boxed{60}", True),
         (SALE, "0.75 \N{MULTIPLICATION SIGN} 80 = 60 \\boxed{\\$60}", True),
         (SALE, r"\frac{25}{100} \times 80 = 20, 80 - 20 = 60 \boxed{60.00}", True),
-        (SALE, r"A quarter of 80 is 20, and 80 - 20 = 60. \boxed{60}", True),
-        (SALE, r"80 - 25 = 55 \boxed{55}", False),
-        (SALE, r"80 - 20 = 60 \boxed{60}", True),
-        (BAGS, r"2 + 2 = 4. \boxed{4}", False),
-        (BAGS, r"2 * 2 = 4. \boxed{4}", True),
-        (BOXES, r"\boxed{5} 3 * 12 = 36. 36 + 5 = 41. \boxed{41}", True),
+        (SALE, r"A quarter of 80 is 20, and 80 - 20 = 60. \boxed{60}", True), (SALE, r"80 - 25 = 55 \boxed{55}", False),
+        (SALE, r"80 - 20 = 60 \boxed{60}", True), (BAGS, r"2 + 2 = 4. \boxed{4}", False),
+        (BAGS, r"2 * 2 = 4. \boxed{4}", True), (BOXES, r"\boxed{5} 3 * 12 = 36. 36 + 5 = 41. \boxed{41}", True),
     ],
-)
+)  # fmt: skip
 def test_unknowns_percentages_and_fractions_are_read_and_right_by_luck_is_not_valid(problem, chain, is_valid):
     judgement = judge_response(problem, chain)
     assert judgement.is_valid is is_valid

@@ -28,7 +28,6 @@ def requests_for(questions, counts):
 
 
 def stored(groups: list[RolloutGroup]) -> tuple[list, list[Experience]]:
-    """Turn fresh trajectories into stored ones, as the buffer would."""
     questions, candidates = [], []
     for group in groups:
         for trajectory in group.trajectories:
@@ -36,15 +35,10 @@ def stored(groups: list[RolloutGroup]) -> tuple[list, list[Experience]]:
             row = len(candidates)
             candidates.append(
                 Experience(
-                    row,
-                    row,
-                    trajectory.question_index,
-                    1,
-                    trajectory.reward,
-                    trajectory.token_ids,
+                    row, row, trajectory.question_index, 1, trajectory.reward, trajectory.token_ids,
                     trajectory.log_probs.copy(),
-                )
-            )
+                ),
+            )  # fmt: skip
     return questions, candidates
 
 
@@ -61,8 +55,6 @@ def score(engine, groups):
 
 
 class PolicyEngineContract:
-    """The guarantees of `PolicyEngine`'s docstrings."""
-
     def test_groups_come_in_order_each_with_the_asked_number_of_rollouts(self, engine: PolicyEngine, questions):
         requests = requests_for([questions[2], questions[0], questions[1], questions[0]], [3, 1, 4, 2])
         groups = engine.rollout(requests)
@@ -72,8 +64,10 @@ class PolicyEngineContract:
             assert all(trajectory.question_index == group.question.index for trajectory in group.trajectories)
             assert not group.has_replay
 
-    def test_no_request_gives_no_group(self, engine: PolicyEngine):
+    def test_no_request_gives_no_group_and_no_candidate_no_score(self, engine: PolicyEngine):
         assert engine.rollout([]) == []
+        scores = engine.entropies([], [])
+        assert len(scores.log_probs) == len(scores.entropies) == 0
 
     def test_trajectories_are_aligned_graded_and_within_the_limit(self, engine: PolicyEngine, config, questions):
         for group in engine.rollout(requests_for(questions, [4] * 6)):
@@ -82,6 +76,8 @@ class PolicyEngineContract:
                 assert trajectory.log_probs.dtype == np.float32
                 assert 1 <= trajectory.token_ids.size <= config.max_response_tokens
                 assert trajectory.log_probs.shape == trajectory.token_ids.shape
+                assert np.isfinite(trajectory.log_probs).all()
+                assert (trajectory.log_probs <= 0.0).all()
                 assert trajectory.entropies is None or trajectory.entropies.shape == trajectory.token_ids.shape
                 assert trajectory.token_ids.size == config.max_response_tokens or not trajectory.is_truncated
                 assert trajectory.is_truncated is bool(trajectory.token_ids[-1] != END)
@@ -114,12 +110,6 @@ class PolicyEngineContract:
             item.token_ids.tolist() for item in again.trajectories
         ]
 
-    def test_log_probs_are_finite_and_not_positive(self, engine: PolicyEngine, questions):
-        for group in engine.rollout(requests_for(questions, [4] * 6)):
-            for trajectory in group.trajectories:
-                assert np.isfinite(trajectory.log_probs).all()
-                assert (trajectory.log_probs <= 0.0).all()
-
     def test_scores_of_fresh_rollouts_are_those_of_their_rollout(self, engine: PolicyEngine, questions):
         groups = engine.rollout(requests_for(questions, [4] * 6))
         scores = score(engine, groups)
@@ -139,10 +129,6 @@ class PolicyEngineContract:
         for entropies in forward.entropies:
             assert np.isfinite(entropies).all()
             assert (entropies >= -SCORE_TOLERANCE).all()
-
-    def test_no_candidate_gives_no_score(self, engine: PolicyEngine):
-        scores = engine.entropies([], [])
-        assert len(scores.log_probs) == len(scores.entropies) == 0
 
     def test_neither_rollouts_nor_scores_change_the_policy(self, engine: PolicyEngine, questions):
         groups = engine.rollout(requests_for(questions, [2] * 4))

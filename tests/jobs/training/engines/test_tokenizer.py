@@ -1,5 +1,3 @@
-"""Texts of responses, wherever they are graded or shown: think tags that are special tokens stay."""
-
 import json
 from types import SimpleNamespace
 

@@ -24,24 +24,14 @@ CHARACTERS = string.digits + string.ascii_lowercase + "+-*=:"
 VOCABULARY = ["<pad>", "<eos>", *CHARACTERS]
 VOCABULARY_SIZE = len(VOCABULARY)
 SIZES = {
-    "vocab_size": VOCABULARY_SIZE,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 3,
-    "max_position_embeddings": 128,
-    "initializer_range": 0.3,
-    "pad_token_id": PAD,
-    "bos_token_id": None,
+    "vocab_size": VOCABULARY_SIZE, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3,
+    "max_position_embeddings": 128, "initializer_range": 0.3, "pad_token_id": PAD, "bos_token_id": None,
     "eos_token_id": END,
-}
+}  # fmt: skip
 LLAMA3_ROPE = {
-    "rope_type": "llama3",
-    "rope_theta": 500.0,
-    "factor": 4.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
+    "rope_type": "llama3", "rope_theta": 500.0, "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
     "original_max_position_embeddings": 16,
-}
+}  # fmt: skip
 
 
 def tiny_tokenizer() -> PreTrainedTokenizerFast:

@@ -1,1 +1,0 @@
-"""Tests of models that are converted on this machine."""

@@ -9,19 +9,11 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 NAMES = {
-    "model.embed_tokens": "token_embd",
-    "model.norm": "output_norm",
-    "self_attn.q_proj": "attn_q",
-    "self_attn.k_proj": "attn_k",
-    "self_attn.v_proj": "attn_v",
-    "self_attn.o_proj": "attn_output",
-    "mlp.gate_proj": "ffn_gate",
-    "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down",
-    "input_layernorm": "attn_norm",
-    "post_attention_layernorm": "ffn_norm",
-    "model.layers": "blk",
-}
+    "model.embed_tokens": "token_embd", "model.norm": "output_norm", "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
+    "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down", "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "ffn_norm", "model.layers": "blk",
+}  # fmt: skip
 
 
 def write_gguf(model_folder: Path, path: Path, *, has_end_token: bool = True) -> Path:

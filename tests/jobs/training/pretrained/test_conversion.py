@@ -1,5 +1,3 @@
-"""GGUF files and wheels become model folders that training, evaluation and preflight find."""
-
 import hashlib
 import zipfile
 from struct import pack

@@ -81,13 +81,10 @@ def test_a_configuration_that_cannot_be_saved_is_refused_before_the_start():
 @pytest.mark.parametrize(
     ("content", "fault"),
     [
-        ("{", "is not JSON"),
-        ("", "is not JSON"),
-        ("[1]", "expected a mapping of fields"),
-        ('"x"', "expected a mapping of fields"),
-        ('{"a": {"b": 1, "b": 2}}', "has the field 'b' twice"),
+        ("{", "is not JSON"), ("", "is not JSON"), ("[1]", "expected a mapping of fields"),
+        ('"x"', "expected a mapping of fields"), ('{"a": {"b": 1, "b": 2}}', "has the field 'b' twice"),
     ],
-)
+)  # fmt: skip
 def test_a_broken_settings_file_is_named(tmp_path, name, content, fault):
     save_tiny_model(tmp_path)
     (tmp_path / name).write_text(content)

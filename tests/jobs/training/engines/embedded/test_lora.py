@@ -210,16 +210,12 @@ def test_checkpoint_of_another_rank_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("targets", "options"),
     [
-        (["lm_head"], {}),
-        (["embed_tokens", "q_proj"], {}),
-        (["q_proj", "up_proj"], {}),
-        (["q_proj"], {"modules_to_save": ["lm_head"]}),
-        (["q_proj"], {"modules_to_save": ["embed_tokens"]}),
-        (["q_proj"], {"modules_to_save": ["embed_tokens", "lm_head"]}),
-        (["q_proj", "up_proj"], {"use_dora": True}),
+        (["lm_head"], {}), (["embed_tokens", "q_proj"], {}), (["q_proj", "up_proj"], {}),
+        (["q_proj"], {"modules_to_save": ["lm_head"]}), (["q_proj"], {"modules_to_save": ["embed_tokens"]}),
+        (["q_proj"], {"modules_to_save": ["embed_tokens", "lm_head"]}), (["q_proj", "up_proj"], {"use_dora": True}),
         (["q_proj", "lm_head"], {"use_rslora": True}),
     ],
-)
+)  # fmt: skip
 def test_merged_adapters_of_tied_embeddings_compute_what_peft_does_and_can_be_trained_and_saved(
     tmp_path, targets, options
 ):

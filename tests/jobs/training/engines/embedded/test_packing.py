@@ -150,7 +150,6 @@ def rows_that_share(rng):
 
 
 def attention_to(heads, shape, prefix):
-    """Attention of the last token of a prefix, written out head by head."""
     outputs = []
     for head in range(shape.num_heads):
         key_head = shape.num_heads + head * shape.num_kv_heads // shape.num_heads

@@ -28,14 +28,9 @@ pytestmark = pytest.mark.slow
 
 TEMPERATURE = 0.8
 BASE = ExGRPOConfig(
-    batch_size=8,
-    mini_batch_size=4,
-    rollouts_per_question=2,
-    max_prompt_tokens=16,
-    max_response_tokens=32,
-    temperature=TEMPERATURE,
-    entropy_coefficient=0.0,
-)
+    batch_size=8, mini_batch_size=4, rollouts_per_question=2, max_prompt_tokens=16, max_response_tokens=32,
+    temperature=TEMPERATURE, entropy_coefficient=0.0,
+)  # fmt: skip
 VARIANTS = {
     "plain": BASE,
     "entropy_bonus": dataclasses.replace(BASE, entropy_coefficient=0.05),
@@ -106,15 +101,11 @@ def naive_gradients(policy, batch, objective, reference=None):
 
     log_probs, entropies = forward(policy.model)
     inputs = LossInputs(
-        log_probs,
-        behavior,
-        torch.tensor([row.advantage for row in rows])[:, None].expand(shape),
-        torch.tensor([row.is_replayed for row in rows])[:, None].expand(shape),
-        mask,
-        torch.arange(len(rows))[:, None].expand(shape),
-        entropies,
+        log_probs, behavior, torch.tensor([row.advantage for row in rows])[:, None].expand(shape),
+        torch.tensor([row.is_replayed for row in rows])[:, None].expand(shape), mask,
+        torch.arange(len(rows))[:, None].expand(shape), entropies,
         None if reference is None else forward(reference.model)[0].detach(),
-    )
+    )  # fmt: skip
     policy.model.zero_grad()
     exgrpo_loss(inputs, objective, MiniBatchSizes(batch.num_trajectories, batch.num_tokens)).loss.backward()
     return {name: parameter.grad.clone() for name, parameter in policy.model.named_parameters()}

@@ -29,27 +29,17 @@ def run_content(
     num_ranks: int = 1, experience_ratio: float = 0.5, kl_coefficient: float = 0.0, **changes: Any
 ) -> dict[str, Any]:
     return {
-        "engine": "verl",
-        "model": {"device": "cpu"},
-        "data": {"num_questions": 8, "num_held_out": 4, "max_operations": 3},
-        "verl": on_cpu(num_ranks),
+        "engine": "verl", "model": {"device": "cpu"},
+        "data": {"num_questions": 8, "num_held_out": 4, "max_operations": 3}, "verl": on_cpu(num_ranks),
         "algorithm": {
-            "batch_size": 4,
-            "mini_batch_size": 2,
-            "rollouts_per_question": 4,
-            "max_prompt_tokens": 64,
-            "max_response_tokens": 48,
-            "experience_ratio": experience_ratio,
-            "kl_coefficient": kl_coefficient,
-            "start_pass_rate": 0.05,
-            "policy_loss_factor": 8.0,
+            "batch_size": 4, "mini_batch_size": 2, "rollouts_per_question": 4, "max_prompt_tokens": 64,
+            "max_response_tokens": 48, "experience_ratio": experience_ratio, "kl_coefficient": kl_coefficient,
+            "start_pass_rate": 0.05, "policy_loss_factor": 8.0,
         },
-        "optim": {"learning_rate": 2e-4},
-        "num_steps": NUM_STEPS,
+        "optim": {"learning_rate": 2e-4}, "num_steps": NUM_STEPS,
         "validation": {"interval": None, "samples_per_question": 2, "num_training_questions": 2},
-        "checkpoint_interval": 4,
-        **changes,
-    }
+        "checkpoint_interval": 4, **changes,
+    }  # fmt: skip
 
 
 def new_run(root: Path, **changes: Any) -> RunDirectory:
@@ -108,15 +98,6 @@ def wait_for(process: subprocess.Popen, mark: str) -> None:
         process.kill()
         process.wait()
     assert processes_left(mark) == {}
-
-
-def wait_for_rank(process: subprocess.Popen, mark: str, module: str) -> None:
-    until = time.monotonic() + RUN_SECONDS
-    while process.poll() is None and time.monotonic() < until:
-        if any(module in line and "torch.distributed" not in line for line in marked(mark).values()):
-            return
-        time.sleep(0.2)
-    raise AssertionError(f"no process of {module} came")
 
 
 def processes_left(mark: str) -> dict[int, str]:

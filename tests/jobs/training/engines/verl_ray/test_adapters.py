@@ -1,5 +1,3 @@
-"""Low-rank adapters on verl's workers: what is trained, sent to the generator, saved and merged."""
-
 import dataclasses
 import sys
 

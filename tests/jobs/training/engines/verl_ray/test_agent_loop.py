@@ -1,5 +1,3 @@
-"""What the workbench's agent loop adds to the plug-in's."""
-
 import asyncio
 import warnings
 from types import SimpleNamespace

@@ -1,5 +1,3 @@
-"""The engine contract on verl's workers, parity with the embedded engine, and what is refused."""
-
 import dataclasses
 import gc
 
@@ -33,16 +31,9 @@ OBJECTIVES = {
     ),
 }
 ONLY_SELECTING = {
-    "trl_replay",
-    "trinity",
-    "prioritized_proportional",
-    "prioritized_rank",
-    "fifo",
-    "fresh_per",
-    "bapo",
-    "limited",
+    "trl_replay", "trinity", "prioritized_proportional", "prioritized_rank", "fifo", "fresh_per", "bapo", "limited",
     "limited groups",
-}
+}  # fmt: skip
 """Methods that score and learn as another does: what they select is decided before an engine is asked."""
 
 

@@ -1,5 +1,3 @@
-"""The step on verl's older trainer, `RayPPOTrainer`."""
-
 import dataclasses
 
 import pytest

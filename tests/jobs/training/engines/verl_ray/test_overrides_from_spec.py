@@ -115,20 +115,12 @@ ROOT = "actor_rollout_ref"
 @pytest.mark.parametrize(
     "word",
     [
-        "trainer.save_freq=3",
-        "trainer.save_freq.x=3",
-        "trainer={}",
-        f"+{ROOT}.rollout.n=4",
-        f"{ROOT}.rollout={{n:4}}",
-        f"{ROOT}.model.override_config={{attn_implementation:sdpa}}",
-        f"{ROOT}.actor.fsdp_config={{strategy:fsdp}}",
-        f"{ROOT}.actor.fsdp_config.wrap_policy.min_num_params=9",
-        f"{ROOT}.model.tiled_mlp.enabled=True",
-        f"+{ROOT}.rollout.multi_turn.enable=True",
-        "data.shuffle=False",
-        "trainer.loger=[console]",
+        "trainer.save_freq=3", "trainer.save_freq.x=3", "trainer={}", f"+{ROOT}.rollout.n=4", f"{ROOT}.rollout={{n:4}}",
+        f"{ROOT}.model.override_config={{attn_implementation:sdpa}}", f"{ROOT}.actor.fsdp_config={{strategy:fsdp}}",
+        f"{ROOT}.actor.fsdp_config.wrap_policy.min_num_params=9", f"{ROOT}.model.tiled_mlp.enabled=True",
+        f"+{ROOT}.rollout.multi_turn.enable=True", "data.shuffle=False", "trainer.loger=[console]",
     ],
-)
+)  # fmt: skip
 def test_override_of_what_a_field_decides_or_without_effect_is_refused(word):
     with pytest.raises(SpecError, match=f"verl.overrides: {re.escape(word.partition('=')[0].lstrip('+'))} "):
         check_run_overrides(verl_spec(verl={"overrides": [word]}))
@@ -158,18 +150,11 @@ def test_a_cluster_of_its_own_keeps_its_resources():
 @pytest.mark.parametrize(
     ("value", "rendered"),
     [
-        (None, "null"),
-        (True, "True"),
-        (1e-6, "1e-06"),
-        ("plain/path-1.parquet", "plain/path-1.parquet"),
-        ("with space", "'with space'"),
-        ("it's", r"'it\'s'"),
-        ("null", "'null'"),
-        ("8b", "'8b'"),
-        ([0.9, 0.99], "[0.9,0.99]"),
-        (["a b", "c"], "['a b',c]"),
+        (None, "null"), (True, "True"), (1e-6, "1e-06"), ("plain/path-1.parquet", "plain/path-1.parquet"),
+        ("with space", "'with space'"), ("it's", r"'it\'s'"), ("null", "'null'"), ("8b", "'8b'"),
+        ([0.9, 0.99], "[0.9,0.99]"), (["a b", "c"], "['a b',c]"),
     ],
-)
+)  # fmt: skip
 def test_values_are_written_in_hydras_grammar(value, rendered):
     assert render_value(value) == rendered
 

@@ -28,8 +28,6 @@ class Tokenizer:
 
 
 class Scorer:
-    """A server of a reward model."""
-
     def __init__(self):
         self.answer = b'{"data": [{"probs": [-3.25]}]}'
         self.address = ""

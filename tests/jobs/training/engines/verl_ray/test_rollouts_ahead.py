@@ -1,5 +1,3 @@
-"""Rollouts of the next step during the update, by servers apart from verl's two training ranks."""
-
 import dataclasses
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""Runs of the verl engine from specification to end: Ray, FSDP2 on gloo, agent loop, TransferQueue, this plug-in."""
-
 import json
 import shutil
 import sys
@@ -38,7 +36,6 @@ pytestmark = [pytest.mark.verl, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 @pytest.fixture(scope="module")
 def experiential(tmp_path_factory) -> RunDirectory:
-    """An ExGRPO run that was never interrupted."""
     run = new_run(tmp_path_factory.mktemp("runs"), recording={"token_data": "all"})
     assert work(run) == "finished"
     return run

@@ -1,5 +1,3 @@
-"""The run's worker around verl: its version and loggers."""
-
 import json
 import os
 import subprocess
