@@ -9,7 +9,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from exgrpo.jobs.actions.preflight.data_preview import preview_data
-from exgrpo.jobs.actions.preflight.looks import TEMPLATE_FILE, read_chat_template, read_tokenizer
+from exgrpo.jobs.actions.preflight.looks import read_tokenizer
 from exgrpo.jobs.specs.settings import apply_settings
 from exgrpo.jobs.specs.train import load_preset
 from exgrpo.jobs.tasks.chains.demonstrators import make_tokenizer
@@ -139,12 +139,6 @@ def test_a_data_set_of_archives_is_read(tmp_path, streams):
     with zipfile.ZipFile(tmp_path / "train.zip", "w") as archive:
         archive.writestr("train.jsonl", json.dumps(verl_row("2 + 2")) + "\n")
     assert [number for number, _ in iterate_raw_rows(str(tmp_path), "train", streams=streams)] == [1]
-
-
-def test_a_template_file_that_is_too_large_is_no_template(tmp_path):
-    with (tmp_path / TEMPLATE_FILE).open("wb") as file:
-        file.truncate(1 << 40)
-    assert read_chat_template(str(tmp_path)) is None
 
 
 def test_a_tokenizers_file_alone_is_the_tokenizer_and_a_damaged_one_is_refused(tmp_path):

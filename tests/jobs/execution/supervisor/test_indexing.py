@@ -281,27 +281,6 @@ def test_heartbeat_says_how_many_runs_are_still_to_read(tmp_path):
         assert [num_unread(0.0), num_unread(60.0)] == [2, 0]
 
 
-def test_connections_that_the_server_cuts_are_made_again(postgres_server, tmp_path, monkeypatch):
-    monkeypatch.setattr(indexing, "RETRY_SECONDS", 0.0)
-    runs_root = tmp_path / "runs"
-    url = create_postgres_database(postgres_server)
-    run = record(runs_root, 1, 2)
-    index = Indexer(url, runs_root)
-    index.poll(0.0)
-    engine = create_engine(make_url(url).set(drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT")
-    with engine.connect() as connection:
-        connection.exec_driver_sql(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            "WHERE pid <> pg_backend_pid() AND datname = current_database()"
-        )
-    engine.dispose()
-    assert index.is_behind
-    while index.is_behind:
-        index.poll()
-    index.close()
-    assert shown_steps(runs_root, url, run) == ("finished", [1, 2])
-
-
 def test_a_run_whose_data_the_database_refuses_holds_up_no_later_run(database_url, tmp_path, caplog):
     runs_root = tmp_path / "runs"
     runs_root.mkdir()
