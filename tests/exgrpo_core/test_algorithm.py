@@ -7,7 +7,6 @@ import pytest
 from exgrpo_core import exgrpo_step
 from exgrpo_core.config import Clipping, RetiredRule, RewardKind, ZeroCorrectRule
 from exgrpo_core.step_report import METRICS, BufferEventKind
-from exgrpo_core.types import Experience
 from tests.exgrpo_core.builders import small_config
 from tests.exgrpo_core.toy_engine import ToyEngine
 from tests.exgrpo_core.toy_runs import MEDIUM_RATES, NUM_QUESTIONS, new_state, run
@@ -40,32 +39,6 @@ def test_every_step_has_its_share_of_replays_whole_groups_and_numbered_trajector
     ids = [t.trajectory_id for report in reports for group in report.groups for t in group.trajectories]
     assert ids == list(range(state.next_trajectory_id))
     assert reports[-1].metrics["rollouts/fresh_total"] == len(ids)
-
-
-def test_fully_solved_question_is_retired_and_leaves_the_buffer(tmp_path):
-    config = small_config()
-    state, engine, _ = run(tmp_path, config, 1)
-    buffered = int(state.replay_buffer.questions()[0])
-    engine.success_rates = [1.0] * NUM_QUESTIONS
-    for _ in range(20):
-        report = exgrpo_step(state, engine, config)
-        if any(group.question.index == buffered for group in report.groups):
-            break
-    assert buffered in state.retired_set
-    assert state.replay_buffer.bucket_of(buffered) is None
-    retired = [e for e in report.buffer_events if e.kind is BufferEventKind.RETIRED and e.question_index == buffered]
-    assert len(retired) == 1
-    assert retired[0].bucket_to is None
-
-
-def test_replayed_trajectory_counts_for_correctness(tmp_path):
-    config = small_config()
-    state, engine, _ = run(tmp_path, config, 1)
-    engine.success_rates = [0.0] * NUM_QUESTIONS
-    report = exgrpo_step(state, engine, config)
-    drawn = [group.question.index for group in report.groups if group.has_replay]
-    assert drawn
-    assert [state.replay_buffer.bucket_of(index) for index in drawn] == [1] * len(drawn)
 
 
 @pytest.mark.parametrize(("rule", "bucket"), [(ZeroCorrectRule.BUCKET_ZERO, 0), (ZeroCorrectRule.KEEP_BUCKET, 2)])
@@ -227,22 +200,6 @@ def test_continuous_rewards_store_above_mean_trajectories_and_never_retire(tmp_p
     assert len(state.retired_set) == 0
     assert later[-1].metrics["replay/num_replayed"] > 0
     assert "reward/pass_at_1" not in later[-1].metrics
-
-
-def test_external_trajectory_joins_its_questions_fresh_group_with_behavior_probability_one(tmp_path):
-    config = small_config(experience_ratio=0.0, uses_external_experience=True)
-    ids = np.array([7, 8, 9], dtype=np.int32)
-    external = {i: Experience(-1, -1 - i, i, 0, 1.0, ids, np.zeros(3, dtype=np.float32)) for i in range(0, 40, 2)}
-    state, engine = new_state(tmp_path, config, external=external), ToyEngine(MEDIUM_RATES)
-    report = exgrpo_step(state, engine, config)
-    for group in report.groups:
-        has_external = group.question.index % 2 == 0
-        assert group.has_replay is has_external
-        assert len(group.trajectories) == (3 if has_external else 4)
-    rows = [row for batch in engine.mini_batches for row in batch.rows if row.is_replayed]
-    assert rows
-    assert all(np.array_equal(row.behavior_log_probs, np.zeros(3)) for row in rows)
-    assert report.selections == []
 
 
 def test_questions_whose_rollouts_failed_are_left_out_counted_and_named(tmp_path):

@@ -19,6 +19,7 @@ def test_defaults_are_the_papers():
     [
         ({"batch_size": 0}, "batch_size"),
         ({"mini_batch_size": 48}, "mini_batch_size"),
+        ({"rollouts_ahead": True}, "sampler_correction"),
         ({"rollouts_per_question": 1}, "rollouts_per_question"),
         ({"temperature": 0.0}, "temperature"),
         ({"experience_ratio": 1.1}, "experience_ratio"),

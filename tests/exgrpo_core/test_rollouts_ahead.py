@@ -7,7 +7,7 @@ import pytest
 
 from exgrpo_core import ExGRPOState, exgrpo_step
 from exgrpo_core.config import SamplerCorrection
-from exgrpo_core.errors import EngineError, FieldError
+from exgrpo_core.errors import EngineError
 from exgrpo_core.step.rollouts import StepRollouts
 from exgrpo_core.types import RolloutGroup
 from tests.exgrpo_core.builders import question, small_config
@@ -79,16 +79,17 @@ def test_each_step_but_the_last_begins_the_next_ones_rollouts_before_it_scores_a
     assert engine.calls.index("entropies") > engine.calls.index("begin")
 
 
-def test_every_fresh_trajectory_knows_the_policy_that_wrote_it(tmp_path):
-    _, _, reports = run_ahead(tmp_path)
-    versions = [{item.policy_version for item in fresh_of(report)} for report in reports]
-    assert versions == [{0}, {0}, {1}, {2}, {3}, {4}]
+@pytest.mark.parametrize(
+    ("changes", "versions", "replays"),
+    [(AHEAD, [0, 0, 1, 2, 3, 4], [False, False, True]), ({}, [*range(6)], [False, True, True])],
+)
+def test_every_fresh_trajectory_knows_the_policy_that_wrote_it_and_replay_begins_a_step_later(
+    tmp_path, changes, versions, replays
+):
+    _, _, reports = run_ahead(tmp_path, config=small_config(**changes))
+    assert [{item.policy_version for item in fresh_of(report)} for report in reports] == [{i} for i in versions]
     assert [{item.rollout_step for item in fresh_of(report)} for report in reports] == [{i} for i in range(1, 7)]
-
-
-def test_without_it_each_trajectory_is_of_the_policy_of_its_step(tmp_path):
-    _, _, reports = run_ahead(tmp_path, config=small_config())
-    assert [{item.policy_version for item in fresh_of(report)} for report in reports] == [{i} for i in range(6)]
+    assert [report.metrics["replay/num_replayed"] > 0 for report in reports[:3]] == replays
 
 
 def test_ratios_are_against_the_policy_that_wrote_the_tokens(tmp_path):
@@ -114,13 +115,6 @@ def test_a_step_replays_no_question_of_the_step_before(tmp_path):
     for before, after in zip(reports, replayed[1:], strict=False):
         assert not {group.question.index for group in before.groups} & after
     assert all(len(report.groups) == 8 for report in reports)
-
-
-def test_replay_begins_two_steps_after_the_first_successes_instead_of_one(tmp_path):
-    _, _, reports = run_ahead(tmp_path)
-    _, _, others = run_ahead(tmp_path / "other", config=small_config())
-    assert [report.metrics["replay/num_replayed"] > 0 for report in reports[:3]] == [False, False, True]
-    assert [report.metrics["replay/num_replayed"] > 0 for report in others[:3]] == [False, True, True]
 
 
 def test_as_many_questions_are_replayed_as_are_wanted_or_as_are_not_of_the_step_before(tmp_path):
@@ -179,13 +173,6 @@ def test_nothing_is_begun_for_a_step_that_only_replays(tmp_path):
     StepRollouts(state, config, 1).begin_next(engine)
     assert [plan.num_rollouts for plan in state.planned_ahead.first_round] == [0] * 8
     assert "begin" not in engine.calls
-
-
-def test_it_needs_the_correction_for_the_sampler():
-    with pytest.raises(FieldError) as refused:
-        small_config(rollouts_ahead=True)
-    assert [mistake.fields for mistake in refused.value.mistakes] == [("sampler_correction",)]
-    assert str(refused.value).endswith(", got none.")
 
 
 def test_it_needs_an_engine_that_generates_during_updates(tmp_path):

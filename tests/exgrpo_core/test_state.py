@@ -12,27 +12,20 @@ from tests.exgrpo_core.test_algorithm import NUM_QUESTIONS, new_state, run
 pytestmark = pytest.mark.slow
 
 
-def test_state_of_other_questions_is_refused(tmp_path):
-    config = small_config()
-    state, _, _ = run(tmp_path, config, 2)
-    state.save(tmp_path / "saved")
-    others = [dataclasses.replace(question(i), question_id=f"other{i}") for i in range(NUM_QUESTIONS)]
-    with pytest.raises(StateError):
-        ExGRPOState.restore(tmp_path / "buffer", tmp_path / "saved", others, config)
-
-
-@pytest.mark.parametrize("damage", ["cut", "missing", "key gone"])
-def test_damaged_state_is_named(tmp_path, damage):
+@pytest.mark.parametrize("damage", ["cut", "missing", "key gone", "of other questions"])
+def test_a_damaged_state_and_one_of_other_questions_are_refused(tmp_path, damage):
     config = small_config()
     state, _, _ = run(tmp_path, config, 2)
     state.save(tmp_path / "saved")
     path = tmp_path / "saved" / "experience.json"
     if damage == "missing":
         path.unlink()
-    else:
+    elif damage != "of other questions":
         path.write_text(path.read_text()[:40] if damage == "cut" else "{}")
+    prefix = "other" if damage == "of other questions" else "q"
+    questions = [dataclasses.replace(question(i), question_id=f"{prefix}{i}") for i in range(NUM_QUESTIONS)]
     with pytest.raises(StateError):
-        ExGRPOState.restore(tmp_path / "buffer", tmp_path / "saved", [question(i) for i in range(40)], config)
+        ExGRPOState.restore(tmp_path / "buffer", tmp_path / "saved", questions, config)
 
 
 def test_too_few_questions_are_refused(tmp_path):

@@ -74,19 +74,12 @@ def test_the_tree_names_every_top_folder_and_none_that_is_not_there():
     missing = top_folders() - named
     assert not missing, f"ARCHITECTURE.md, Folders: add a line for {', '.join(sorted(missing))}."
     assert [folder for folder in named if not (REPOSITORY / folder).is_dir()] == []
-
-
-def test_the_tree_says_what_each_folder_is_for():
     assert [folder for folder, what in folder_tree().items() if not what] == []
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
-def test_make_targets_named_in_the_document_exist(document):
+def test_make_targets_and_exgrpo_commands_named_in_the_document_exist(document):
     assert words_after("make", document) - make_targets() == set()
-
-
-@pytest.mark.parametrize("document", DOCUMENTS)
-def test_exgrpo_commands_named_in_the_document_exist(document):
     assert words_after("exgrpo", document) - exgrpo_commands().keys() == set()
 
 
@@ -145,10 +138,6 @@ def test_documents_use_words_of_today_and_one_semicolon_a_paragraph():
     parts = [(document, part) for document, text in texts.items() for part in re.split(r"\n\n|\n(?=[-|])", text)]
     assert [(document, word) for document, part in parts for word in odd.findall(part)] == []
     assert [(document, part) for document, part in parts if part[:1] != "|" and part.count(";") > 1] == []
-
-
-def test_readme_names_the_two_commands():
-    assert {"demo", "test"} <= words_after("make", "README.md")
 
 
 def test_the_list_of_commands_is_that_of_the_command_line(tmp_path):

@@ -86,14 +86,10 @@ def test_what_a_short_bucket_cannot_give_is_drawn_among_those_with_room():
 
 
 def test_room_decides_where_all_probabilities_left_are_zero():
+    nothing = draw_bucket_counts([0, 0], [0.5, 0.5], 0, rng_of())
+    assert nothing.counts.tolist() == nothing.probabilities.tolist() == [0, 0]
     assert sample_buckets([2, 3, 4], [1.0, 0.0, 0.0], 9, rng_of()).tolist() == [2, 3, 4]
     assert sample_buckets([0, 5, 0], [1.0, 0.0, 0.0], 4, rng_of()).tolist() == [0, 4, 0]
-
-
-def test_nothing_is_drawn_from_nothing():
-    draw = draw_bucket_counts([0, 0], [0.5, 0.5], 0, rng_of())
-    assert draw.counts.tolist() == [0, 0]
-    assert draw.probabilities.tolist() == [0.0, 0.0]
 
 
 @given(

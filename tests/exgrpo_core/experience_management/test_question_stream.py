@@ -47,14 +47,9 @@ def test_question_that_was_retired_while_it_waited_is_passed_over():
     assert order[0] not in draw.question_indices
 
 
-def test_when_all_others_are_retired_draws_come_from_all_of_the_data_set():
-    stream = QuestionStream(4, seed=0)
-    draw = stream.draw(3, mask(4, 0, 1, 2, 3), ())
-    assert draw.ignored_skip
-    assert len(set(draw.question_indices)) == 3
-
-
-def test_unretired_questions_go_first_when_too_few_are_left():
+def test_unretired_questions_go_first_when_too_few_are_left_and_then_all_of_the_data_set():
+    draw = QuestionStream(4, seed=0).draw(3, mask(4, 0, 1, 2, 3), ())
+    assert (draw.ignored_skip, len(set(draw.question_indices))) == (True, 3)
     draw = QuestionStream(6, seed=0).draw(4, mask(6, 0, 1, 2, 3), {5})
     assert draw.ignored_skip
     assert draw.question_indices[0] == 4

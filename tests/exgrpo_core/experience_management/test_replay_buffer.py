@@ -133,7 +133,7 @@ def test_experiences_come_in_the_order_asked_for_across_segments(tmp_path):
     assert buffer.experiences(np.array([], dtype=np.int64)) == []
 
 
-def test_retired_question_leaves_with_its_rows_and_its_file_stays(buffer, tmp_path):
+def test_retired_question_leaves_with_its_rows_and_comes_in_again_with_new_ones_only(buffer, tmp_path):
     buffer.insert([success(7, [1], 0), success(7, [2], 1), success(8, [3], 2)])
     buffer.set_bucket(7, 4)
     buffer.seal()
@@ -144,15 +144,8 @@ def test_retired_question_leaves_with_its_rows_and_its_file_stays(buffer, tmp_pa
     assert buffer.newest_rollout_steps(np.array([7])).tolist() == [-1]
     assert (buffer.num_questions, buffer.num_trajectories, buffer.num_tokens) == (1, 1, 3)
     assert before == {path: path.read_bytes() for path in before}
-
-
-def test_retired_question_comes_in_again_with_new_rows_only(buffer):
-    buffer.insert([success(7, [1], 0), success(7, [2], 1)])
-    buffer.retire(7)
-    assert buffer.insert([success(7, [2], 9, rollout_step=4)]) == [InsertOutcome(2, 9, is_duplicate=False)]
-    assert buffer.bucket_of(7) == 0
-    assert buffer.rows_of(7).tolist() == [2]
-    assert buffer.num_trajectories == 1
+    assert buffer.insert([success(7, [2], 9, rollout_step=4)]) == [InsertOutcome(3, 9, is_duplicate=False)]
+    assert (buffer.bucket_of(7), buffer.rows_of(7).tolist(), buffer.num_trajectories) == (0, [3], 2)
     assert buffer.newest_rollout_steps(np.array([7])).tolist() == [4]
 
 

@@ -204,8 +204,10 @@ def test_a_module_with_an_error_is_one_sentence_on_its_line(tmp_path, monkeypatc
     assert re.search(reason, mistake)
 
 
-def test_a_setting_of_a_class_without_the_decorator_is_told_to_have_it(monkeypatch):
+def test_a_setting_of_a_class_without_the_decorator_or_without_a_default_is_told_what_it_needs(monkeypatch):
     monkeypatch.setenv(ALLOWED_CODE_VARIABLE, "tests")
+    (mistake,) = find_mistakes(config(trajectory_selection=SHORTEST))
+    assert "strategy_settings.least_tokens" in mistake
     changes = {"trajectory_selection": f"{MODULE}:Undecorated", "strategy_settings": {"least_tokens": 1.0}}
     (mistake,) = find_mistakes(config(**changes))
     assert mistake.endswith(
@@ -220,12 +222,6 @@ def test_the_current_folder_is_that_of_the_start_where_nothing_started_the_proce
     monkeypatch.setenv(ALLOWED_CODE_VARIABLE, "own_current")
     monkeypatch.chdir(tmp_path)
     assert load_code("own_current:NUMBER") == 3
-
-
-def test_a_setting_without_a_default_is_asked_for(monkeypatch):
-    monkeypatch.setenv(ALLOWED_CODE_VARIABLE, "tests")
-    (mistake,) = find_mistakes(config(trajectory_selection=SHORTEST))
-    assert "strategy_settings.least_tokens" in mistake
 
 
 @pytest.mark.parametrize(

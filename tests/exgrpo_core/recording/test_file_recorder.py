@@ -252,14 +252,16 @@ def test_of_a_step_that_comes_twice_the_first_record_stays_also_among_those_writ
     assert caplog.text.count("recorded already") == 2
 
 
-def test_a_part_of_the_reward_is_a_column_of_its_own(run):
+def test_parts_of_the_reward_and_the_prefix_of_a_rollout_are_columns_of_its_own(run):
     report = make_report(4)
-    report.groups[0].trajectories[0].reward_parts = {"format": 1.0, "mine:code": 0.25}
+    first = report.groups[0].trajectories[0]
+    first.reward_parts, first.num_prefix_tokens, first.prefix_of = {"format": 1.0, "mine:code": 0.25}, 2, 7
     recorder = FileRecorder(run, run.claim_attempt(), RecordingSpec())
     recorder.step(report)
     recorder.close()
     first, second = EventReader(run).read().events[-1]["trajectories"][:2]
-    assert first["extra"] == {"reward/format": 1.0, "reward/mine:code": 0.25}
+    parts = {"reward/format": 1.0, "reward/mine:code": 0.25}
+    assert first["extra"] == parts | {"num_prefix_tokens": 2, "prefix_of": 7}
     assert "extra" not in second
 
 
@@ -278,18 +280,6 @@ def test_rollouts_generated_ahead_keep_the_version_and_log_probs_of_the_policy_t
     assert event["trajectories"][0].get("extra") == ({"policy_version": 2} if is_ahead else None)
     kept = read_token_data(run, event, item.trajectory_id)
     assert kept["behavior_log_probs"] == (item.sampler_log_probs.tolist() if is_ahead else None)
-
-
-def test_rollouts_from_a_prefix_name_the_trajectory_that_it_is_of(run):
-    report = make_report(4)
-    first = report.groups[0].trajectories[0]
-    first.num_prefix_tokens, first.prefix_of = 2, 7
-    recorder = FileRecorder(run, run.claim_attempt(), RecordingSpec())
-    recorder.step(report)
-    recorder.close()
-    first, second = EventReader(run).read().events[-1]["trajectories"][:2]
-    assert first["extra"] == {"num_prefix_tokens": 2, "prefix_of": 7}
-    assert "extra" not in second
 
 
 def changed(questions, **changes):

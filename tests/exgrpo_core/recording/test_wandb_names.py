@@ -71,7 +71,7 @@ def test_a_step_goes_on_until_a_call_commits_it(run):
 
 
 def test_each_row_of_a_table_is_a_trajectory_once(run):
-    table = wandb.Table(columns=["Prompt", "Completion", "Reward", "format"])
+    table = wandb.Table(columns=["Question", "Completion", "Reward", "format"])
     table.add_data("1 + 1?", "2", 1.0, 0.5)
     wandb.log({"loss": 0.5, "rollouts": table})
     table.add_data("1 + 2?", "4", 0.0, 0.25)
@@ -103,12 +103,6 @@ def test_a_table_without_responses_is_counted_as_lost(run):
     wandb.log({"losses": wandb.Table(columns=["a", "b"], data=[[1, 2]])})
     assert read(run) == []
     assert "a response; the fields are a, b" in run.why_lost
-
-
-def test_questions_of_a_table_are_its_prompts(run):
-    table = wandb.Table(columns=["Question", "Output"], data=[["1 + 1?", "2"], ["2 + 2?", "4"]])
-    wandb.log({"samples": table})
-    assert [said(line) for line in read(run)] == [["1 + 1?", "2"], ["2 + 2?", "4"]]
 
 
 def test_arguments_without_effect_are_named_and_an_exit_code_is_a_failure(tmp_path, caplog, monkeypatch):

@@ -238,13 +238,6 @@ def test_past_correct_keeps_the_newest_and_raises_where_the_method_asked_for_non
         _ = QuestionColumns(restored, 1, np.array([3])).most_correct
 
 
-def test_rlep_draws_questions_of_the_batch_that_have_successes(tmp_path):
-    buffer = empty_buffer(tmp_path)
-    buffer.insert([success(2, [1], rollout_step=1), success(7, [1], rollout_step=1)])
-    questions = QuestionColumns(buffer, 9, among=np.array([5, 2]))
-    assert sampler_of("rlep").draw(questions, 4, RNG).question_indices.tolist() == [2]
-
-
 def test_priorities_by_rank():
     questions = columns_of(reward_deviations=[0.375, 0.5, 0.0])
     draw = sampler_of("prioritized_rank", priority_alpha=1.0).draw(questions, 3, RNG)
@@ -255,7 +248,7 @@ def test_priorities_by_rank():
     assert weights == pytest.approx({20: math.sqrt(2 / 3), 21: math.sqrt(1 / 3), 22: 1.0})
 
 
-def test_repo_takes_every_question_of_the_batch_with_enough_stored(tmp_path):
+def test_repo_takes_every_question_of_the_batch_with_enough_stored_and_rlep_those_with_any(tmp_path):
     buffer = empty_buffer(tmp_path)
     for question, num_stored in ((1, 2), (2, 3), (5, 4)):
         buffer.insert([success(question, [i], rollout_step=i) for i in range(num_stored)])
@@ -265,6 +258,7 @@ def test_repo_takes_every_question_of_the_batch_with_enough_stored(tmp_path):
     sampler = sampler_of("repo", min_stored=3.0, max_stored=8.0)
     assert sorted(sampler.draw(questions, 4, RNG).question_indices.tolist()) == [2, 5]
     assert sampler.draw(questions, 1, RNG).question_indices.size == 1
+    assert sorted(sampler_of("rlep").draw(questions, 4, RNG).question_indices.tolist()) == [1, 2, 5]
 
 
 def test_dapo_refills_as_often_as_asked():

@@ -108,8 +108,14 @@ def test_trl_replaces_groups_of_equal_rewards_by_stored_groups_that_vary(tmp_pat
     assert sum(len(mini_batch.rows) for mini_batch in engine.mini_batches) == len(reports) * B * K
 
 
-def test_trinity_gives_its_share_of_slots_to_stored_groups_without_rollouts(tmp_path):
-    _, _, _, reports = run(tmp_path, "trinity")
+@pytest.mark.parametrize("name", ["trinity", "fifo"])
+def test_trinity_and_fifo_give_their_share_of_slots_to_stored_groups_without_rollouts(tmp_path, name):
+    _, _, engine, reports = run(tmp_path, name)
+    alone = [group for report in reports for group in report.groups if not group.trajectories]
+    assert {len(group.replays) for group in alone} == {K}
+    assert sum(len(mini_batch.rows) for mini_batch in engine.mini_batches) == len(reports) * B * K
+    if name == "fifo":
+        return
     drawn_in: dict[int, int] = {}
     for report in reports[1:]:
         replayed = [group for group in report.groups if not group.trajectories]
@@ -119,14 +125,6 @@ def test_trinity_gives_its_share_of_slots_to_stored_groups_without_rollouts(tmp_
             index, born = group.question.index, group.replays[0].experience.rollout_step
             assert born >= drawn_in.get(index, 0) or report.step - drawn_in[index] >= 2
             drawn_in[index] = report.step
-
-
-def test_fifo_trains_stored_groups_of_its_queue_without_rollouts(tmp_path):
-    _, _, engine, reports = run(tmp_path, "fifo")
-    alone = [group for report in reports for group in report.groups if not group.trajectories]
-    assert alone
-    assert {len(group.replays) for group in alone} == {K}
-    assert sum(len(mini_batch.rows) for mini_batch in engine.mini_batches) == len(reports) * B * K
 
 
 def test_prompt_replay_rolls_questions_out_again_and_counts_their_uses(tmp_path):
@@ -175,7 +173,8 @@ def test_rollout_level_replay_trains_single_rollouts_with_the_advantages_they_ha
 
 
 def test_bapo_fills_places_without_a_gradient_with_hard_questions_and_then_stored_groups(tmp_path):
-    _, _, engine, reports = run(tmp_path, "bapo")
+    _, state, engine, reports = run(tmp_path, "bapo")
+    assert (state.replay_buffer.bucket_of(0), state.replay_buffer.history.num_draws[0] > 0) == (0, True)
     retried, alone = [], []
     for report in reports:
         rolled_out = [group for group in report.groups if group.trajectories]
@@ -202,14 +201,6 @@ def test_probabilities_of_buckets_are_those_of_what_was_drawn_in_all_draws_of_a_
         assert all(bucket.probability > 0.0 for bucket in report.buckets if bucket.num_drawn)
         if num_drawn:
             assert sum(bucket.probability for bucket in report.buckets) == pytest.approx(1.0)
-
-
-def test_bapo_rolls_out_questions_again_that_were_solved_in_no_rollout(tmp_path):
-    _, state, _, reports = run(tmp_path, "bapo")
-    drawn = [bucket.num_drawn for report in reports for bucket in report.buckets if bucket.bucket == 0]
-    assert sum(drawn) > 0
-    assert state.replay_buffer.bucket_of(0) == 0
-    assert state.replay_buffer.history.num_draws[0] > 0
 
 
 def test_repair_reviews_mastered_questions_without_trajectories(tmp_path):
@@ -415,3 +406,5 @@ def test_a_trajectory_from_a_file_takes_the_place_of_a_rollout_and_is_not_lost(t
     for group in groups:
         is_short = (len(group.trajectories), len(group.replays)) == (3, 1)
         assert is_short or not any(replay.is_external for replay in group.replays)
+    rows = [row for batch in engine.mini_batches for row in batch.rows if row.token_ids.tolist() == [7, 8]]
+    assert any(row.is_replayed and not row.behavior_log_probs.any() for row in rows)
