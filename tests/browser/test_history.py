@@ -95,21 +95,6 @@ def test_a_run_is_chosen_by_typing_its_id_and_the_choice_is_undone(open_page):
     assert watched.errors == []
 
 
-def test_views_and_pages_are_undone(open_page):
-    watched = open_page("/run?run=run-finished")
-    page = watched.page
-    page.get_by_role("tab", name="Log").click()
-    page.wait_for_url(re.compile("view=Log"))
-    page.get_by_role("link", name="Methods").first.click()
-    page.get_by_role("heading", name="Methods").wait_for()
-    page.go_back()
-    page.wait_for_url(re.compile(r"/run\?.*view=Log"))
-    page.get_by_role("tab", name="Log", selected=True).wait_for()
-    page.go_back()
-    page.get_by_role("tab", name="Curves", selected=True).wait_for()
-    assert watched.errors == []
-
-
 def test_a_choice_that_a_refresh_brings_first_stands(open_page):
     watched = open_page("/run?run=run-running")
     page = watched.page

@@ -4,7 +4,6 @@ import os
 import re
 import socket
 import subprocess
-import sys
 import time
 from contextlib import contextmanager
 
@@ -22,7 +21,6 @@ RUN = "run?run=run-finished"
 CURVE = ".js-plotly-plot .scatterlayer path"
 BANNER = "#connection-lost"
 ABORTED = "net::ERR_ABORTED"
-MBIT = 1
 OTHER_SETTINGS = """
 server.baseUrlPath = "other"
 server.port = 1
@@ -162,18 +160,3 @@ def test_a_proxy_that_keeps_its_path_gets_a_page_that_says_so(page, through_ngin
     address = through_nginx(("location / {", "location /lab/ {"), ("/;   # the", ";   # the"))
     page.goto(f"{address}/lab/?token={TOKEN}")
     page.get_by_role("heading", name="No such page").wait_for()
-
-
-def test_a_chart_is_drawn_on_a_line_of_one_megabit_a_second(page, served):
-    enter(page, f"{served.origin}/methods?view=Paper&token={TOKEN}")
-    page.get_by_role("heading", name="Methods", exact=True).wait_for()
-    speed = {"downloadThroughput": MBIT * 125_000, "uploadThroughput": MBIT * 125_000, "latency": 20}
-    page.context.new_cdp_session(page).send("Network.emulateNetworkConditions", {"offline": False, **speed})
-    started = time.monotonic()
-    # Within the page, so that the charts' script is all that is left to load.
-    page.keyboard.press("Control+k")
-    page.get_by_text("Run: exgrpo whole").click()
-    page.locator(CURVE).first.wait_for(state="attached")
-    seconds = time.monotonic() - started
-    sys.stdout.write(f"The first chart after {seconds:.1f} s.\n")
-    assert seconds > 5 / MBIT, "the line is not slow"

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tests.app import web_server
-from tests.browser.clicks import IDLE, open_row, rows
+from tests.browser.clicks import IDLE, open_row
 from tests.jobs.runs.rollout_formats.test_verl_dumps import line
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.whole]
@@ -54,20 +54,4 @@ def test_dumps_are_runs_whose_trajectories_are_read_and_new_steps_are_shown_as_t
         (dumps / name / "5.jsonl").write_text(line(0, 0, 1.0, 5))
     page.get_by_text("Step 5").first.wait_for()
     assert {path: path.stat().st_mtime_ns for path in before if path.is_file()}.items() <= before.items()
-    assert watched.errors == []
-
-
-def test_two_paths_are_two_runs_whose_rewards_compare_shows_together(open_page):
-    watched = open_page("/")
-    page = watched.page
-    page.get_by_text("2 of 2 runs").wait_for()
-    for row in (0, 1):
-        rows(page).nth(row).get_by_role("checkbox").check()
-        page.locator(IDLE).wait_for()
-    page.get_by_role("link", name="Compare 2 runs").click()
-    page.locator(".js-plotly-plot").first.wait_for()
-    for name in ("first", "second"):
-        page.locator(".st-key-legend").get_by_text(re.compile(name)).first.wait_for()
-    names = page.locator(".js-plotly-plot").first.evaluate("chart => chart.data.map(line => line.name)")
-    assert {name.split()[-1] for name in names} == {"first", "second"}
     assert watched.errors == []

@@ -1,7 +1,6 @@
 """Evaluations and judges on the pages of a run and of all runs, and what people write to any job."""
 
 import re
-from dataclasses import replace
 
 import pytest
 import streamlit as st
@@ -11,7 +10,7 @@ from exgrpo.db.connections.opening import open_database
 from exgrpo.db.ingest import events
 from exgrpo.jobs.runs.attempts import write_plan
 from exgrpo.jobs.runs.journal import Journal, JournalKind
-from tests.app import played, recorded
+from tests.app import recorded
 from tests.app.page_texts import has_text, tables, texts
 from tests.db.queries.test_judging import ingest_job, job_of_votes
 from tests.db.recorded_scores import event, record_scores
@@ -127,14 +126,3 @@ def test_queue_names_the_run_that_comes_next(runs_root, open_page, monkeypatch):
     assert displayed.startswith("1 running, 1 queued, next: waits")
     monkeypatch.setattr(system_view, "list_runs", lambda _: [])  # it left the queue while it was counted
     assert system_view.queue_sentence({"queued": 1, "running": 1}) == "1 running, 0 queued"
-
-
-def test_a_run_that_chose_against_its_scores_has_a_red_banner(runs_root, open_page):
-    def change(report):
-        for index, selection in enumerate(report.selections):
-            report.selections[index] = replace(selection, chosen=(int(selection.scores.argmax()),))
-
-    played.play(runs_root, played.FINISHED, change)
-    page = open_page("run", run=played.FINISHED.run_id)
-    assert has_text(page, "contradict their scores")
-    assert has_text(page, "Importance ratios by trajectory")

@@ -61,10 +61,6 @@ def test_run_that_was_made_up_says_so(recorded_runs, open_page):
     assert has_text(open_page("run", run="run-finished"), "synthetic run")
     assert not has_text(open_page("run", run="run-failed"), "synthetic run")
     page = open_page("run", run="run-finished")
-    assert metric(page, "Time taken").value == "48 s"
-    assert metric(page, "Held-out Avg@8").value == "56.3%"
-    assert metric(page, "Held-out Avg@8").delta == "+18.8 (13.1 to 24.4) · 50 to 62% of 100"
-    assert metric(page, "Batch Pass@1").delta == "step 30"
     assert {"Clone", "Branch"} <= set(labels(page.button))
     assert not {"Stop", "Resume"} & set(labels(page.button))
     assert len(figures(page)) == 14

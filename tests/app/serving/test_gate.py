@@ -64,13 +64,6 @@ def websocket_status(workbench, *, origin, cookie=None, host=None):
     return status
 
 
-def test_request_without_token_gets_a_page_that_says_to_use_the_printed_link(workbench):
-    response = get(workbench)
-    assert response.status_code == 403
-    assert "printed" in response.text
-    assert not {"set-cookie", "server"} & set(response.headers)
-
-
 def test_token_sets_a_strict_http_only_cookie_and_leads_on_without_the_token(workbench):
     response = get(workbench, f"/run?run=a%22b&token={workbench.token}")
     assert response.status_code == 200
@@ -86,6 +79,8 @@ def test_the_field_of_the_locked_page_opens_the_view_that_was_asked_for(workbenc
     locked = get(workbench, "/run?run=a%22b&view=Buffer")
     hidden = re.findall(r'type=hidden name="(.*?)" value="(.*?)"', locked.text)
     assert hidden == [("run", "a&quot;b"), ("view", "Buffer")]
+    assert (locked.status_code, "printed" in locked.text) == (403, True)
+    assert not {"set-cookie", "server"} & set(locked.headers)
     assert ("name=token" in locked.text, "not the token" in locked.text) == (True, False)
     fields = {name: html.unescape(value) for name, value in hidden}
     for typed in (workbench.token, workbench.link):

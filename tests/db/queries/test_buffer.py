@@ -57,26 +57,6 @@ def born(database, run_id, step):
     return Counter(row.rollout_step for row in buffer.stored_trajectories(database, run_id, step))
 
 
-@pytest.mark.parametrize(
-    ("step", "expected"), [(0, {}), (2, {1: 2, 2: 1}), (3, {1: 2, 2: 1, 3: 1}), (6, {1: 2, 3: 1, 5: 1})]
-)
-def test_counts_by_rollout_step_hold_what_is_held_without_duplicates_and_the_retired(stored_run, step, expected):
-    assert born(*stored_run, step) == expected
-
-
-def test_stored_trajectories_have_the_question_behind_a_birth_and_the_number_of_replays(stored_run):
-    database, run_id = stored_run
-    stored = buffer.stored_trajectories(database, run_id, 6)
-    assert {row.question_index for row in stored if row.rollout_step == 1} == {1}
-    drawn = Counter(
-        group.replays[0].experience.trajectory_id
-        for step in range(1, 7)
-        for group in make_report(step).groups
-        if group.replays
-    )
-    assert Counter(row.num_replays for row in stored) == Counter(drawn.get(number, 0) for number in (10, 11, 12, 30))
-
-
 def test_branch_holds_what_its_parent_stored_until_it_retires_it(stored_run):
     database, _ = stored_run
     assert buffer.state_at(database, "child", 4).retired == {1}

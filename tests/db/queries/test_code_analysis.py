@@ -1,7 +1,6 @@
 import pytest
 
-from exgrpo.db.queries.code_analysis import Spreading, code_lines, entropy_points, group_rates, share_timeline
-from exgrpo.db.rows.chains_of_thought import Difficulty
+from exgrpo.db.queries.code_analysis import Spreading, code_lines, entropy_points, share_timeline
 from tests.db.conftest import on_sqlite
 from tests.db.queries.test_judging import ingest_job, job_of_votes
 from tests.db.recorded_chains import Response, Step, record_steps
@@ -20,22 +19,6 @@ STEPS = [
     Step({2: [WRONG_REWARD]}, retired=[0]),
     Step({1: [PLAIN]}, inserted=[(1, 7)]),
 ]
-
-
-@pytest.mark.parametrize(
-    ("rate", "difficulty"),
-    [
-        (0.0, None), (0.25, Difficulty.HARD), (0.375, Difficulty.MEDIUM), (0.75, Difficulty.MEDIUM),
-        (0.875, Difficulty.EASY), (1.0, None),
-    ],
-)  # fmt: skip
-def test_difficulty_follows_the_papers_brackets(database, tmp_path, rate, difficulty):
-    group = [Response() if item < 8 * rate else WRONG for item in range(8)]
-    ingest_run(database, record_steps(tmp_path, [Step({0: group})]))
-    assert {point.difficulty for point in entropy_points(database, "trained").points} == (
-        {difficulty} if rate else set()
-    )
-    assert group_rates(database, "trained") == [rate]
 
 
 def test_a_judges_verdicts_take_the_oracles_place(database, tmp_path):
