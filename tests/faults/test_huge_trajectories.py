@@ -50,14 +50,10 @@ def open_page(name, **query):
 
 
 PAGES = (
-    ("runs", {}),
-    ("run", {}),
-    ("run", {"view": "Trajectories"}),
-    ("run", {"view": "Trajectories", "q": "words"}),
+    ("runs", {}), ("run", {}), ("run", {"view": "Trajectories"}), ("run", {"view": "Trajectories", "q": "words"}),
     *(("run", {"view": "Trajectories", "trajectory": "0", "part": part}) for part in PARTS),
-    ("run", {"view": "Trajectories", "trajectory": "0", "mathematics": "true"}),
-    ("run", {"view": "Buffer"}),
-)
+    ("run", {"view": "Trajectories", "trajectory": "0", "mathematics": "true"}), ("run", {"view": "Buffer"}),
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("run_id", ["large", "long", "many"])

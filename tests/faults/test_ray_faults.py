@@ -50,11 +50,7 @@ def resume_and_stop(bench, run_id):
     assert [point.step for point in series] == list(range(1, len(series) + 1))
 
 
-def test_a_stuck_job_is_ended_and_lost_and_goes_on_from_its_last_checkpoint(
-    training,
-    ray_bench,  # noqa: F811 - the fixture
-    figure,
-):
+def test_a_stuck_job_is_ended_and_lost_and_goes_on_from_its_last_checkpoint(training, ray_bench, figure):  # noqa: F811 - the fixtures
     pid = ray_bench.worker_pid(training)
     os.kill(pid, signal.SIGSTOP)
     seconds = seconds_until_lost(ray_bench, training)
@@ -65,12 +61,7 @@ def test_a_stuck_job_is_ended_and_lost_and_goes_on_from_its_last_checkpoint(
     assert seconds < LOST_SECONDS
 
 
-def test_a_dashboard_that_does_not_answer_ends_no_run_that_shows_itself_alive(
-    training,
-    ray_bench,  # noqa: F811 - the fixture
-    cluster,  # noqa: F811 - the fixture
-    figure,
-):
+def test_a_dashboard_that_does_not_answer_ends_no_run_that_shows_itself_alive(training, ray_bench, cluster, figure):  # noqa: F811 - the fixtures
     dashboard = [process for process in cluster.processes() if "dashboard.py" in " ".join(process.cmdline())]
     assert dashboard
     for process in dashboard:
@@ -93,12 +84,7 @@ def test_a_dashboard_that_does_not_answer_ends_no_run_that_shows_itself_alive(
     assert seconds < LOST_SECONDS
 
 
-def test_with_its_head_killed_a_run_is_lost_and_goes_on_on_the_next_cluster(
-    training,
-    ray_bench,  # noqa: F811 - the fixture
-    cluster,  # noqa: F811 - the fixture
-    figure,
-):
+def test_with_its_head_killed_a_run_is_lost_and_goes_on_on_the_next_cluster(training, ray_bench, cluster, figure):  # noqa: F811 - the fixtures
     cluster.kill()
     seconds = seconds_until_lost(ray_bench, training)
     assert "out of reach" in ray_bench.reason_of(training)

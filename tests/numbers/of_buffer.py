@@ -18,12 +18,10 @@ def buffer_page(run):
     now, then = f"step {step}", f"step {base}"
     figures: dict[str, dict[str, Columns]] = {
         "Bucket sizes": {f"after {now}": _sizes(run, stored), f"after {then}": _sizes(run, was_stored)},
-        f"Draws of step {step}": _draws(run, step),
-        "Entropy by bucket": _entropies(run, step),
+        f"Draws of step {step}": _draws(run, step), "Entropy by bucket": _entropies(run, step),
         f"From step {base} to step {step}": {"": _flow((was_stored, was_retired), (stored, retired))},
         "Age of stored trajectories": {"": _bars(Counter(step - run.stored(step)["born"]))},
-        "Replays of stored trajectories": {"": _bars(_replay_counts(run, step))},
-        "Buckets": {"": heatmap(run)},
+        "Replays of stored trajectories": {"": _bars(_replay_counts(run, step))}, "Buckets": {"": heatmap(run)},
         "Different answers": _answers(run),
     }  # fmt: skip
     figures |= curves_of(run, "Replay buffer and retired set")

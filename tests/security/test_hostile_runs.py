@@ -60,22 +60,17 @@ OUTCOMES = (
 )  # fmt: skip
 LINES = {
     "deep event": b'{"kind":' + DEEP + b"}\n",
-    "deep fields": b'{"kind":"status","at":' + b"[" * 900 + b"]" * 900 + b"}\n",
-    "no fields": b"{}\n",
-    "kind of another type": line(kind=[]),
-    "unknown kind": line(kind="x"),
-    "time of another type": line(at=5),
+    "deep fields": b'{"kind":"status","at":' + b"[" * 900 + b"]" * 900 + b"}\n", "no fields": b"{}\n",
+    "kind of another type": line(kind=[]), "unknown kind": line(kind="x"), "time of another type": line(at=5),
     **{f"time {at[-6:]}".replace(":", ""): line(at=at) for at in OUT_OF_RANGE},
-    "status of another type": line(status=[]),
-    "reason of another type": line(reason=5),
+    "status of another type": line(status=[]), "reason of another type": line(reason=5),
     "questions of another type": line(kind="questions", question_set="training", questions=5),
     "details of another type": line(kind="questions", question_set="training", questions=[{"details": []}]),
-    "step without fields": line(kind="step", step=1),
-    "step of another type": line(kind="step", step=[]),
+    "step without fields": line(kind="step", step=1), "step of another type": line(kind="step", step=[]),
     "huge step": line(kind="step", step=2**80),
     "trajectory of another type": line(kind="step", step=1, metrics={}) + line(kind="trajectory", step=1, text=5),
     "votes of another type": line(kind="votes", votes=5),
-}
+}  # fmt: skip
 RECORDS = {label: pack([content]) for label, content in LINES.items()} | {
     "huge length": pack([line()])[:16] + b"\xff" * 8 + pack([line()])[24:],
     "bomb": pack([b" " * (300 << 20)]),

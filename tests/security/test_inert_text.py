@@ -22,15 +22,10 @@ pytestmark = pytest.mark.slow
 RUN, PLAYED, THOUGHTS = f"run={hostile.RUN}", f"run={hostile.PLAYED}", f"run={hostile.THOUGHTS}"
 MARK = "pwned"
 PAGES = {
-    "/": MARK,
-    f"/?q={quote(chr(34) + hostile.PAYLOADS[2] + chr(34))}": MARK,
-    f"/run?{RUN}": MARK,
-    f"/run?{RUN}&view=Configuration": MARK,
-    f"/run?{RUN}&view=Log": MARK,
-    f"/run?run={quote(hostile.PAYLOADS[2])}": "No such run",
-    "/run?run=eval-late": "MATH-500",
-    "/run?run=judge-voted": "no_box",
-    f"/compare?runs={hostile.RUN},{hostile.PLAYED}": MARK,
+    "/": MARK, f"/?q={quote(chr(34) + hostile.PAYLOADS[2] + chr(34))}": MARK, f"/run?{RUN}": MARK,
+    f"/run?{RUN}&view=Configuration": MARK, f"/run?{RUN}&view=Log": MARK,
+    f"/run?run={quote(hostile.PAYLOADS[2])}": "No such run", "/run?run=eval-late": "MATH-500",
+    "/run?run=judge-voted": "no_box", f"/compare?runs={hostile.RUN},{hostile.PLAYED}": MARK,
     f"/run?view=Trajectories&{PLAYED}&trajectory=1&part=Text": MARK,
     f"/run?view=Trajectories&{PLAYED}&trajectory=1&part=Text&mathematics=true": MARK,
     f"/run?view=Trajectories&{PLAYED}&trajectory=1&part=Tokens": MARK,
@@ -38,20 +33,16 @@ PAGES = {
     f"/run?view=Trajectories&{PLAYED}&trajectory=1&part=Group": MARK,
     f"/run?view=Trajectories&{PLAYED}&trajectory=1&part=Question": MARK,
     f"/run?view=Trajectories&{PLAYED}&marked={quote(hostile.PAYLOADS[28])}": MARK,
-    f"/run?view=Buffer&{PLAYED}": "questions in the buffer",
-    f"/run?view=Step&{PLAYED}": "comparisons",
+    f"/run?view=Buffer&{PLAYED}": "questions in the buffer", f"/run?view=Step&{PLAYED}": "comparisons",
     f"/run?view=Reasoning&{THOUGHTS}&part=Cases": MARK,
     f"/run?view=Reasoning&{THOUGHTS}&part=Saved+cases&set={quote(hostile.PAYLOADS[28])}": MARK,
     f"/run?view=Reasoning&{THOUGHTS}&part=Verdicts&trajectory=8": MARK,
-    f"/run?view=Reasoning&{THOUGHTS}&part=Judges": "final judgment",
-    "/benchmarks?item=q10": MARK,
+    f"/run?view=Reasoning&{THOUGHTS}&part=Judges": "final judgment", "/benchmarks?item=q10": MARK,
     "/methods?view=Paper": "figure by figure",
     f"/methods?view=Paper&beside=Chosen+runs&runs={hostile.RUN},{hostile.PLAYED}&figure=weak-dynamics": MARK,
-    "/new_run?section=Data": "chains-exgrpo",
-    "/methods?view=Studies": "missing",
-    "/system": "Runs root",
+    "/new_run?section=Data": "chains-exgrpo", "/methods?view=Studies": "missing", "/system": "Runs root",
     "/system?view=Audit+log": MARK,
-}
+}  # fmt: skip
 """Addresses, each with a text that its page shows: a hostile one wherever the page shows texts of others."""
 SHOWS = "text => document.querySelector('[data-testid=stMain]').textContent.includes(text)"
 LOOK = (Path(__file__).parent / "look.js").read_text(encoding="utf-8")

@@ -33,10 +33,7 @@ pytestmark = pytest.mark.slow
 
 REFUSED = (lookup.CommandError, RunDirectoryError, SpecError)
 BY_ID = {
-    "open": RunDirectory.open,
-    "stop": run_actions.stop,
-    "resume": run_actions.resume,
-    "clone": run_actions.clone,
+    "open": RunDirectory.open, "stop": run_actions.stop, "resume": run_actions.resume, "clone": run_actions.clone,
     "branch": lambda root, name: branching.branch(root, name, 1),
     "tag": lambda root, name: run_actions.tag(root, name, "x"),
     "note": lambda root, name: run_actions.note(root, name, "x"),
@@ -48,7 +45,7 @@ BY_ID = {
     "save draft": lambda root, name: drafts.save_draft(root, f"../{name}", {"x": 1}),
     "load draft": lambda root, name: drafts.load_draft(root, f"../{name}"),
     "delete draft": lambda root, name: drafts.delete_draft(root, f"../{name}"),
-}
+}  # fmt: skip
 
 
 @pytest.fixture

@@ -210,15 +210,13 @@ def test_every_method_and_job_has_its_name(database):
 
 
 REPLAYING = {
-    "gaussian": ("ExGRPO", {}),
-    "uniform": ("ExGRPO", {"question_selection": "uniform"}),
-    "fresh_per": ("FreshPER", {"question_selection": "fresh_per"}),
-    "m2po": ("M2PO", {"off_policy_correction": "m2po"}),
+    "gaussian": ("ExGRPO", {}), "uniform": ("ExGRPO", {"question_selection": "uniform"}),
+    "fresh_per": ("FreshPER", {"question_selection": "fresh_per"}), "m2po": ("M2PO", {"off_policy_correction": "m2po"}),
     "queue": ("FIFO replay", {"question_selection": "fifo", "off_policy_correction": "m2po"}),
     "dapo": ("DAPO", {"question_selection": "dapo", "experience_ratio": 0.0}),
     "unused": ("Dr.GRPO", {"question_selection": "fifo", "experience_ratio": 0.0}),
     "own": ("mine:HardestFirst", {"question_selection": "mine:HardestFirst"}),
-}
+}  # fmt: skip
 
 
 def test_a_run_that_replays_has_its_method_s_title_and_is_found_by_it(database):
@@ -241,54 +239,24 @@ def test_a_run_that_replays_has_its_method_s_title_and_is_found_by_it(database):
 @pytest.mark.parametrize(
     ("words", "wanted"),
     [
-        ("seed=3", ["three"]),
-        ("seed!=3", ["seven"]),
-        ("seed>=3", ["seven", "three"]),
-        ("optim.learning_rate<1e-5", ["seven"]),
-        ("optim.learning_rate=1e-6", ["seven"]),
-        ("algorithm.normalize_by_std=true", ["three"]),
-        ("learning_rate<1e-5", ["seven"]),
-        ("lr>1e-5", ["three"]),
-        ("batch_size=16 -seed=3", ["seven"]),
-        ("-seed=3 -seed=7", []),
-        ("batch_size>16", []),
-        ("status:failed", ["three"]),
-        ("-state:failed", ["seven"]),
+        ("seed=3", ["three"]), ("seed!=3", ["seven"]), ("seed>=3", ["seven", "three"]),
+        ("optim.learning_rate<1e-5", ["seven"]), ("optim.learning_rate=1e-6", ["seven"]),
+        ("algorithm.normalize_by_std=true", ["three"]), ("learning_rate<1e-5", ["seven"]), ("lr>1e-5", ["three"]),
+        ("batch_size=16 -seed=3", ["seven"]), ("-seed=3 -seed=7", []), ("batch_size>16", []),
+        ("status:failed", ["three"]), ("-state:failed", ["seven"]),
         ("method:exgrpo engine:embedded kind:training preset=chains-exgrpo", ["seven", "three"]),
-        ("tag:keep", ["three"]),
-        ("tag=keep", []),
-        ('"keep me"', ["three"]),
-        ('tag="Keep me"', ["three"]),
-        ('"keep m', ["three"]),
-        ("-tag:keep", ["seven"]),
-        ("avg@8>0.4", ["three"]),
-        ("avg@8<0.4", ["seven"]),
-        ("avg@4>0", []),
-        ("score>0.4", ["three"]),
-        ("pass@8>=0.9", ["three"]),
-        ("pass@1>0.3", ["three"]),
-        ("replay/num_replayed>=10", ["three"]),
-        ("replay/num_replayed!=12", ["seven"]),
-        ("math500>0.5", ["seven"]),
-        ('"pip:llm"', []),
-        ("held-out>0.4", ["three"]),
-        ("Held-out>40%", ["three"]),
-        ("avg@8>=25%", ["seven", "three"]),
-        ("avg@8=50%", ["three"]),
-        ('"Held-out Avg@8"<40%', ["seven"]),
-        ('"Held-out Avg@n"<40%', ["seven"]),
-        ('"Batch Pass@1">30%', ["three"]),
-        ("Replayed-trajectories>=10", ["three"]),
-        ('"learning rate"<1e-5', ["seven"]),
-        ("mu=0.5", ["seven", "three"]),
-        ("K>8", []),
-        ("-rho>0.4", []),
-        ("sigma>0", ["seven", "three"]),
-        ("-State:failed", ["seven"]),
-        ("math500>50%", ["seven"]),
+        ("tag:keep", ["three"]), ("tag=keep", []), ('"keep me"', ["three"]), ('tag="Keep me"', ["three"]),
+        ('"keep m', ["three"]), ("-tag:keep", ["seven"]), ("avg@8>0.4", ["three"]), ("avg@8<0.4", ["seven"]),
+        ("avg@4>0", []), ("score>0.4", ["three"]), ("pass@8>=0.9", ["three"]), ("pass@1>0.3", ["three"]),
+        ("replay/num_replayed>=10", ["three"]), ("replay/num_replayed!=12", ["seven"]), ("math500>0.5", ["seven"]),
+        ('"pip:llm"', []), ("held-out>0.4", ["three"]), ("Held-out>40%", ["three"]), ("avg@8>=25%", ["seven", "three"]),
+        ("avg@8=50%", ["three"]), ('"Held-out Avg@8"<40%', ["seven"]), ('"Held-out Avg@n"<40%', ["seven"]),
+        ('"Batch Pass@1">30%', ["three"]), ("Replayed-trajectories>=10", ["three"]),
+        ('"learning rate"<1e-5', ["seven"]), ("mu=0.5", ["seven", "three"]), ("K>8", []), ("-rho>0.4", []),
+        ("sigma>0", ["seven", "three"]), ("-State:failed", ["seven"]), ("math500>50%", ["seven"]),
         ("Progress<50%", ["seven", "three"]),
     ],
-)
+)  # fmt: skip
 def test_a_word_may_be_a_condition_on_a_field_score_or_metric(compared, words, wanted):
     assert sorted(ids(compared, RunFilter(words))) == wanted
 

@@ -78,11 +78,9 @@ def bookkeeping(buffer):
     flat = np.array([row for item in rows for row in item], dtype=np.int64)
     return {
         "members": [buffer.members(bucket).tolist() for bucket in range(K + 1)],
-        "sizes": buffer.bucket_sizes().tolist(),
-        "rows": rows,
-        "newest": buffer.newest_rollout_steps(everything).tolist(),
-        "draws": buffer.num_draws(everything).tolist(),
+        "sizes": buffer.bucket_sizes().tolist(), "rows": rows,
+        "newest": buffer.newest_rollout_steps(everything).tolist(), "draws": buffer.num_draws(everything).tolist(),
         "entropies": buffer.last_entropies(flat).tobytes(),
         "counts": (buffer.num_questions, buffer.num_drawable, buffer.num_trajectories, buffer.num_tokens),
         "questions": buffer.questions().tolist(),
-    }
+    }  # fmt: skip

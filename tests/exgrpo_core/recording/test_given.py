@@ -14,14 +14,12 @@ CHAT = [
     {"role": "system", "content": "Be short."},
     {"role": "user", "content": [{"type": "text", "text": "What is this?"}, {"type": "image_url", "image_url": {}}]},
     {
-        "role": "assistant",
-        "reasoning_content": "I look.",
-        "content": "Let me see.",
+        "role": "assistant", "reasoning_content": "I look.", "content": "Let me see.",
         "tool_calls": [{"id": "c1", "function": {"name": "look", "arguments": '{"x": 1}'}}],
     },
     {"role": "tool", "tool_call_id": "c1", "content": "a cat"},
     {"role": "assistant", "content": "A cat."},
-]
+]  # fmt: skip
 
 
 def test_messages_of_openai_with_thinking_calls_and_images():

@@ -22,26 +22,16 @@ RUN_SECONDS = 1500
 """A run takes a minute or two on two free cores; a busy machine may need many more."""
 NUM_QUESTIONS = 8
 SETTINGS = {
-    "algorithm.adv_estimator": "grpo",
-    "algorithm.norm_adv_by_std_in_grpo": False,
-    "data.train_batch_size": 4,
-    "data.max_prompt_length": 16,
-    "data.max_response_length": 8,
-    "data.dataloader_num_workers": 0,
-    "actor_rollout_ref.actor.ppo_mini_batch_size": 2,
-    "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu": 4,
-    "actor_rollout_ref.actor.optim.lr": 1e-3,
-    "actor_rollout_ref.actor.ppo_max_token_len_per_gpu": 256,
-    "actor_rollout_ref.rollout.n": 4,
-    "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu": 4,
+    "algorithm.adv_estimator": "grpo", "algorithm.norm_adv_by_std_in_grpo": False, "data.train_batch_size": 4,
+    "data.max_prompt_length": 16, "data.max_response_length": 8, "data.dataloader_num_workers": 0,
+    "actor_rollout_ref.actor.ppo_mini_batch_size": 2, "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu": 4,
+    "actor_rollout_ref.actor.optim.lr": 1e-3, "actor_rollout_ref.actor.ppo_max_token_len_per_gpu": 256,
+    "actor_rollout_ref.rollout.n": 4, "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu": 4,
     "actor_rollout_ref.rollout.tensor_model_parallel_size": 1,
     "reward.custom_reward_function.path": str(Path(__file__).parent / "last_letter_reward.py"),
-    "trainer.n_gpus_per_node": 1,
-    "trainer.total_epochs": 3,
-    "trainer.logger": "[console,file]",
-    "trainer.val_before_train": False,
-    "trainer.test_freq": -1,
-}
+    "trainer.n_gpus_per_node": 1, "trainer.total_epochs": 3, "trainer.logger": "[console,file]",
+    "trainer.val_before_train": False, "trainer.test_freq": -1,
+}  # fmt: skip
 """A run of GRPO as a user of verl sets it up."""
 ON_THE_CPU = {
     "trainer.device": "cpu", "+actor_rollout_ref.model.override_config.attn_implementation": "sdpa",

@@ -10,9 +10,7 @@ from exgrpo_core.verl_plugin.settings import DECIDED, NOT_HERE, read_settings
 
 VERL = {
     "algorithm": {
-        "adv_estimator": "grpo",
-        "norm_adv_by_std_in_grpo": True,
-        "use_kl_in_reward": False,
+        "adv_estimator": "grpo", "norm_adv_by_std_in_grpo": True, "use_kl_in_reward": False,
         "filter_groups": {"enable": False},
         "rollout_correction": {"rollout_is": None, "rollout_rs": None, "bypass_mode": False},
     },
