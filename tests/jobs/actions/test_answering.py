@@ -50,11 +50,9 @@ def test_a_prompt_that_does_not_fit_or_is_no_text_is_refused(model, prompt, reas
 @pytest.fixture
 def run(tmp_path, model) -> RunDirectory:
     content = {
-        "name": "mine",
-        "model": {"source": str(model)},
-        "data": {"source": "word_problems", "template": "compact"},
+        "name": "mine", "model": {"source": str(model)}, "data": {"source": "word_problems", "template": "compact"},
         "algorithm": {"temperature": 0.7, "max_prompt_tokens": 200, "max_response_tokens": 48},
-    }
+    }  # fmt: skip
     run = RunDirectory.open(tmp_path, queue_job(tmp_path, parse_spec(content, "test")))
     save_checkpoint(run.checkpoints_path, 5, lambda checkpoint: make_chat_model(checkpoint.policy))
     return run

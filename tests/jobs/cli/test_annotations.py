@@ -55,11 +55,9 @@ def test_cases_are_found_kept_and_written_as_files(runs_root, tmp_path):
         (["annotate", "verdict", "trained", "0", "perhaps"], "VERDICT: "),
         (["annotate", "verdict", "trained", "77", "valid"], "TRAJECTORY: "),
         (["annotate", "mark", "trained", "99", "odd"], "trained: "),
-        (["annotate", "mark", "trained", "1", " "], "mark: "),
-        (["case", "export", "nothing"], "SET: "),
-        (["case", "find", "trained", "--keep", "\x07"], ""),
-        (["case", "find", "trained", "--judge", "trained"], ""),
+        (["annotate", "mark", "trained", "1", " "], "mark: "), (["case", "export", "nothing"], "SET: "),
+        (["case", "find", "trained", "--keep", "\x07"], ""), (["case", "find", "trained", "--judge", "trained"], ""),
     ],
-)
+)  # fmt: skip
 def test_a_wrong_order_is_refused_in_one_sentence(runs_root, words, said):
     assert exgrpo(runs_root, *words, code=2).startswith(said)

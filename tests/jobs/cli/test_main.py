@@ -77,11 +77,9 @@ def test_a_clone_is_printed_or_queued_with_a_name_of_its_own_and_its_parent(runs
     [
         (("study:ablations", "scale:chains", "cell:repo", "seed:1"), ()),
         (("mine", "study:ablations", "scale:chains", "cell:repo", "seed:1", "b"), ("mine", "b")),
-        (("seed:1", "mine"), ("seed:1", "mine")),
-        (("study:of mine", "cell:3"), ("study:of mine", "cell:3")),
-        ((), ()),
+        (("seed:1", "mine"), ("seed:1", "mine")), (("study:of mine", "cell:3"), ("study:of mine", "cell:3")), ((), ()),
     ],
-)
+)  # fmt: skip
 def test_a_copy_of_a_study_s_run_is_no_run_of_the_study(runs_root, tags, kept):
     run_id = queue_job(runs_root, TrainSpec(name="toy", tags=tags))
     copies = [exgrpo(runs_root, "clone", run_id, "--submit").split()[0]]

@@ -61,13 +61,11 @@ def test_results_are_beside_the_papers_numbers_and_in_a_report(tmp_path: Path):
 @pytest.mark.parametrize(
     ("words", "field"),
     [
-        (("report", "ablation"), "NAME"),
-        (("status", "repo", "--scale", "moon"), "--scale"),
-        (("status", "repo", "--cells", "x"), "--cells"),
-        (("run", "main-table", "--cells", "luffy-exgrpo"), "--cells"),
+        (("report", "ablation"), "NAME"), (("status", "repo", "--scale", "moon"), "--scale"),
+        (("status", "repo", "--cells", "x"), "--cells"), (("run", "main-table", "--cells", "luffy-exgrpo"), "--cells"),
         (("run", "repo", "--set", "num_stepz=3"), "--set num_stepz"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_asked_for_is_refused_in_one_sentence(tmp_path, words, field):
     assert exgrpo(tmp_path, "study", *words, code=2).splitlines()[-1].startswith(f"{field}: ")
 

@@ -15,12 +15,10 @@ def mistakes(content):
 def test_mistakes_of_fields_and_of_rules_over_several_are_told_at_once():
     by_fields = mistakes(
         {
-            "num_steps": "abc",
-            "algorithm": {"mini_batch_size": 5, "bucket_spread": 0.0},
-            "data": {"min_operations": 9, "max_operations": 3, "template": "paper"},
-            "optim": {"learning_rate": 0.0},
-        }
-    )
+            "num_steps": "abc", "algorithm": {"mini_batch_size": 5, "bucket_spread": 0.0},
+            "data": {"min_operations": 9, "max_operations": 3, "template": "paper"}, "optim": {"learning_rate": 0.0},
+        },
+    )  # fmt: skip
     assert by_fields.keys() == {
         ("num_steps",), ("algorithm.mini_batch_size",), ("algorithm.bucket_spread",), ("optim.learning_rate",),
         ("data.max_operations",), ("data.template",),
@@ -51,12 +49,10 @@ def test_rule_that_a_wrong_field_has_a_part_in_waits_until_that_is_mended_and_na
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("num_steps", True),
-        ("optim.learning_rate", True),
-        ("algorithm.experience_ratio", False),
+        ("num_steps", True), ("optim.learning_rate", True), ("algorithm.experience_ratio", False),
         ("data.num_held_out", True),
     ],
-)
+)  # fmt: skip
 def test_true_and_false_are_no_numbers(field, value):
     section, _, name = field.rpartition(".")
     content = {section: {name: value}} if section else {name: value}

@@ -15,11 +15,9 @@ def make_format_tokenizer(texts, vocabulary_size):
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=vocabulary_size - len(FORMAT_TOKENS),
-        special_tokens=[PAD_TOKEN, END_TOKEN],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
+        vocab_size=vocabulary_size - len(FORMAT_TOKENS), special_tokens=[PAD_TOKEN, END_TOKEN],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False,
+    )  # fmt: skip
     tokenizer.train_from_iterator(texts, trainer)
     tokenizer.add_tokens([AddedToken(token, normalized=False) for token in FORMAT_TOKENS])
     return PreTrainedTokenizerFast(

@@ -44,11 +44,9 @@ def new_run(tmp_path, model, lora=None, **changes):
     content = {
         "model": {"source": str(model), "device": "cpu", "lora": lora},
         "data": {"num_questions": 12, "num_held_out": 4},
-        "algorithm": SMALL | {"mini_batch_size": 2, "entropy_coefficient": 0.001},
-        "num_steps": 4,
-        "validation": {"interval": 2, "samples_per_question": 2, "num_training_questions": 3},
-        "checkpoint_interval": 2,
-    }
+        "algorithm": SMALL | {"mini_batch_size": 2, "entropy_coefficient": 0.001}, "num_steps": 4,
+        "validation": {"interval": 2, "samples_per_question": 2, "num_training_questions": 3}, "checkpoint_interval": 2,
+    }  # fmt: skip
     return RunDirectory.create(tmp_path, parse_spec(content | changes, "test"))
 
 

@@ -25,11 +25,9 @@ TOKENIZER = make_tokenizer()
 def row(question="What is 2+3?", answer="5", data_source="openr1", **changes):
     content = {
         "data_source": data_source,
-        "prompt": [{"content": "Think.", "role": "system"}, {"content": question, "role": "user"}],
-        "ability": "math",
-        "reward_model": {"ground_truth": answer, "style": "rule"},
-        "extra_info": {"index": 0, "split": "default"},
-    }
+        "prompt": [{"content": "Think.", "role": "system"}, {"content": question, "role": "user"}], "ability": "math",
+        "reward_model": {"ground_truth": answer, "style": "rule"}, "extra_info": {"index": 0, "split": "default"},
+    }  # fmt: skip
     return {**content, **changes}
 
 

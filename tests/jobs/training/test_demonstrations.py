@@ -52,13 +52,11 @@ def test_a_line_ends_where_json_lines_do(tmp_path):
 @pytest.mark.parametrize(
     ("row", "named"),
     [
-        ("{", "row 1: "),
-        ({"question_id": "a"}, "row 1: "),
-        ({"question_id": "a", "response": ""}, "row 1: "),
+        ("{", "row 1: "), ({"question_id": "a"}, "row 1: "), ({"question_id": "a", "response": ""}, "row 1: "),
         ({"question_id": "other", "response": "x"}, "no row"),
         ({"question_id": QUESTIONS[0].question_id, "response": "123456789"}, "row 1: .* 10 tokens"),
     ],
-)
+)  # fmt: skip
 def test_bad_rows_and_a_missing_file_are_named(tmp_path, row, named):
     with pytest.raises(TrainingError, match=named):
         load_external(write(tmp_path, row), QUESTIONS, TOKENIZER, 8)
@@ -70,11 +68,9 @@ def hub_data(tmp_path, *targets):
     """A data set in the hub's schema, whose column `target` holds an R1 trajectory as messages."""
     path = write_lines(tmp_path / "data.jsonl", [{"target": target} for target in targets])
     spec = TrainSpec(
-        data=DataSpec(source=str(path), template="compact"),
-        model=ModelSpec(source="mine"),
-        external_column="target",
+        data=DataSpec(source=str(path), template="compact"), model=ModelSpec(source="mine"), external_column="target",
         algorithm=ExGRPOConfig(uses_external_experience=True, experience_ratio=0.0, max_response_tokens=8),
-    )
+    )  # fmt: skip
     questions = [
         dataclasses.replace(question, metadata={"row": number})
         for number, question in enumerate(QUESTIONS[: len(targets)], start=1)

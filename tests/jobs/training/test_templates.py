@@ -57,12 +57,10 @@ def test_auto_is_the_tokenizers_template_where_it_has_one_else_the_question_alon
 @pytest.mark.parametrize(
     "template",
     [
-        "{% for a in range(10 ** 6) %}{% endfor %}",
-        "{{ messages.__class__.__mro__ }}",
-        "{{ raise_exception('no\\nmore') }}",
-        "{% if %}",
+        "{% for a in range(10 ** 6) %}{% endfor %}", "{{ messages.__class__.__mro__ }}",
+        "{{ raise_exception('no\\nmore') }}", "{% if %}",
     ],
-)
+)  # fmt: skip
 def test_a_template_that_cannot_be_rendered_is_refused_wherever_messages_are_encoded(template):
     tokenizer = make_tokenizer()
     tokenizer.chat_template = template

@@ -4,7 +4,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from exgrpo.jobs.runs.checkpoints import describe_resume, list_steps
@@ -92,21 +91,3 @@ def test_a_limited_buffer_has_few_files_in_a_run_of_any_length_and_resumes_bit_f
     assert changes(events_of(whole, 1), "evicted")
     num_files = [len(list(one.buffer_path.iterdir())) for one in (short, whole)]
     assert num_files[1] <= num_files[0] + 2
-
-
-def test_ages_are_the_steps_since_a_trajectory_was_collected_also_after_a_resume(tmp_path):
-    run = killed_run(tmp_path, 7)
-    assert train(run) is RunStatus.FINISHED
-    events = [*(event for event in events_of(run, 1) if event["step"] <= 4), *events_of(run, 2)]
-    inserted: dict[int, int] = {}
-    num_chosen = 0
-    for event in events:
-        chosen = [item["trajectory_ids"][item["chosen"][0]] for item in event["selections"]]
-        if chosen:
-            ages = [event["step"] - inserted[trajectory_id] for trajectory_id in chosen]
-            assert event["metrics"]["replay/age_mean"] == pytest.approx(np.mean(ages))
-            assert event["metrics"]["replay/age_max"] == max(ages)
-            num_chosen += event["step"] > 4
-        for change in changes([event], "inserted"):
-            inserted.setdefault(change["trajectory_id"], event["step"])
-    assert num_chosen

@@ -62,11 +62,9 @@ def test_what_is_no_gguf_file_is_refused_and_one_of_the_hubs_cache_keeps_its_end
 
 def test_every_local_file_of_a_specification_is_named_absolutely(folder):
     spec = TrainSpec(
-        model=ModelSpec(source="models/tiny"),
-        data=DataSpec(source="questions.jsonl"),
-        external_experience=Path("questions.jsonl"),
-        algorithm=ExGRPOConfig(uses_external_experience=True),
-    )
+        model=ModelSpec(source="models/tiny"), data=DataSpec(source="questions.jsonl"),
+        external_experience=Path("questions.jsonl"), algorithm=ExGRPOConfig(uses_external_experience=True),
+    )  # fmt: skip
     absolute = with_absolute_sources(spec)
     data = folder / "questions.jsonl"
     assert (absolute.model.source, absolute.data.source) == (str(folder / "models" / "tiny"), str(data))

@@ -24,22 +24,18 @@ SMOLLM2 = ModelShape(
 
 ADAPTERS = {"model": {"lora": {"rank": 16, "alpha": 32}}}
 MEASURED_RUNS = [
-    ("smollm2-word-problems-sft", {}, 5.92e9),
-    ("smollm2-word-problems", {}, 4.91e9),
-    ("smollm2-word-problems-on-policy", {}, 4.72e9),
-    ("smollm2-word-problems", ADAPTERS, 3.28e9),
-]
+    ("smollm2-word-problems-sft", {}, 5.92e9), ("smollm2-word-problems", {}, 4.91e9),
+    ("smollm2-word-problems-on-policy", {}, 4.72e9), ("smollm2-word-problems", ADAPTERS, 3.28e9),
+]  # fmt: skip
 """Peaks of whole runs: 110 steps of SFT, 60 of the others."""
 
 
 def three_responses(lora: dict | None, **algorithm: float):
     lengths = {"max_prompt_tokens": 54, "max_response_tokens": 64, "batch_size": 3, "mini_batch_size": 3}
     content = {
-        "model": {"source": "smollm2", "lora": lora},
-        "data": {"source": "word_problems"},
-        "algorithm": lengths | {"experience_ratio": 0.0} | algorithm,
-        "sft": {},
-    }
+        "model": {"source": "smollm2", "lora": lora}, "data": {"source": "word_problems"},
+        "algorithm": lengths | {"experience_ratio": 0.0} | algorithm, "sft": {},
+    }  # fmt: skip
     return parse_spec(content, "test")
 
 

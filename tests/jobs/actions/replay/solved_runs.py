@@ -55,12 +55,10 @@ def record(
     spec = load_preset("chains-exgrpo")
     spec = spec.model_copy(
         update={
-            "engine": "verl" if config.rollouts_ahead else "embedded",
-            "num_steps": num_steps,
-            "algorithm": config,
+            "engine": "verl" if config.rollouts_ahead else "embedded", "num_steps": num_steps, "algorithm": config,
             "data": spec.data.model_copy(update={"rewards": weights}),
-        }
-    )
+        },
+    )  # fmt: skip
     run = RunDirectory.create(root, spec, run_id="solved")
     run.attempt_path(1).mkdir(parents=True)
     questions = [replace(chain_question(), index=index, question_id=f"q{index}") for index in range(NUM_QUESTIONS)]

@@ -69,13 +69,11 @@ def test_a_step_that_aggregates_otherwise_than_those_before_is_named(tmp_path):
 @pytest.mark.parametrize(
     ("fields", "sentence"),
     [
-        ({"loss": None}, "{'loss': value}"),
-        ({"loss": 0.1, "advantage": (None,) * 4}, "'advantage': value"),
+        ({"loss": None}, "{'loss': value}"), ({"loss": 0.1, "advantage": (None,) * 4}, "'advantage': value"),
         ({"loss": 0.1, "num_tokens": (None,) * 4}, "'num_tokens': value"),
-        ({"loss": 0.1}, "'update_log_probs': values"),
-        ({"loss": 0.0, "advantage": (0.0,) * 4}, "Each advantage is 0"),
+        ({"loss": 0.1}, "'update_log_probs': values"), ({"loss": 0.0, "advantage": (0.0,) * 4}, "Each advantage is 0"),
     ],
-)
+)  # fmt: skip
 def test_what_is_missing_is_named_with_the_argument_that_records_it(tmp_path, fields, sentence):
     row = aggregation(tmp_path, [fields | {"reward": (1.0, 0.0, 0.0, 0.0)}])
     assert row.outcome is Outcome.UNKNOWN

@@ -51,16 +51,14 @@ def test_twenty_steps_are_equal_bit_for_bit_after_a_resume_too_and_no_file_chang
 @pytest.mark.parametrize(
     "settings",
     [
-        ['model.lora={"rank": 2}'],
-        ["algorithm.kl_coefficient=0.01", "algorithm.entropy_coefficient=0.001"],
+        ['model.lora={"rank": 2}'], ["algorithm.kl_coefficient=0.01", "algorithm.entropy_coefficient=0.001"],
         [
-            'data.rewards={"answer": 0.9, "format": 0.1}',
-            "algorithm.reward_kind=continuous",
+            'data.rewards={"answer": 0.9, "format": 0.1}', "algorithm.reward_kind=continuous",
             "algorithm.start_pass_rate=null",
         ],
         ["algorithm.experience_ratio=0"],
     ],
-)
+)  # fmt: skip
 def test_no_step_of_other_runs_differs(tmp_path, settings):
     trained(tmp_path, *settings)
     assert {row.outcome for row in executed(tmp_path, range(1, 6))} == {Outcome.SAME}

@@ -20,11 +20,9 @@ def test_area_under_curve_is_the_share_of_pairs_in_order_with_ties_counted_half(
 
 def test_valid_against_invalid_is_measured_by_both_signals():
     rows = [
-        point(True, 0.1, -math.log(2)),
-        point(False, 0.3, -math.log(2)),
-        point(False, 0.05, -math.log(4)),
+        point(True, 0.1, -math.log(2)), point(False, 0.3, -math.log(2)), point(False, 0.05, -math.log(4)),
         point(None, 7.0),
-    ]
+    ]  # fmt: skip
     line = {line.group: line for line in tabulate_validity(rows)}["medium"]
     assert (line.num_valid, line.num_invalid) == (1, 2)
     assert line.entropy_invalid == pytest.approx(0.175)

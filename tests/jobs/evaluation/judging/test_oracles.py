@@ -8,14 +8,12 @@ from exgrpo_core.recording.rows import VoteOutcome
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("6;a*2=2;b*9=8;\\boxed{8}", ""),
-        ("6;a*2=2;b*9=7;\\boxed{8}", "Step 2 of 2 is b*9=7, expected b*9=8"),
+        ("6;a*2=2;b*9=8;\\boxed{8}", ""), ("6;a*2=2;b*9=7;\\boxed{8}", "Step 2 of 2 is b*9=7, expected b*9=8"),
         ("6;a*2=2;b+9=1;\\boxed{8}", "Step 2 of 2 is b+9=1, expected b*9=8"),
-        ("6;a*2=2;", "Step 2 of 2 is missing, expected b*9=8"),
-        ("5;a*2=2;b*9=8;\\boxed{8}", "The start is not 6"),
+        ("6;a*2=2;", "Step 2 of 2 is missing, expected b*9=8"), ("5;a*2=2;b*9=8;\\boxed{8}", "The start is not 6"),
         ("6;a*2=2;b*9=8;x\\boxed{8}", "All steps are correct, but not what follows them"),
     ],
-)
+)  # fmt: skip
 def test_the_first_wrong_step_of_a_chain_is_named(text, fault):
     verdict = judge_item(JudgedItem("1", "Q6a*2b*9:", text, details={"modulus": 10}))
     assert (verdict.fault, verdict.outcome is VoteOutcome.VALID) == (fault, not fault)

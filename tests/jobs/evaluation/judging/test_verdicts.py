@@ -19,14 +19,12 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize(
     ("answer", "outcome"),
     [
-        ("Final judgment: \\boxed{no}", VoteOutcome.INVALID),
-        ("\\boxed{\\text{Yes}}", VoteOutcome.VALID),
-        ("\\boxed{ NO. }", VoteOutcome.INVALID),
-        ("**\\boxed{**yes**}**", VoteOutcome.VALID),
+        ("Final judgment: \\boxed{no}", VoteOutcome.INVALID), ("\\boxed{\\text{Yes}}", VoteOutcome.VALID),
+        ("\\boxed{ NO. }", VoteOutcome.INVALID), ("**\\boxed{**yes**}**", VoteOutcome.VALID),
         ("The answer \\boxed{42} is right. \\boxed{yes}", VoteOutcome.VALID),
         ("<think>\\boxed{no} or is it? \\boxed{42}</think>\\boxed{yes}", VoteOutcome.VALID),
     ],
-)
+)  # fmt: skip
 def test_the_final_box_is_the_verdict(answer, outcome):
     verdict = read_verdict(answer)
     assert (verdict.outcome, verdict.reason) == (outcome, "")

@@ -58,11 +58,9 @@ def test_stop_leaves_a_checkpoint_and_resume_goes_on_from_it(bench: Bench):
 
 def test_failure_is_one_sentence(bench: Bench):
     told = {
-        "fails": "data.source: the toy data are missing.",
-        "crashes": "KeyError: 'toy'.",
-        "exits": "exit code 7",
+        "fails": "data.source: the toy data are missing.", "crashes": "KeyError: 'toy'.", "exits": "exit code 7",
         "aborts": "memory",
-    }
+    }  # fmt: skip
     failing = {tag: bench.submit(toy_spec(2, tag)) for tag in told}
     bench.start(max_running=len(told))
     for tag, run_id in failing.items():

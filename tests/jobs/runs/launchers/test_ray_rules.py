@@ -190,12 +190,10 @@ def machines_of(*facts: dict) -> list[Machine]:
 @pytest.mark.parametrize(
     ("source", "lacking", "is_taken"),
     [
-        (MODEL, {}, True),
-        (MODEL, {"has_model": False}, True),
-        (MODEL, {"has_model": False, "is_offline": True}, False),
-        ("/models/7b", {"has_model": False}, False),
+        (MODEL, {}, True), (MODEL, {"has_model": False}, True),
+        (MODEL, {"has_model": False, "is_offline": True}, False), ("/models/7b", {"has_model": False}, False),
     ],
-)
+)  # fmt: skip
 def test_a_machine_that_lacks_the_model_and_cannot_download_it_is_refused_by_name(source, lacking, is_taken):
     machines = machines_of({}, lacking)
     if is_taken:

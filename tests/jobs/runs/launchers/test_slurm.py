@@ -72,11 +72,9 @@ class Slurm:
         self.folder = folder
         self._mark = uuid.uuid4().hex
         self._environment = os.environ | {
-            MARK: self._mark,
-            "SPT_NOENV": "1",
-            "SLURM_CONF": str(folder / "slurm.conf"),
+            MARK: self._mark, "SPT_NOENV": "1", "SLURM_CONF": str(folder / "slurm.conf"),
             "EXGRPO_FOLDER": str(PROJECT_ROOT),
-        }
+        }  # fmt: skip
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self) -> None:

@@ -7,22 +7,18 @@ import pytest
 
 from exgrpo.jobs.runs.rollout_formats.formats import find_format, find_only_format, formats_in
 from exgrpo.jobs.runs.rollout_formats.source import RolloutSource, SourceChangedError
-from tests.jobs.runs.rollout_formats.test_real_samples import SAMPLES
+from tests.jobs.runs.rollout_formats.test_real_samples import SAMPLES, steps_of_runs
 
 TRACKIO = SAMPLES / "trackio"
 
 
 def read(path):
     """Return the trajectories of each run by its name, in the order of their steps and rewards."""
-    entry, found = find_format(path), {}
-    for part in entry.parts(path):
-        source = RolloutSource(path, part=part)
-        every = [(step.step, one) for step in entry.read(source) for one in step.trajectories]
-        assert (source.bad.num, list(entry.read(source))) == (0, [])
-        if not every:
-            continue
-        found[part.name.replace("-", " ")] = sorted(every, key=lambda one: (one[0], one[1].reward))
-    return found
+    found = {}
+    for name, steps in steps_of_runs(path).items():
+        every = [(step.step, one) for step in steps for one in step.trajectories]
+        found[name.replace("-", " ")] = sorted(every, key=lambda one: (one[0], one[1].reward))
+    return {name: every for name, every in found.items() if every}
 
 
 def test_sessions_have_what_the_project_has():

@@ -3,11 +3,11 @@ import math
 from decimal import Decimal
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from exgrpo.jobs.runs.rollout_formats.formats import UnknownRolloutsError, find_format
 from exgrpo.jobs.runs.rollout_formats.source import RolloutSource
+from tests.jobs.runs.rollout_formats.test_published_writers import write
 
 ROWS = [
     {"key": "loss", "value": 1.5, "timestamp": 7, "step": 0},
@@ -20,15 +20,6 @@ def read(path):
     source = RolloutSource(path)
     steps = {step.step: step.metrics for step in find_format(path).read(source)}
     return steps, source.bad.sentences
-
-
-def write(folder, name, content):
-    path = folder / name
-    if isinstance(content, pa.Table):
-        pq.write_table(content, path)
-    else:
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return path
 
 
 @pytest.mark.parametrize(
@@ -111,15 +102,13 @@ TWICE = "two columns have this name; rename one of them."
         ("a.csv", "_step,é\n0,1\n".encode("latin-1"), {}, "expected text in UTF-8, got another encoding at byte 6."),
         ("a.json", '{"_step": [0, 1], "loss": [1, 2]}', {}, "expected a list of JSON objects, each with a step."),
         (
-            "media.jsonl",
-            MEDIA + MEDIA.replace('0,"loss":1.5', '1,"loss":0.5'),
-            LOSSES,
+            "media.jsonl", MEDIA + MEDIA.replace('0,"loss":1.5', '1,"loss":0.5'), LOSSES,
             "line 1: h: expected a number; a histo",
         ),
         ("media.json", f"[{MEDIA}]", {0: {"loss": 1.5}}, "h: expected a number; a histogram of W&B is not read."),
         ("a.json", json.dumps({"metrics": ROWS, "next_page_token": "x"}), LOSSES, "next_page_token: this is one page"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_read_is_named_by_its_field(tmp_path, name, content, expected, sentence):
     steps, sentences = read(write(tmp_path, name, content))
     assert steps == expected

@@ -6,13 +6,15 @@ import shutil
 import zipfile
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from exgrpo.jobs.runs.rollout_formats import torch_dumps
 from exgrpo.jobs.runs.rollout_formats.formats import FORMATS, find_format
 from exgrpo.jobs.runs.rollout_formats.source import RolloutSource, Sample, SourceChangedError
 from exgrpo_core.recording.rows import Message
-from tests.jobs.runs.rollout_formats.test_real_samples import PATHS, SAMPLES, module_of
+from tests.jobs.runs.rollout_formats.test_real_samples import PATHS, SAMPLES, module_of, read
 
 SLIME = {
     "group_index": 3, "index": 6, "prompt": [{"role": "user", "content": "2 + 3?"}], "tokens": [1, 2, 5, 6],
@@ -83,17 +85,13 @@ def write(folder, name, content):
     if name.endswith(".pt"):
         with zipfile.ZipFile(path, "w") as archive:
             archive.writestr(f"{path.stem}/data.pkl", pickle.dumps(content, 2))
+    elif isinstance(content, pa.Table):
+        pq.write_table(content, path)
+    elif isinstance(content, bytes):
+        path.write_bytes(content)
     else:
         path.write_text(content if isinstance(content, str) else "".join(json.dumps(row) + "\n" for row in content))
     return folder if name.startswith("metrics/") else path
-
-
-def read(path):
-    source = RolloutSource(path)
-    entry = find_format(path)
-    steps = list(entry.read(source))
-    assert (source.bad.sentences, list(entry.read(source))) == ([], [])
-    return steps
 
 
 def only(folder, name):

@@ -9,7 +9,7 @@ import pytest
 
 from exgrpo.jobs.runs.rollout_formats.formats import find_format, find_only_format
 from exgrpo.jobs.runs.rollout_formats.source import RolloutSource, SourceChangedError
-from tests.jobs.runs.rollout_formats.test_real_samples import SAMPLES
+from tests.jobs.runs.rollout_formats.test_real_samples import SAMPLES, steps_of_runs
 
 
 def unpacked(tmp_path, packed):
@@ -18,16 +18,11 @@ def unpacked(tmp_path, packed):
     return file
 
 
-def read(path, bad=0):
+def read(path):
     """Return the trajectories of each run by its name, each with its step, and the metrics of all."""
-    entry, found, metrics = find_only_format(path), {}, {}
-    for part in entry.parts(path):
-        source = RolloutSource(path, part=part)
-        steps = [*entry.read(source)]
-        assert (source.bad.num, [*entry.read(source)]) == (bad, [])
-        metrics |= {step.step: dict(step.metrics) for step in steps if step.metrics}
-        if every := [(step.step, one) for step in steps for one in step.trajectories]:
-            found[part.name] = every
+    runs = steps_of_runs(path)
+    found = {name: [(step.step, one) for step in steps for one in step.trajectories] for name, steps in runs.items()}
+    metrics = {step.step: dict(step.metrics) for steps in runs.values() for step in steps if step.metrics}
     return found, metrics
 
 

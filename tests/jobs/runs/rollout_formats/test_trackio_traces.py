@@ -8,7 +8,7 @@ import pytest
 
 from exgrpo.jobs.runs.rollout_formats.formats import UnknownRolloutsError, find_format
 from exgrpo.jobs.runs.rollout_formats.source import BadRows, RolloutSource, SourceChangedError
-from tests.jobs.runs.rollout_formats.test_real_samples import SAMPLES
+from tests.jobs.runs.rollout_formats.test_real_samples import SAMPLES, steps_of_runs
 
 TRACKIO = SAMPLES / "trackio"
 
@@ -29,16 +29,14 @@ def rows_of(file, table):
 
 def read(path):
     """Return the metrics and the trajectories of each run, by its name."""
-    entry, found = find_format(path), {}
-    assert entry.title == "traces of Trackio"
-    for part in entry.parts(path):
-        source = RolloutSource(path, part=part)
-        steps = list(entry.read(source))
-        assert (source.bad.num, list(entry.read(source))) == (0, [])
-        metrics = [(step.step, dict(step.metrics)) for step in steps if step.metrics]
-        if steps:
-            found[part.name] = metrics, [(step.step, one) for step in steps for one in step.trajectories]
-    return found
+    assert find_format(path).title == "traces of Trackio"
+    return {
+        name: (
+            [(step.step, dict(step.metrics)) for step in steps if step.metrics],
+            [(step.step, one) for step in steps for one in step.trajectories],
+        )
+        for name, steps in steps_of_runs(path).items() if steps
+    }  # fmt: skip
 
 
 def find_format_or_none(path):

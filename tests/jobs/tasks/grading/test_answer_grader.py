@@ -111,16 +111,14 @@ def test_a_poisonous_answer_costs_its_limit_and_nothing_else(grader, response, p
 @pytest.mark.parametrize(
     ("response", "outcomes"),
     [
-        (r"\boxed{" + "5" * 1_000_000 + "}", {Grade.UNPARSED}),
-        (r"\boxed{" * 140_000, {Grade.UNPARSED}),
+        (r"\boxed{" + "5" * 1_000_000 + "}", {Grade.UNPARSED}), (r"\boxed{" * 140_000, {Grade.UNPARSED}),
         (r"\boxed{" + "{" * 400 + "5" + "}" * 400 + "}", UNGRADED | {Grade.CORRECT}),
         (r"\boxed{" + r"\sqrt{" * 120 + "5" + "}" * 121, UNGRADED),
-        (r"\boxed{" + r"\frac{1}{" * 90 + "5" + "}" * 91, UNGRADED),
-        ("\\boxed{\ud800\x00\x1b[2J}", UNGRADED),
+        (r"\boxed{" + r"\frac{1}{" * 90 + "5" + "}" * 91, UNGRADED), ("\\boxed{\ud800\x00\x1b[2J}", UNGRADED),
         (r"\boxed{__import__('os').getpid()}", UNGRADED),
     ],
     ids=["digits", "boxes", "braces", "roots", "fractions", "characters", "code"],
-)
+)  # fmt: skip
 def test_hostile_text_gets_an_outcome(shared, limit, response, outcomes):
     limit(2.0)
     assert shared.grade([GradeItem("7/2", response, "math")])[0] in outcomes

@@ -72,11 +72,9 @@ def test_overlong_answer_is_unparsed_by_every_scheme(grader, scheme):
 
 
 PROGRAMS = [
-    "__import__('os').system('touch EXECUTED')",
-    "eval(compile('open(\"EXECUTED\",\"w\")','','exec'))",
-    "a.__class__.__mro__[1].__subclasses__()",
-    r"\input{/etc/passwd}",
-]
+    "__import__('os').system('touch EXECUTED')", "eval(compile('open(\"EXECUTED\",\"w\")','','exec'))",
+    "a.__class__.__mro__[1].__subclasses__()", r"\input{/etc/passwd}",
+]  # fmt: skip
 
 
 def test_no_scheme_runs_an_answer(tmp_path, monkeypatch):

@@ -16,11 +16,9 @@ BOXES = StoryProblem.read(
     "a * b + c",
 )
 UNKNOWNS = StoryProblem.read(
-    "Two friends have 34 marbles together. Rosa has 8 more than Tim. How many has Tim?",
-    [34, 8],
-    "(a - b) / 2",
+    "Two friends have 34 marbles together. Rosa has 8 more than Tim. How many has Tim?", [34, 8], "(a - b) / 2",
     ["(a + b) / 2"],
-)
+)  # fmt: skip
 BAGS = StoryProblem.read("Tim has 2 bags with 2 nuts each. How many nuts?", [2, 2], "a * b")
 SALE = StoryProblem.read("A jacket for $80 is 25% cheaper. What does it cost now?", [80, 25], "a - a * b / 100")
 
@@ -28,16 +26,14 @@ SALE = StoryProblem.read("A jacket for $80 is 25% cheaper. What does it cost now
 @pytest.mark.parametrize(
     "chain",
     [
-        r"3 * 12 = 36. 36 + 5 = 41. \boxed{41}",
-        r"Three times twelve is thirty-six, and 36 plus 5 is 41. \boxed{41}",
+        r"3 * 12 = 36. 36 + 5 = 41. \boxed{41}", r"Three times twelve is thirty-six, and 36 plus 5 is 41. \boxed{41}",
         r"The boxes hold 36 candles. With 5 more that makes 41. \boxed{41}",
         "candles = 3\N{MULTIPLICATION SIGN}12 + 5 = 36 + 5 = 41 \\boxed{41}",
         r"\boxed{41} since 36 + 5 = 41, where 36 = 3 * 12.",
         r"3 \cdot 12 = 3 \cdot 10 + 3 \cdot 2 = 30 + 6 = 36 and 36 + 5 = 41. \boxed{41}",
-        "3 \N{MULTIPLICATION SIGN} 12 = 36 + 5 = 41 \\boxed{41}",
-        r"Boxes - 3 * 12 = 36. Then 36 + 5 = 41. \boxed{41}",
+        "3 \N{MULTIPLICATION SIGN} 12 = 36 + 5 = 41 \\boxed{41}", r"Boxes - 3 * 12 = 36. Then 36 + 5 = 41. \boxed{41}",
     ],
-)
+)  # fmt: skip
 def test_a_chain_that_computes_the_answer_is_valid_in_any_notation(chain):
     assert judge_response(BOXES, chain).verdict is ChainVerdict.VALID
 

@@ -103,15 +103,13 @@ HEAD = b"GGUF" + pack("<I", 3)
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (lambda _content: b"not a model at all" * 10, ".+"),
-        (with_1e9_layers, r"[\d,]+ weights, and has [\d,]+ bytes"),
+        (lambda _content: b"not a model at all" * 10, ".+"), (with_1e9_layers, r"[\d,]+ weights, and has [\d,]+ bytes"),
         (lambda _: HEAD + pack("<QQQ1sIIQ", 0, 1, 1, b"a", 9, 0, 2**60), ".+"),
-        (lambda _: HEAD + pack("<QQ", 2**60, 2**60), ".+"),
-        (lambda content: content[: len(content) // 2], ".+"),
+        (lambda _: HEAD + pack("<QQ", 2**60, 2**60), ".+"), (lambda content: content[: len(content) // 2], ".+"),
         (lambda content: content.replace("\u0120final".encode(), "\u0120finax".encode(), 1), ".+"),
     ],
     ids=["text", "sizes", "endless array", "endless counts", "half", "lacking tokens"],
-)
+)  # fmt: skip
 def test_file_that_is_no_model_is_one_sentence_and_leaves_nothing(gguf_file, tmp_path, cache, change, reason):
     path = tmp_path / "bad.gguf"
     path.write_bytes(change(gguf_file.read_bytes()))

@@ -170,13 +170,11 @@ def hub(base, tmp_path, monkeypatch):
     ("name", "revision", "command"),
     [
         ("other/model", "v2", "`hf download other/model --revision v2`"),
-        ("org/kept", "v2", "`hf download org/kept --revision v2`"),
-        ("gpt2", None, "`hf download gpt2`"),
+        ("org/kept", "v2", "`hf download org/kept --revision v2`"), ("gpt2", None, "`hf download gpt2`"),
         ("https://huggingface.co/other/model", None, "is not on this machine"),
-        (7, None, "adapters of 7, which is not on this machine"),
-        ("org/kept", 7, "--revision 7"),
+        (7, None, "adapters of 7, which is not on this machine"), ("org/kept", 7, "--revision 7"),
     ],
-)
+)  # fmt: skip
 def test_the_base_that_adapters_name_is_refused_unless_it_is_there_and_no_hub_is_asked(
     adapters, hub, name, revision, command
 ):

@@ -39,12 +39,10 @@ def tiny_spec(
     verl = on_cpu(num_ranks, num_generating)
     algorithm = dataclasses.asdict(dataclasses.replace(CONFIG, **changes))
     content = {
-        "engine": "verl",
-        "model": {"source": str(model), "device": "cpu", "lora": lora},
-        "verl": verl | {"overrides": [*verl["overrides"], *overrides]},
-        "algorithm": algorithm,
+        "engine": "verl", "model": {"source": str(model), "device": "cpu", "lora": lora},
+        "verl": verl | {"overrides": [*verl["overrides"], *overrides]}, "algorithm": algorithm,
         "optim": {"learning_rate": learning_rate},
-    }
+    }  # fmt: skip
     return parse_spec(content, "test")
 
 

@@ -128,10 +128,8 @@ def steps_of(run: RunDirectory) -> dict[int, dict]:
 def draws_of(event: dict) -> dict:
     rows = event["trajectories"]
     return {
-        "questions": [row["question_index"] for row in rows],
-        "texts": [row["text"] for row in rows],
-        "rewards": [row["reward"] for row in rows],
-        "buckets": event["buckets"],
+        "questions": [row["question_index"] for row in rows], "texts": [row["text"] for row in rows],
+        "rewards": [row["reward"] for row in rows], "buckets": event["buckets"],
         "replays": [(row["question_index"], row["trajectory_id"]) for row in event["replays"]],
         "buffer_events": event["buffer_events"],
-    }
+    }  # fmt: skip

@@ -81,13 +81,11 @@ WHERE = {
     "rollout": ((*FSDP, *SERVERS, *LOOPS, *TRAINER), "config", "rollout_config", "agent", "checkpoint_engine_config"),
     "actor": (("workers/config/actor.py", *FSDP, *TRAINER), "self", "config", "actor_config"),
     "ref": (("workers/config/actor.py", *FSDP, *TRAINER), "self", "config", "ref_config"),
-    "reward": ((*LOOPS, *TRAINER), "config", "reward_fn_config"),
-    "trainer": (TRAINER, "config", "trainer_config"),
-    "algorithm": (TRAINER, "config"),
-    "data": ((*TRAINER, *LOOPS, "utils/dataset/*.py"), "config", "data_config"),
+    "reward": ((*LOOPS, *TRAINER), "config", "reward_fn_config"), "trainer": (TRAINER, "config", "trainer_config"),
+    "algorithm": (TRAINER, "config"), "data": ((*TRAINER, *LOOPS, "utils/dataset/*.py"), "config", "data_config"),
     "checkpoint": ((*FSDP, "utils/checkpoint/*.py"), "config", "checkpoint_config", "self"),
     "transfer_queue": (("**/*.py",), "conf", "config"),
-}
+}  # fmt: skip
 """Of each section the sources of verl that run here, and what they call the section; a key's parent is named too."""
 PASSED_ON = (
     "ray_kwargs.ray_init", "actor_rollout_ref.rollout.engine_kwargs.vllm", "profiler",

@@ -131,12 +131,10 @@ def test_override_of_what_a_field_decides_or_without_effect_is_refused(word):
     [
         f"{ROOT}.actor.fsdp_config.optimizer_offload=True",
         f"+{ROOT}.actor.fsdp_config.mixed_precision.param_dtype=fp32",
-        f"+{ROOT}.rollout.engine_kwargs.vllm.kv_cache_dtype=fp8",
-        f"{ROOT}.actor.optim.lr_scheduler_type=cosine",
-        "+ray_kwargs.ray_init.num_gpus=4",
-        "trainer.logger=[console,wandb]",
+        f"+{ROOT}.rollout.engine_kwargs.vllm.kv_cache_dtype=fp8", f"{ROOT}.actor.optim.lr_scheduler_type=cosine",
+        "+ray_kwargs.ray_init.num_gpus=4", "trainer.logger=[console,wandb]",
     ],
-)
+)  # fmt: skip
 def test_override_that_the_engine_reads_is_let_through(word):
     check_run_overrides(verl_spec(verl={"overrides": [word]}))
 
