@@ -2,8 +2,8 @@
 
 From a run directory to rows, for a run of two attempts whose worker was killed after step 7:
 
-1. `run.json` and `spec.json` become the run's row (`register_run`). It is remembered as unannounced until the journal's
-   earlier entries on it (tags, notes, names) are ingested too.
+1. `run.json` and `spec.json` become the run's row and its first tags (`register_run`). It is remembered as unannounced
+   until the journal's earlier entries on it (tags, notes, names) are ingested too.
 2. `EventReader` reads `attempts/0001/record-*.jsonl.gz` from a position. A batch is the events, the position after
    them and the faults of files.
 3. One transaction ingests the batch (`ingest_events`): events whose (attempt, seq) is in `ingested_events` are left
@@ -86,6 +86,9 @@ def register_run(
         ).one_or_none()
         if known is None:
             insert_new(connection, runs, [row])
+            run_key = require_run_key(connection, row["run_id"])
+            tags = [tag for tag in spec.get("tags") or () if isinstance(tag, str)]
+            insert_new(connection, models.tags, [{"run_key": run_key, "tag": storable_text(tag)} for tag in tags])
             save_position(connection, _UNANNOUNCED + row["run_id"], "")
         elif not faults and _is_of_damaged_files(known.summary):
             others = [record for record in known.summary["faults"] if record["file"] not in _DESCRIBED_BY]

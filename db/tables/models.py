@@ -270,7 +270,7 @@ judge_votes = Table(
 )
 """Votes of a judge's job (`run_key`) on responses of a training run or of a labelled file (`source`)."""
 
-tags = Table("tags", metadata, *_keys("tag", tag=String(80)))
+tags = Table("tags", metadata, *_keys("tag", tag=Text))
 
 notes = Table(
     "notes",

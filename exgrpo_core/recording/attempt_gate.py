@@ -107,7 +107,7 @@ def is_locked(path: Path) -> bool:
     try:
         with open_plain(path) as file:
             return not _try(file.fileno(), fcntl.LOCK_SH)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
 
 

@@ -93,10 +93,7 @@ def write_job(runs_root: Path, job: NewJob) -> str:
         )
         if job.fill is not None:
             job.fill(run)
-        journal = Journal(runs_root)
-        for name in job.spec.tags:
-            journal.append(JournalKind.TAGGED, run.run_id, tag=name)
-        journal.append(JournalKind.SUBMITTED, run.run_id, attempt=1)
+        Journal(runs_root).append(JournalKind.SUBMITTED, run.run_id, attempt=1)
         run.request_attempt(1)
     except (OSError, BufferCorruptionError, RunDirectoryError) as error:
         if run is not None:

@@ -16,7 +16,7 @@ from exgrpo.db.queries import metrics, runs, trajectories
 from exgrpo.db.rows.chains_of_thought import SavedCase
 from exgrpo.db.rows.trajectories import MarkedTrajectory
 from exgrpo.db.tables import models
-from exgrpo.jobs.actions import annotations
+from exgrpo.jobs.actions import annotations, run_actions
 from exgrpo.jobs.actions.queueing import queue_job
 from exgrpo.jobs.execution.supervisor import indexing, run_index
 from exgrpo.jobs.execution.supervisor.indexing import Indexer
@@ -253,6 +253,19 @@ def test_what_users_wrote_on_steps_that_were_repeated_stays(database_url, tmp_pa
     rebuild_index(tmp_path, database_url)
     with closing(open_database(database_url, tmp_path)) as database:
         assert contents(database) == found
+
+
+def test_tags_of_a_specification_go_with_the_folder_and_those_taken_off_stay_off(database_url, tmp_path):
+    there, here = tmp_path / "there", tmp_path / "here"
+    run_id = queue_job(there, TrainSpec(tags=("study:s", "x" * 100)))
+    here.mkdir()
+    shutil.copytree(there / run_id, here / run_id)
+    run_actions.tag(here, run_id, "mine")
+    run_actions.tag(here, run_id, "study:s", is_set=False)
+    for change in (ingest_all, rebuild_index):
+        change(here, database_url)
+        with closing(open_database(database_url, here)) as database:
+            assert runs.get_run(database, run_id).tags == ("mine", "x" * 100)
 
 
 def test_something_else_in_the_place_of_a_table_makes_way(tmp_path):
