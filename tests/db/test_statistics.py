@@ -26,6 +26,12 @@ def test_quantiles_are_those_of_scipy(degrees, confidence):
     assert t_quantile(degrees, confidence) == pytest.approx(t.ppf((1 + confidence) / 2, degrees), rel=1e-8)
 
 
+def test_interval_of_two_seeds_by_hand():
+    interval = mean_interval([1.0, 3.0])
+    assert interval.mean == 2.0
+    assert interval.half == pytest.approx(12.706205, abs=1e-6)  # 12.7062 times sqrt(2) / sqrt(2)
+
+
 def test_the_p_value_of_a_million_values_is_that_of_scipy():
     interval, num_values = MeanInterval(1.5, 1.0, (0.0,) * 10**6), 10**6
     expected = 2 * t.sf(1.5 * t.ppf(0.975, num_values - 1), num_values - 1)
@@ -45,6 +51,12 @@ def test_sums_give_the_interval_of_the_values(values):
     mean, half = mean_of_sums(len(values), sum(values), sum(value**2 for value in values))
     expected = mean_interval(values) if values else MeanInterval(math.nan, math.nan, ())
     assert (mean, half) == pytest.approx((expected.mean, expected.half), abs=1e-7, nan_ok=True)
+
+
+@pytest.mark.parametrize(("count", "low", "high"), [(0, 0.0, 0.2775), (10, 0.7225, 1.0)])
+def test_none_and_all_of_ten_have_intervals_with_a_width(count, low, high):
+    rate = wilson(count, 10)
+    assert (rate.low, rate.high) == pytest.approx((low, high), abs=1e-4)
 
 
 def test_a_share_of_no_items_is_unknown():
@@ -70,6 +82,12 @@ def test_more_right_answers_beyond_the_middle_give_no_wider_interval(num_questio
     nearly = [1.0] * (num_questions - 1) + [0.875]
     low, _ = score_interval(np.mean(nearly), standard_error(nearly), num_questions)
     assert low < ends[-1][0]
+
+
+def test_the_interval_of_a_score_by_hand():
+    # 39 of 40, with four added 41 of 44: sqrt(41 / 44 * 3 / 44 / 44) = 0.038002.
+    assert score_interval(0.975, 0.025, 40) == pytest.approx((41 / 44 - 1.959964 * 0.038002, 1.0), abs=1e-5)
+    assert score_interval(0.5, 0.01, 2500) == pytest.approx((0.4804, 0.5196), abs=1e-4)
 
 
 @pytest.mark.parametrize(("score", "error"), [(math.nan, 0.1), (1.5, 0.1), (-1e300, 0.1), (math.inf, math.nan)])

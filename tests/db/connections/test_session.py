@@ -20,6 +20,11 @@ def position(source, value="0"):
     return {"source": source, "position": value}
 
 
+def count_positions(database):
+    with database.read() as connection:
+        return len(connection.execute(select(models.ingest_positions)).all())
+
+
 def run_at_once(functions):
     with ThreadPoolExecutor(len(functions)) as pool:
         for done in [pool.submit(function) for function in functions]:
@@ -29,6 +34,17 @@ def run_at_once(functions):
 def test_postgresql_compiles_no_query(database):
     with database.read() as connection:
         assert database.is_sqlite or connection.exec_driver_sql("SHOW jit").scalar() == "off"
+
+
+def test_work_that_fails_leaves_nothing(database):
+    def work(connection):
+        connection.execute(insert(models.ingest_positions), [position("one")])
+        raise RuntimeError("no")
+
+    before = count_positions(database)
+    with pytest.raises(RuntimeError):
+        database.write(work)
+    assert count_positions(database) == before
 
 
 def test_an_error_that_no_waiting_mends_is_raised_at_once(database):

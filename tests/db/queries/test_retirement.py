@@ -1,5 +1,8 @@
 from dataclasses import replace
 
+import numpy as np
+import pytest
+
 from exgrpo.db.queries.retirement import retired_questions, retirement_lines
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.specs.train import RecordingSpec
@@ -38,12 +41,25 @@ def leave_by_a_limit(report):
 def test_an_attempt_at_a_question_that_left_by_a_limit_is_one_in_no_bucket(database, tmp_path):
     run = ingest_changed_run(database, tmp_path, leave_by_a_limit, range(1, 10))
     lines = {line.bucket: line.num_attempts for line in retirement_lines(database, run.run_id, 4)}
-    # All 36 attempts but those at 4 (steps 5, 9) and 7 after its retirement (5, 9); 6 is in no bucket in step 5.
+    # As in the test below, but for question 6 in step 5: it is in no bucket then.
     assert lines == {None: 31, 2: 1, 1: 1}
 
 
-def test_retired_questions_are_those_of_the_training_data(database, tmp_path):
+def test_luck_is_counted_by_bucket_and_later_attempts_by_the_bucket_before_retirement(database, tmp_path):
     run = ingest_changed_run(database, tmp_path, tell, range(1, 10))
+    none, one, two = retirement_lines(database, run.run_id, 4)
+    # In no bucket: all 36 attempts but those at 4 (steps 5, 9), 6 (5, 9) and 7 after its retirement (5, 9).
+    assert (none.bucket, none.num_attempts, none.num_retired) == (None, 30, 1)
+    assert np.isnan(none.num_expected)
+    # Question 7 is tried next to a replay in steps 5 and 9: one of 2 correct each time.
+    assert (none.num_retests, none.retest_rate, none.retest_solved) == (2, 0.5, 0.0)
+    # Bucket 2 of 4 in step 5: question 4 fresh, 6 next to a replay.
+    assert (two.bucket, two.num_attempts, two.num_retired) == (2, 2, 1)
+    assert two.num_expected == pytest.approx(0.5**3 + 0.5**2)
+    assert (two.num_retests, two.retest_rate, two.retest_solved) == (1, 1.0, 1.0)
+    assert (one.bucket, one.num_attempts, one.num_retired, one.num_retests) == (1, 1, 0, 0)
+    assert one.num_expected == pytest.approx(0.25**2)
+    assert np.isnan(one.retest_rate)
     recorded = RunDirectory.open(tmp_path, run.run_id)
     recorder = FileRecorder(recorded, recorded.claim_attempt(), RecordingSpec())
     recorder.questions([replace(question, answer="0") for question in make_questions()], "held_out")

@@ -97,6 +97,13 @@ def test_unknown_values_are_last_in_either_order(database, tmp_path, is_descendi
     assert 0 < len(known) < len(values)
 
 
+def test_counts_are_exact_with_words_too(two_runs):
+    num_all = len(newest_first("first", "second"))
+    assert trajectory_list.count_trajectories(two_runs, TrajectoryFacets()) == num_all > 11
+    assert sum(trajectory_list.count_facets(two_runs, TrajectoryFacets())["is_correct"].values()) == num_all
+    assert trajectory_list.count_trajectories(two_runs, TrajectoryFacets(words="trajectory")) == num_all
+
+
 def test_snippet_is_one_line_around_the_first_word_found():
     text = "begin " + "filler\n" * 100 + "needle end"
     assert trajectory_list.snippet_of(text, "").startswith("begin filler filler")
