@@ -1,18 +1,17 @@
 """Trackio: the traces and metrics of its projects, each run a run of its own.
 
 Source: Trackio 0.43.0. A project is `NAME.db`, a SQLite file. Exports of it are
-`NAME_traces.parquet` with `NAME.parquet`, and `aux/traces.parquet` with `metrics.parquet` for a static page.
+`NAME_traces.parquet` with `NAME.parquet`, and `aux/traces.parquet` with `metrics.parquet` for a static page; without
+traces there is only the file of the metrics, which holds tables too.
 `log_rollout_traces` of TRL 1.16.0 writes the reward, the advantage and the group into a trace's metadata. Its
-`GRPOTrainer.log` writes a table among the metrics, and the last one again when the training ends.
+`GRPOTrainer.log` writes a table among the metrics, and the last one again until the next generation or the end.
 """
 
-import json
 import math
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -42,7 +41,7 @@ _KNOWN = (*_ANSWERS, "reward", "rewards", "advantage", "group", "group_id", "com
 _REWARD = "rewards/"
 _STEP_OF_TRAINER = "train/global_step"
 """What transformers logs with its numbers: Trackio's own step counts the calls of `log`."""
-_OF_METRICS = {"id", "run_id", "run_name", "timestamp", "step", "log_id", "space_id"}
+_OF_METRICS = frozenset({"id", "run_id", "run_name", "timestamp", "step", "log_id", "space_id"})
 
 
 def recognises(sample: Sample) -> bool:
@@ -70,19 +69,28 @@ def read(source: RolloutSource) -> Iterator[RecordedStep]:
             yield from _new_rows(source, file)
         elif file in changed:
             if (metrics := _metrics_file(file)) in changed:
-                yield from _metrics(
-                    source, metrics, ((number, row, row) for number, row in source.parquet_rows(metrics))
-                )
-            yield from source.rollouts([file], _trace, source.parquet_rows)
+                yield from _exported(source, metrics)
+            if file != metrics:
+                yield from source.rollouts([file], _trace, source.parquet_rows)
 
 
 def _projects(files: list[Path]) -> list[Path]:
-    """Return the files with traces; an export next to its own project's SQLite file is left out."""
+    """Return the files with traces, and those of metrics without them.
+
+    An export next to its own project's SQLite file is left out.
+    """
     found = [file for file in files if file.suffix == ".db" and has_traces(file)]
-    exports = (file for file in files if file.name == "traces.parquet" or file.name.endswith("_traces.parquet"))
-    return found + [
-        file for file in exports if _metrics_file(file).with_suffix(".db") not in found and _is_export(file)
-    ]
+    named = [file for file in files if file.name == "traces.parquet" or file.name.endswith("_traces.parquet")]
+    exports = [file for file in named if _has_columns(file, COLUMNS)]
+    with_traces = {*map(_metrics_file, exports)}
+    exports += [file for file in files if file not in with_traces and _holds_metrics(file)]
+    return found + [file for file in exports if _metrics_file(file).with_suffix(".db") not in found]
+
+
+def _holds_metrics(file: Path) -> bool:
+    """Whether a file is an export of metrics, as the export of settings says that Trackio writes next to it."""
+    settings = file.with_name(f"{file.stem}_configs.parquet"), file.parent / "aux" / "configs.parquet"
+    return settings[file.name == "metrics.parquet"].exists() and _has_columns(file, _OF_METRICS - {"space_id"})
 
 
 def _metrics_file(file: Path) -> Path:
@@ -91,9 +99,9 @@ def _metrics_file(file: Path) -> Path:
     return file.with_name(f"{file.stem.removesuffix('_traces')}.parquet")
 
 
-def _is_export(file: Path) -> bool:
+def _has_columns(file: Path, columns: frozenset[str]) -> bool:
     try:
-        return {*pq.read_schema(file).names} >= COLUMNS
+        return {*pq.read_schema(file).names} >= columns
     except (OSError, pa.ArrowException):
         return False
 
@@ -142,6 +150,13 @@ def _new_rows(source: RolloutSource, file: Path) -> Iterator[RecordedStep]:
         source.bad.add(file, 0, str(error))
 
 
+def _exported(source: RolloutSource, file: Path) -> Iterator[RecordedStep]:
+    """Yield the numbers and the tables of exported metrics."""
+    rows = [*source.parquet_rows(file)]
+    yield from _metrics(source, file, ((number, row, row) for number, row in rows))
+    yield from source.rollouts([file], partial(_tables, []), lambda _: rows)
+
+
 def _metrics(source: RolloutSource, file: Path, rows: Iterable[tuple[int, Row, Any]]) -> Iterator[RecordedStep]:
     """Yield the numbers of rows, each given with its own number, its fields and what holds the numbers."""
     for number, row, given in rows:
@@ -171,12 +186,12 @@ def _trace(row: Row, _: Path) -> Rollouts:
 
 
 def _tables(last: list[int], row: Row, _: Path) -> Rollouts:
-    """Yield the rollouts of tables that differ from the one before them, whose checksum is in `last`."""
-    facts = parse_json(row["metrics"])
+    """Yield the rollouts of tables that differ from the one before them, whose checksum without steps is in `last`."""
+    facts = parse_json(row["metrics"]) if isinstance(row.get("metrics"), str) else row
     values = facts.values() if isinstance(facts, dict) else ()
     tables = [value["_value"] for value in values if isinstance(value, dict) and value.get("_type") == "trackio.table"]
     for table in tables:
-        if (made := trl.of_table(table)) and [crc := crc32(json.dumps(table).encode())] != last:
+        if (made := trl.of_table(table)) and [crc := trl.checksum(table)] != last:
             last[:] = [crc]
             yield from made
 

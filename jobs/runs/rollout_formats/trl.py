@@ -1,16 +1,21 @@
 """TRL: the Parquet files that `log_completions=True` writes below `completions/`, one a logged step, or their tables.
 
 Source: `GRPOTrainer.log` of TRL 1.16.0. Each reward function has a column, as has each name of `log_extra`. Nothing
-says how the rewards are weighted, so that a total is known only where there is one.
+says how the rewards are weighted, so that a total is known only where there is one. A table is logged again under
+another step until the next generation.
 """
 
+import json
 from collections.abc import Iterator
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
+from zlib import crc32
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from exgrpo.jobs.runs.rollout_formats.rollout_files import list_files
 from exgrpo.jobs.runs.rollout_formats.row_fields import NO_REWARDS, Row, extra_of, number_of, step_of, with_rewards
 from exgrpo.jobs.runs.rollout_formats.source import RolloutSource, Sample
 from exgrpo_core.recording.openai_messages import messages_of
@@ -26,8 +31,27 @@ def recognises(sample: Sample) -> bool:
 
 def read(source: RolloutSource) -> Iterator[RecordedStep]:
     """Yield the completions of each file."""
-    for file in source.files(".parquet"):
+    files = source.files(".parquet")
+    known = [file for file in list_files(source.path) if file.suffix == ".parquet"] if files else []
+    before = {file: other for other, file in pairwise(known) if file.parent == other.parent}
+    for file in files:
+        if file in before and source.is_new(file) and _are_alike(before[file], file):
+            source.advance(file, file.stat().st_size)
+            continue
         yield from source.rollouts([file], partial(_made, _reward_columns(file)), source.parquet_rows)
+
+
+def _are_alike(*files: Path) -> bool:
+    """Whether files differ only in the step."""
+    try:
+        return len({checksum(pq.read_table(file).to_pylist()) for file in files}) == 1
+    except (OSError, pa.ArrowException):
+        return False
+
+
+def checksum(rows: list[Row]) -> int:
+    """Return a checksum of a table without its steps."""
+    return crc32(json.dumps([row | {"step": None} for row in rows], default=str).encode())
 
 
 def of_table(rows: list[Row]) -> list[tuple[int, RecordedTrajectory]]:

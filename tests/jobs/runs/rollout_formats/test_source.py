@@ -203,3 +203,17 @@ def test_a_pickle_runs_nothing(tmp_path):
     assert not [*tmp_path.iterdir()]
     with pytest.raises(NotPlainError):
         load_plain(io.BytesIO(b"no pickle"))
+
+
+def test_completions_that_trl_writes_again_until_the_next_generation_count_once(tmp_path):
+    """`steps_per_generation` above `logging_steps`: the files of both steps differ in the step only."""
+    first, second = ({"prompt": ["1+1?"] * 2, "completion": [text, "2"], "r": [float("nan"), 1.0]} for text in "23")
+    positions, found = {}, []
+    for step, generation in enumerate((first, first, second, second, first), start=1):
+        table = pa.table({"step": [step] * 2, **generation, "advantage": [0.5, -0.5]})
+        pq.write_table(table, tmp_path / f"completions_{step:05d}.parquet")
+        source = RolloutSource(tmp_path, positions)
+        found += [(read.step, len(read.trajectories)) for read in trl.read(source)]
+        positions = source.positions
+    whole = trl.read(RolloutSource(tmp_path))
+    assert found == [(read.step, len(read.trajectories)) for read in whole] == [(1, 2), (3, 2), (5, 2)]

@@ -3,6 +3,7 @@ import json
 import sqlite3
 from contextlib import closing
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -214,3 +215,25 @@ def test_completions_that_trl_logs_as_a_table_are_rollouts(local):
         (7, "5", 1.0, 0.5), (7, "4", None, -0.5),
     ]  # fmt: skip
     assert [one.extra["kl"] for _, one in found] == [0.25, 0.5]
+
+
+EXPORTS = [("sums.parquet", "sums_configs.parquet"), ("metrics.parquet", "aux/configs.parquet")]
+
+
+@pytest.mark.parametrize("names", EXPORTS)
+def test_exports_of_tables_have_the_rollouts_of_the_project_and_a_table_that_is_logged_again_counts_once(
+    local, tmp_path, names
+):
+    """As `_flatten_json_rows` of Trackio 0.43.0 writes them; a step of TRL logs the last generation again."""
+    for step, texts in enumerate([("5", "6"), ("5", "6"), ("6", "6")], start=1):
+        log(local / "sums.db", loss=0.5, completions=table_of(step, *texts), **{"train/global_step": step})
+    rows = [row for row in rows_of(local / "sums.db", "metrics") if row["run_id"] == "r"]
+    flat = [{name: row[name] for name in row if name != "metrics"} | json.loads(row["metrics"]) for row in rows]
+    (tmp_path / "export" / "aux").mkdir(parents=True)
+    for name, exported in zip(names, (flat, [{"run_id": "r"}]), strict=True):
+        pq.write_table(pa.Table.from_pylist(exported), tmp_path / "export" / name)
+    metrics, found = read(tmp_path / "export")[""]
+    assert (metrics, found) == read(local)["tables"]
+    assert [(step, one.messages[-1].text) for step, one in found] == [(1, "5"), (1, "6"), (3, "6"), (3, "6")]
+    pq.write_table(pa.Table.from_pylist([{"step": 1, "loss": 2.0}]), tmp_path / "export" / "other.parquet")
+    assert read(tmp_path / "export")[""] == (metrics, found)
