@@ -31,7 +31,7 @@ def show(case: SnowballCase, sets: Sequence[str], key: str) -> None:
     """Show one case with the buttons that add it to a set or remove it."""
     with st.container(border=True, gap="small", key=f"case-{key}"):
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-            st.markdown(f"**Question {case.question_index:,}**, {case.steps}", width="content")
+            st.markdown(f"**Question {case.question_index}**, {case.steps}", width="content")
             for name in sets:
                 st.badge(badge_label(name), icon=":material/bookmark:", color="gray")
             st.space("stretch")

@@ -179,7 +179,7 @@ def show(row: JudgedRow) -> None:
             "Close", icon=":material/close:", key="close-verdict", type="tertiary", on_click=address.put,
             args=({"trajectory": None},),
         )  # fmt: skip
-    st.caption(f"Question {row.question_index:,}, step {row.step:,}, entropy {nats(row.mean_entropy)} nats per token")
+    st.caption(f"Question {row.question_index}, step {row.step:,}, entropy {nats(row.mean_entropy)} nats per token")
     left, right = st.columns(2, gap="medium")
     with left:
         _text(row)

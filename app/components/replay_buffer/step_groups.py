@@ -159,7 +159,7 @@ def _change(group: Group) -> str | None:
 
 def _show_one(run_id: str, step: int, group: Group, buckets: Mapping[int, BucketRow]) -> None:
     """Show a group: its question, why its trajectory was chosen, its trajectories and every comparison."""
-    st.subheader(f"Question {group.question_index:,}", anchor=False)
+    st.subheader(f"Question {group.question_index}", anchor=False)
     if group.question is not None:
         shown_text.show_long(group.question.prompt_text)
     left, right = st.columns(2, gap="small")

@@ -176,7 +176,7 @@ def _plain(rows: Rows) -> pd.DataFrame:
 def _written(rows: Rows) -> pd.DataFrame:
     """Return the table with cells as texts on one line."""
     texts: pd.DataFrame = _plain(rows).apply(
-        lambda column: column.map(partial(_short, counts=column.name not in grid.IDS))
+        lambda column: column.map(partial(_short, counts=grid.counts(str(column.name))))
     )
     return texts
 

@@ -1,6 +1,7 @@
 """The table of every page: a component on Streamlit's public interface; serving/table.js is its half in the browser."""
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,8 +19,8 @@ from exgrpo.app.formats import as_utc, column_format
 Columns = Mapping[str, ColumnConfig]
 _SCROLLBAR = 12
 """Pixels below the rows for the bar of a table that is wider than the page."""
-IDS = frozenset({"Id", "Trajectory", "Question", "Seed"})
-"""Columns of whole numbers that count nothing."""
+_NAMING = re.compile(r"(?:.*[._ ])?(?:id|trajectory|question|seed|attempt|index|port|pid)", re.IGNORECASE)
+"""Columns of whole numbers that count nothing, fields of a specification such as `algorithm.seed` too."""
 _KINDS = {"progress": "progress", "area_chart": "curve"}
 # A module of few characters, since it comes with every table: the browser has table.js already.
 _component = st.components.v2.component(
@@ -78,6 +79,11 @@ class Sorting:
     """In all, where the table has some of them."""
     on_end: Callable[[], None] = lambda: None
     """Called when the user has scrolled to the last row."""
+
+
+def counts(column: str) -> bool:
+    """Return whether the numbers of a column count something, and name nothing as an id or a seed does."""
+    return _NAMING.fullmatch(column) is None
 
 
 def draw(
@@ -150,7 +156,7 @@ def _column(name: str, config: ColumnConfig, values: Sequence[object], sorting: 
     is_number = details.get("type") == "number" or (
         bool(present) and all(isinstance(value, Real) and not isinstance(value, bool) for value in present)
     )
-    usual = "%d" if name in IDS else column_format(present) if is_number else None
+    usual = "%d" if not counts(name) else column_format(present) if is_number else None
     kind = _KINDS.get(details.get("type", ""), "number" if is_number else "text")
     width = config.get("width")
     return {

@@ -5,10 +5,12 @@ import math
 from datetime import datetime, timedelta, timezone
 
 import numpy as np
+import pandas as pd
 import plotly.graph_objects as go
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from exgrpo.app.components.widgets import grid
 from exgrpo.app.components.widgets.data_table import as_csv, as_json, as_latex, as_markdown
 from exgrpo.app.components.widgets.figures import figure_rows
 
@@ -41,8 +43,15 @@ def test_each_format_escapes_its_marks_and_only_csv_holds_numbers_in_full():
     assert lines[6].endswith("e & \N{EN DASH} & -3 & \N{EN DASH} \\\\")
 
 
-@pytest.mark.parametrize("name", ["Seed", "Id", "Question", "Trajectory"])
-def test_a_number_that_counts_nothing_has_no_separators_in_any_format(name):
+OF_FIELDS = ["seed", "algorithm.seed", "model.warm_seed", "config.data_seed", "question_index"]
+
+
+@pytest.mark.parametrize("name", ["Seed", "Id", "Question", "Trajectory", "Attempt", *OF_FIELDS])
+def test_a_number_that_counts_nothing_has_no_separators_in_any_format(name, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(grid, "_component", lambda **words: drawn.append(words["data"]["columns"]) or {})
+    grid.draw(pd.DataFrame({name: [12345], "Seeds": [12345]}), "key", "alt")
+    assert [column["format"] for column in drawn[0]] == ["%d", None]
     rows = [{name: 12345, "Steps": 12345}, {name: 1_000_000_007.0, "Steps": None}, {name: 2**60 + 1}]
     assert [line.split(" | ")[0] for line in as_markdown(rows).splitlines()[2:]] == [
         "| 12345", "| 1000000007", "| 1152921504606846977",
