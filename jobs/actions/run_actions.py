@@ -89,10 +89,11 @@ def read_job_spec(runs_root: Path, run_id: str) -> JobSpec:
     except SpecError as error:
         raise CommandError(str(error)) from None
     waits = {} if isinstance(spec, JudgeSpec) else {"waits_for": waited_for(run)}
-    return spec.model_copy(update={"tags": _without_place(spec.tags), **waits})
+    return spec.model_copy(update={"tags": without_place(spec.tags), **waits})
 
 
-def _without_place(tags: tuple[str, ...]) -> tuple[str, ...]:
+def without_place(tags: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the tags without those that say which run of a study a run is, since a copy is none."""
     of_studies = {tag: match[1] for tag in tags if (match := STUDY_TAG.fullmatch(tag))}
     is_of_study = {*of_studies.values()} == {"study", "scale", "cell", "seed"}
     return tuple(tag for tag in tags if not is_of_study or tag not in of_studies)

@@ -10,6 +10,7 @@ from exgrpo.jobs.actions.preflight.dry_run import describe_plan, plan_record, pl
 from exgrpo.jobs.actions.preflight.launch_scripts import ScriptKind, write_script
 from exgrpo.jobs.actions.preflight.resolution import resolve
 from exgrpo.jobs.actions.queueing import queue_checked
+from exgrpo.jobs.actions.run_actions import without_place
 from exgrpo.jobs.actions.studies.running import estimate_step_seconds
 from exgrpo.jobs.cli.following import exit_as, follow_unless
 from exgrpo.jobs.cli.options import (
@@ -94,6 +95,7 @@ def _read_spec(preset: str | None, path: Path | None, engine: str | None, settin
         raise SpecError("expected one of them; a file may name its preset in `extends`.", "--preset", "--spec")
     default = DEFAULT_PRESETS.get(engine or "embedded", DEFAULT_PRESETS["embedded"])
     spec = load_spec(path) if path is not None else load_preset(preset or default)
+    spec = spec.model_copy(update={"tags": without_place(spec.tags)})  # the file of a study's run
     return apply_settings(spec, [*([f"engine={engine}"] if engine else []), *settings])
 
 

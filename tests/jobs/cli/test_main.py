@@ -87,6 +87,8 @@ def test_a_copy_of_a_study_s_run_is_no_run_of_the_study(runs_root, tags, kept):
     for copy_id in copies:
         assert RunDirectory.open(runs_root, copy_id).job_spec().tags == kept
     assert branch_spec(runs_root, run_id, 1).tags == kept
+    file = RunDirectory.open(runs_root, run_id).spec_path
+    assert tuple(printed_json(runs_root, "train", "--spec", file, "--dry-run")["spec"]["tags"]) == kept
     assert RunDirectory.open(runs_root, run_id).job_spec().tags == tags
 
 
