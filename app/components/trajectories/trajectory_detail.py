@@ -40,11 +40,14 @@ def show(row: TrajectoryRow, previous: int | None, following: int | None) -> Non
             "Close", icon=":material/close:", key="close-trajectory", type="tertiary", on_click=address.put,
             args=({"trajectory": None},),
         )  # fmt: skip
-    st.caption(
-        f"Question {row.question_index} · generated in step {row.step:,}"
-        + (" · cut at the length limit" if row.is_truncated else "")
-        + ("" if row.verdict or (reward := number(row.reward)) == NONE_SHOWN else f" · reward {reward}")
-    )
+    with st.container(horizontal=True, vertical_alignment="center", gap="xxsmall"):
+        st.caption(
+            f"Question {row.question_index} · generated in step {row.step:,}"
+            + (" · cut at the length limit" if row.is_truncated else "")
+            + ("" if row.verdict or (reward := number(row.reward)) == NONE_SHOWN else f" · reward {reward}"),
+            width="content",
+        )
+        copied_text.show(f"{row.run_id} {row.trajectory_id}", "Copy the IDs of run and trajectory", "copied-trajectory")
     trajectory_case.show_validity(row)
     show_of(row)
     rows = ask(lineage.lineage, row.run_id, row.trajectory_id, row.question_index, row.step)

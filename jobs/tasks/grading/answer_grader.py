@@ -37,7 +37,7 @@ from exgrpo.jobs.tasks.grading.reward_function import Decision, Grade
 from exgrpo.jobs.tasks.grading.worker_process import Comparison, GradingProcess
 from exgrpo_core.errors import FieldError, shown
 
-GRADING_RULES = 14
+GRADING_RULES = 15
 """Version of the rules: raise it when an answer is decided otherwise. Scores of different versions are not compared."""
 _LIBRARIES = ("math-verify", "latex2sympy2_extended", "sympy", "pylatexenc")
 CHUNK_SIZE = 64

@@ -33,10 +33,10 @@ _CHANGES = (
 )
 _CHANGES_VALUE = {*_CHANGES.split(), *map(str.casefold, (*day_name, *month_name))}
 """Words after which a number is another value, a bound, a part, a date, or a change."""
-_TELLS_APART = (
-    "pair pairs couple couples trio trios odd even older younger faster slower heavier lighter taller shorter"
-)
+_TELLS_APART = "odd even older younger faster slower heavier lighter taller shorter"
 """Words that make two counts differ, but not a count from its number."""
+_SEVERAL = re.compile(r"\b(pair|couple|trio|duo)s?\b")
+"""Words that name several things: 12 is right where 12 pairs are, but 12 pairs are not 12."""
 
 
 def counted_numbers(gold: str, answer: str) -> tuple[str, str] | None:
@@ -48,6 +48,9 @@ def counted_numbers(gold: str, answer: str) -> tuple[str, str] | None:
         return None
     left, right = (_COUNT.fullmatch(plain_words(text)) for text in (gold, answer))
     if left is None or right is None:
+        return None
+    several, others = (_SEVERAL.findall((count["words"] or "").lower()) for count in (left, right))
+    if several != others and right["words"]:
         return None
     phrases = [(text, count["words"]) for text, count in ((gold, left), (answer, right)) if count["words"]]
     plain = [re.split(r"[\s-]+", phrase) for text, phrase in phrases if not is_quantity(text)]

@@ -26,7 +26,7 @@ from typing import Any
 
 from exgrpo.jobs.tasks.grading.counts import counted_numbers
 from exgrpo.jobs.tasks.grading.intervals import with_intervals
-from exgrpo.jobs.tasks.grading.lists import OPPOSITES
+from exgrpo.jobs.tasks.grading.lists import OPPOSITES, list_items
 from exgrpo.jobs.tasks.grading.moments import compare_moments
 from exgrpo.jobs.tasks.grading.plain_text import (
     have_other_ways,
@@ -40,11 +40,13 @@ from exgrpo.jobs.tasks.grading.readings import other_readings
 from exgrpo.jobs.tasks.grading.residues import are_same_numerals, compare_residues, with_decimal_numerals
 from exgrpo.jobs.tasks.grading.sequences import ELLIPSIS, compare_sequences, with_repeating_decimals
 from exgrpo.jobs.tasks.grading.texts import compare_texts
-from exgrpo.jobs.tasks.grading.units import comparable_values, is_unit, quantity_lists
+from exgrpo.jobs.tasks.grading.units import comparable_values, is_quantity, is_unit, quantity_lists
 
 RELATIVE_TOLERANCE = 1e-5
 COMPUTED_TOLERANCE = 1e-12
 """What computing with decimals may change: 6.02e23 is 60.2e22."""
+_MAX_COUNTED = 8
+"""Values of a list that are compared one by one."""
 Parse = Callable[[str], list[Any]]
 Verify = Callable[[list[Any], list[Any]], bool]
 
@@ -121,7 +123,10 @@ _ROOT = re.compile(r"√\s*(?:\(([^()]*)\)|(\d+(?:\.\d+)?|[A-Za-z]))")
 _FILLERS = {"a", "an", "and", "at", "by", "in", "is", "it", "of", "percent", "the", "to", "was"}
 _UNDECIDED = {"cannot", "neither", "never", "no", "non", "none", "nor", "not", "than", "without"}
 """Words that deny the others, or compare."""
-_FALL = re.compile(r"(?:\ban?\s+)?\b(?:decreased?|drop|loss|reduction)\b(?:\s+(?:of|by)\b)?", re.IGNORECASE)
+_FALL = re.compile(
+    r"(?:\ban?\s+)?\b(?:decreased?|drop|loss|reduction|below\s+sea[\s-]level)\b(?:\s+(?:of|by)\b)?", re.IGNORECASE
+)
+_BELOW_ZERO = re.compile(r"^(?=\d)([^-,;=]*?)\s*\bbelow\s*(\}?)\s*(?:zero|0)\b", re.IGNORECASE)
 _LATIN = re.compile(r"\\[A-Za-z]+|([A-Za-z]+)")
 """A command of LaTeX, or a word."""
 
@@ -162,12 +167,33 @@ def _decide_as_written(gold: str, answer: str, parse: Parse, verify: Verify) -> 
         return is_equal, "units"
     lists = quantity_lists(gold, answer)
     if lists is None:
-        return _are_equal_values(gold, answer, parse, verify), "Math-Verify with corrections"
-    are_same = [[are_equal(left, right, parse, verify) is True for right in lists[1]] for left in lists[0]]
+        is_equal = _are_equal_values(gold, answer, parse, verify)
+        is_equal = is_equal and _repeat_alike(list_items(gold), list_items(answer), parse, verify)
+        return is_equal, "Math-Verify with corrections"
+    are_same = _table(*lists, parse, verify)
     if re.match(r"(?:\\left\s*)?\(", gold):
         return all(row[place] for place, row in enumerate(are_same)), "a list of quantities, in order"
     # Equal values are a block of the table, and a block is square if both lists have as many of them.
     return all(0 < sum(row) == are_same.count(row) for row in are_same), "a list of quantities, in any order"
+
+
+def _table(left: list[str], right: list[str], parse: Parse, verify: Verify) -> list[list[bool]]:
+    """Return which values of two lists are equal, with a row for each of the left one."""
+    return [[are_equal(one, other, parse, verify) is True for other in right] for one in left]
+
+
+def _repeat_alike(left: list[str], right: list[str], parse: Parse, verify: Verify) -> bool:
+    """Return False if the gold list repeats a value and the other list not as often, or if both are as long and differ.
+
+    Lists with a value that stands for several, such as one with a sign of plus or minus, are not told apart.
+    """
+    if not 2 < max(len(left), len(right)) <= _MAX_COUNTED or min(len(left), len(right)) < 2:
+        return True
+    table = _table(left, right, parse, verify)
+    if not all(map(any, [*table, *zip(*table, strict=True)])):
+        return True
+    counts = [(table.count(row), sum(row)) for row in table]
+    return all(count == other for count, other in counts if count > 1 or len(left) == len(right))
 
 
 def _compare_forms(gold: str, answer: str, is_same: Callable[[str, str], bool]) -> bool | None:
@@ -215,7 +241,7 @@ def _are_opposite(gold: str, answer: str) -> bool:
 def _is_fall(text: str, other: str, is_same: Callable[[str, str], bool]) -> bool:
     """Return whether a text such as `5% decrease` names the negative number that is the other one."""
     amount, count = _FALL.subn(" ", text)
-    is_number = count == 1 and not re.search("[A-Za-z-]", amount)
+    is_number = count == 1 and "-" not in amount and (is_quantity(amount) or not re.search("[A-Za-z]", amount))
     return is_number and other.startswith("-") and is_same(f"-{amount.strip()}", other)
 
 
@@ -249,7 +275,7 @@ def without_markup(text: str) -> str:
         matches = (re.fullmatch(pattern, text, re.DOTALL) for pattern in _WRAPPED)
         contents = (match[match.lastindex or 0] for match in matches if match is not None)
         text = next((content.strip() for content in contents if _closes_at_end(content)), text)
-    text = _PLAIN_NAME.sub(lambda match: f"\\{match[0]} ", text)
+    text = _BELOW_ZERO.sub(r"-\1\2", _PLAIN_NAME.sub(lambda match: f"\\{match[0]} ", text))
     text = re.sub(r"(?<=\d)\^\s*\{?\s*\\text\s*\{(?:st|nd|rd|th)\}\s*\}?", "", text.replace("{:}", ":"))
     text = re.sub(r"\*\*\s*(-?\d+)", r"^{\1}", re.sub(r"(?<=\d)\s*[xX]\s*(?=10\s*(?:\^|\*\*))", r"\\times ", text))
     text = with_repeating_decimals(text)

@@ -36,7 +36,7 @@ def compare_lists(gold: str, answer: str) -> bool | None:
     name as many values, but one of them not as often as the other list does.
     """
     texts = [re.sub(TEXT_COMMAND, r" \1 ", text) for text in (gold, answer)]
-    left, right = map(_items, texts)
+    left, right = map(list_items, texts)
     counts, other_counts = (Counter(plain_form(item.casefold()) for item in items) for items in (left, right))
     if len(left) != len(right):
         enclosed = [_ENCLOSED.search(text) is not None for text in texts]
@@ -57,7 +57,7 @@ def _is_in_order(item: str, words: list[str]) -> bool:
     return is_opposite or _IN_ORDER.search(word) is not None or bool(split_directions(item)[1])
 
 
-def _items(text: str) -> list[str]:
+def list_items(text: str) -> list[str]:
     """Return the values that commas, semicolons or `and` part outside all brackets; `x = y = 3` names 3 twice."""
     places, depth = [0], 0
     for match in _BOUNDARY.finditer(text):

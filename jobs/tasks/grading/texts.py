@@ -40,15 +40,23 @@ def _labels(gold: str, answer: str) -> bool | None:
 
 
 def _cases(gold: str, answer: str) -> bool | None:
-    """Return False of letters and formulas of chemistry that differ only in case, such as `m` and `M`, or CO and Co."""
+    """Return False of letters and formulas of chemistry that differ only in case, such as `m` and `M`, or CO and Co.
+
+    It is True of ions of which only one is written with symbols of elements, such as `OH^-` and `Oh^-`.
+    """
     left, right = (re.sub(r"[{}_^$\s]", "", re.sub(TEXT_COMMAND, r"\1", text)) for text in (gold, answer))
-    if left == right or left.casefold() != right.casefold():
+    if left.casefold() != right.casefold():
+        return None
+    are_formulas = [_FORMULA.fullmatch(text) is not None for text in (left, right)]
+    if any(are_formulas) and re.search("[A-Za-z]{2}.*[+-]$", left):
+        return left == right or not all(are_formulas)
+    if left == right:
         return None
     if left.casefold() == "no":
         return True
     if len(left) == 1 and left.isalpha():
         return left.upper() in "ABCDEFGHIJ"  # labels of options
-    return False if all(map(_FORMULA.fullmatch, (left, right))) else None
+    return False if all(are_formulas) else None
 
 
 def _numbers(gold: str, answer: str) -> bool | None:

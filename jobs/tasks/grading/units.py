@@ -250,8 +250,22 @@ def _read_factor(token: str, sign: int) -> list[_Unit]:
     if match is None:
         return []
     name, power = match[1], sign * int(match[2] or 1)
-    units = _meanings(name) or (_meanings(name.lower()) if len(name) > 1 else [])
+    own = _meanings(name)
+    units = own + (_in_another_case(name) if len(name) > 1 and (name.isupper() or not own) else [])
     return [unit if power == 1 else _raise(unit, power) for unit in units]
+
+
+@cache
+def _in_another_case(name: str) -> list[_Unit]:
+    """Return what a name means in small letters, else in the only other case that has a meaning.
+
+    What is of the same kind as the name itself is left out. MM is mm, and KPA is kPa. ML is no ml, since it is a
+    million litres, and MPA may be MPa or mPa.
+    """
+    mine = {unit.kind() for unit in _meanings(name)}
+    names = [name.lower()] if _meanings(name.lower()) else _cases().get(name.lower(), [])
+    others = [unit for other in names if other != name for unit in _meanings(other) if unit.kind() not in mine]
+    return [unit for unit in others if len({one.factor for one in others if one.kind() == unit.kind()}) == 1]
 
 
 def _raise(unit: _Unit, power: int) -> _Unit:
@@ -305,6 +319,15 @@ def _define(name: str, definition: str) -> _Unit:
 def _read_file() -> dict[str, dict[str, str]]:
     content: dict[str, dict[str, str]] = yaml.safe_load(_FILE.read_text(encoding="utf-8"))
     return content
+
+
+@cache
+def _cases() -> dict[str, list[str]]:
+    """Return the names of units by the same in small letters."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for name in _definitions():
+        found[name.lower()].append(name)
+    return found
 
 
 @cache
