@@ -1,3 +1,7 @@
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from typer.testing import CliRunner
 
@@ -66,6 +70,13 @@ def test_unusable_tag_and_too_long_note_are_refused(tmp_path):
             run_actions.tag(tmp_path, run_id, name)
     with pytest.raises(CommandError):
         run_actions.note(tmp_path, run_id, "x" * 20_001)
+
+
+def test_commands_load_no_training_engine(repository: Path):
+    unwanted = "{'torch', 'transformers', 'sqlalchemy'}"
+    code = f"import sys, exgrpo.jobs.actions.run_actions; print(sorted({unwanted} & set(sys.modules)))"
+    result = subprocess.run([sys.executable, "-c", code], cwd=repository, capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
 
 
 def test_run_with_a_damaged_name_is_said_to_be_known_by_its_id(tmp_path):

@@ -9,7 +9,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from exgrpo.jobs.actions.preflight.data_preview import preview_data
-from exgrpo.jobs.actions.preflight.looks import read_tokenizer
+from exgrpo.jobs.actions.preflight.looks import TEMPLATE_FILE, read_chat_template, read_tokenizer
 from exgrpo.jobs.specs.settings import apply_settings
 from exgrpo.jobs.specs.train import load_preset
 from exgrpo.jobs.tasks.chains.demonstrators import make_tokenizer
@@ -149,3 +149,9 @@ def test_a_tokenizers_file_alone_is_the_tokenizer_and_a_damaged_one_is_refused(t
         path.write_bytes(content)
         with pytest.raises(UnreadableFileError):
             read_tokenizer(path)
+
+
+def test_a_template_file_that_is_too_large_is_no_template(tmp_path):
+    with (tmp_path / TEMPLATE_FILE).open("wb") as file:
+        file.truncate(1 << 40)
+    assert read_chat_template(str(tmp_path)) is None

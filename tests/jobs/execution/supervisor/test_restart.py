@@ -74,6 +74,12 @@ def test_ending_a_supervisor_leaves_its_run_going_whose_end_the_next_one_tells_r
     assert bench.reason_of(run_id) == ""
 
 
+def test_worker_killed_while_no_supervisor_looked_is_lost(bench: Bench, orphaned):
+    os.kill(bench.worker_pid(orphaned), signal.SIGKILL)
+    bench.start()
+    bench.look_until(orphaned, RunStatus.LOST)
+
+
 def test_supervisors_that_start_together_give_a_run_one_worker(bench: Bench):
     run_id = bench.submit(toy_spec(1_000))
     together = [start_supervisor(bench.runs_root, "--until-idle") for _ in range(3)]
