@@ -44,7 +44,7 @@ from exgrpo.jobs.actions.replay.loss import loss_facts
 from exgrpo.jobs.actions.replay.rewards import reward_facts
 from exgrpo.jobs.actions.replay.selection import selection_facts
 from exgrpo.jobs.actions.replay.steps import open_step
-from exgrpo.jobs.execution.supervisor.open_index import ingest_all
+from exgrpo.jobs.execution.supervisor.indexing import ingest_all
 from exgrpo.jobs.runs.attempts import write_outcome
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.specs.train import RecordingSpec, TrainSpec

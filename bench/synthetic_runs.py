@@ -29,7 +29,7 @@ from exgrpo.db.tables.shared_reads import find_run_key, require_run_key
 from exgrpo.jobs.actions.queueing import queue_job
 from exgrpo.jobs.cli.following import POLL_SECONDS, RunFollower
 from exgrpo.jobs.cli.options import DEFAULT_RUNS_ROOT, DatabaseUrl, RunsRoot, print_status
-from exgrpo.jobs.execution.supervisor.open_index import ingest_all
+from exgrpo.jobs.execution.supervisor.indexing import ingest_all
 from exgrpo.jobs.runs.directory import list_run_directories
 from exgrpo.jobs.runs.lookup import find_run_id
 from exgrpo.jobs.specs.train import load_preset

@@ -32,7 +32,7 @@ from exgrpo.jobs.actions.evaluations import plan_evaluation, resolve_evaluation
 from exgrpo.jobs.actions.preflight.resolution import resolve
 from exgrpo.jobs.actions.queueing import queue_checked, queue_job
 from exgrpo.jobs.cli import runs
-from exgrpo.jobs.execution.supervisor.open_index import ingest_all
+from exgrpo.jobs.execution.supervisor.indexing import ingest_all
 from exgrpo.jobs.specs.train import load_preset
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -17,7 +17,7 @@ from exgrpo.db.queries.runs import database_facts
 from exgrpo.jobs.machine.hardware import list_gpus
 from exgrpo.jobs.machine.machine_report import Check, examine_machine, package_versions
 from exgrpo.jobs.runs.journal import Journal
-from exgrpo.jobs.runs.supervisor_file import newest_heartbeat
+from exgrpo.jobs.runs.state import newest_heartbeat
 from exgrpo_core.recording.run_status import LIVE
 
 REFRESH_SECONDS = 5

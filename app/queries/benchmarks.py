@@ -10,8 +10,7 @@ from exgrpo.db.connections.session import Database
 from exgrpo.db.queries import benchmarks
 from exgrpo.db.rows.runs import RunRow
 from exgrpo.db.rows.scores import BenchmarkScoreRow, ComparisonRow, ScoredRuns
-from exgrpo.jobs.actions.studies.definition import Scale
-from exgrpo.jobs.actions.studies.matrix import RunKey, wanted_keys
+from exgrpo.jobs.actions.studies.definition import RunKey, Scale, wanted_keys
 from exgrpo.jobs.actions.studies.measures import AVERAGES
 from exgrpo.jobs.actions.studies.study_results import StudyResults, find_runs, read_results
 from exgrpo.jobs.actions.studies.sweeps import find_study

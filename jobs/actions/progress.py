@@ -7,7 +7,7 @@ from exgrpo.jobs.runs.attempts import read_heartbeat, read_plan
 from exgrpo.jobs.runs.control import DEFAULT_GRACE_SECONDS, Phase, expected_stop_seconds, stop_grace
 from exgrpo.jobs.runs.directory import RunDirectory, RunDirectoryError
 from exgrpo.jobs.runs.people import Role, needs
-from exgrpo.jobs.runs.supervisor_file import read_supervisor
+from exgrpo.jobs.runs.state import read_supervisor
 from exgrpo.jobs.specs.judging import JudgeSpec
 from exgrpo.jobs.specs.train import SpecError, TrainSpec
 

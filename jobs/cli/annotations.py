@@ -26,7 +26,7 @@ from exgrpo.jobs.cli.options import (
     print_status,
 )
 from exgrpo.jobs.evaluation.analysis.case_text import as_latex, as_markdown, cases_as_json, excerpts_of
-from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
+from exgrpo.jobs.execution.supervisor.indexing import open_fresh_index
 from exgrpo.jobs.runs.directory import CommandError
 from exgrpo.jobs.runs.lookup import find_judge_id, find_run_id
 

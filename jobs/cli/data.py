@@ -15,8 +15,8 @@ from exgrpo.jobs.actions.archive import export_run, import_run
 from exgrpo.jobs.actions.backup import back_up, restore
 from exgrpo.jobs.actions.import_process import import_in_process
 from exgrpo.jobs.actions.model_export import export_model
-from exgrpo.jobs.actions.remote_rollouts import copy_rollouts, is_address
 from exgrpo.jobs.actions.verification import Damage, verify_root, verify_run
+from exgrpo.jobs.actions.view_roots import copy_rollouts, is_address
 from exgrpo.jobs.cli.options import (
     DEFAULT_RUNS_ROOT,
     AsJson,
@@ -29,7 +29,7 @@ from exgrpo.jobs.cli.options import (
     print_result,
     print_status,
 )
-from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index, rebuild_index
+from exgrpo.jobs.execution.supervisor.indexing import open_fresh_index, rebuild_index
 from exgrpo.jobs.runs.directory import CommandError, RunDirectory
 from exgrpo.jobs.runs.lookup import check_root, find_run_id
 from exgrpo_core.faults import FaultKind, describe_fault

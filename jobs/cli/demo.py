@@ -17,9 +17,9 @@ from exgrpo.jobs.actions.run_actions import DEMO_TAG, tag
 from exgrpo.jobs.cli.options import DEFAULT_RUNS_ROOT, EXIT_FAILURE, RunsRoot, print_result, print_status, table_console
 from exgrpo.jobs.cli.probe import describe
 from exgrpo.jobs.cli.workbench import Workbench
+from exgrpo.jobs.execution.supervisor.indexing import open_fresh_index
 from exgrpo.jobs.execution.supervisor.instance import supervisor_command
 from exgrpo.jobs.execution.supervisor.loop import LOOP_SECONDS, Supervisor, SupervisorSettings
-from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.report import report_run
 from exgrpo.jobs.runs.state import RunState, read_state

@@ -26,7 +26,7 @@ from exgrpo.jobs.cli.options import (
     print_result,
 )
 from exgrpo.jobs.cli.workbench import read_workbench
-from exgrpo.jobs.execution.supervisor.open_index import describe_database
+from exgrpo.jobs.execution.supervisor.indexing import describe_database
 from exgrpo.jobs.machine.engine_environments import (
     GPU_PINS,
     EngineEnvironmentError,
@@ -43,8 +43,8 @@ from exgrpo.jobs.machine.memory_sharing import probe_sharing
 from exgrpo.jobs.runs.attempts import read_heartbeat
 from exgrpo.jobs.runs.directory import RunDirectory, list_unreadable
 from exgrpo.jobs.runs.lookup import find_run_id
-from exgrpo.jobs.runs.process_stacks import read_stacks
-from exgrpo.jobs.runs.supervisor_file import read_supervisor
+from exgrpo.jobs.runs.processes import read_stacks
+from exgrpo.jobs.runs.state import read_supervisor
 from exgrpo_core.durable_files import cause_of, remedy_of
 from exgrpo_core.verl_plugin.attention_kernel import KERNEL
 from exgrpo_core.verl_plugin.settings import version_notice

@@ -22,7 +22,7 @@ from exgrpo.jobs.cli.options import (
     print_status,
 )
 from exgrpo.jobs.evaluation.analysis.report import summarize_judge
-from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
+from exgrpo.jobs.execution.supervisor.indexing import open_fresh_index
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.lookup import find_run_id
 from exgrpo.jobs.runs.recording.event_reader import iterate_events

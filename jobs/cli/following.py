@@ -24,8 +24,7 @@ from exgrpo.jobs.execution.supervisor.instance import start_supervisor
 from exgrpo.jobs.execution.supervisor.loop import Supervisor
 from exgrpo.jobs.runs.control import INTERRUPTED
 from exgrpo.jobs.runs.directory import CommandError, RunDirectory
-from exgrpo.jobs.runs.state import RunState, read_state
-from exgrpo.jobs.runs.supervisor_file import SupervisorRunningError, read_supervisor
+from exgrpo.jobs.runs.state import RunState, SupervisorRunningError, read_state, read_supervisor
 from exgrpo_core.recording.run_status import RunStatus
 
 POLL_SECONDS = 0.25

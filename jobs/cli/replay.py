@@ -23,7 +23,7 @@ from exgrpo.jobs.cli.options import (
     print_status,
     table_console,
 )
-from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
+from exgrpo.jobs.execution.supervisor.indexing import open_fresh_index
 from exgrpo.jobs.runs.directory import CommandError
 from exgrpo.jobs.runs.lookup import find_run_id
 from exgrpo.jobs.training.threads import limit_threads

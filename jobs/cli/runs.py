@@ -33,12 +33,11 @@ from exgrpo.jobs.cli.options import (
     print_status,
     table_console,
 )
-from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
+from exgrpo.jobs.execution.supervisor.indexing import open_fresh_index
 from exgrpo.jobs.runs.directory import CommandError, RunDirectory
 from exgrpo.jobs.runs.lookup import find_run_id, similar_root
 from exgrpo.jobs.runs.report import interval_words, summarize_run
-from exgrpo.jobs.runs.state import read_state
-from exgrpo.jobs.runs.supervisor_file import read_supervisor
+from exgrpo.jobs.runs.state import read_state, read_supervisor
 from exgrpo.jobs.specs.any_job import JobSpec
 from exgrpo.jobs.specs.settings import apply_settings
 from exgrpo.jobs.specs.train import TrainSpec, dump_spec

@@ -1,4 +1,4 @@
-"""The commands on studies: the paper's tables as matrices of runs, and reports with the paper's and your numbers."""
+"""The commands on studies: the paper's tables as matrices of runs, reports on them, and sweeps over listed values."""
 
 import math
 from dataclasses import asdict
@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from exgrpo.db.statistics import MeanInterval
-from exgrpo.jobs.actions.studies.comparison import compare, reading
-from exgrpo.jobs.actions.studies.definition import Scale, Study
-from exgrpo.jobs.actions.studies.matrix import RunKey, wanted_keys
+from exgrpo.jobs.actions.studies import sweeps
+from exgrpo.jobs.actions.studies.comparison import compare, mean_text, reading
+from exgrpo.jobs.actions.studies.definition import RunKey, Scale, Study, wanted_keys
 from exgrpo.jobs.actions.studies.running import PendingRun, pending_runs, start
 from exgrpo.jobs.actions.studies.study_results import (
     MOST_SEEDS,
@@ -25,7 +25,6 @@ from exgrpo.jobs.actions.studies.study_results import (
     state_of_keys,
 )
 from exgrpo.jobs.actions.studies.sweeps import find_study
-from exgrpo.jobs.actions.studies.tables import mean_text
 from exgrpo.jobs.cli.following import follow, leave_to_supervisor
 from exgrpo.jobs.cli.options import (
     DEFAULT_RUNS_ROOT,
@@ -39,7 +38,7 @@ from exgrpo.jobs.cli.options import (
     print_result,
     print_status,
 )
-from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
+from exgrpo.jobs.execution.supervisor.indexing import open_fresh_index
 from exgrpo.jobs.runs.directory import CommandError
 from exgrpo.jobs.specs.train import SpecError
 from exgrpo_core.recording.run_status import RunStatus
@@ -313,3 +312,34 @@ def _interval(interval: MeanInterval | None) -> dict[str, Any] | None:
         "half": None if math.isnan(interval.half) else interval.half,
         "values": interval.values,
     }
+
+
+def sweep(
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="YAML file with `base` and `over`, which lists values for each field."),
+    ],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be started, and start nothing.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Queue everything and return at once.")] = False,
+    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+    database_url: DatabaseUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run all combinations of the listed values. A second call runs what is still missing."""
+    study = sweeps.sweep_of_file(file)
+    keys = wanted_keys(study, Scale.OWN, study.cells, None)
+    sweeps.refuse_unrunnable(runs_root, study)
+    sweeps.refuse_changed(runs_root, study)
+    if not dry_run:
+        sweeps.keep(runs_root, study)
+        run_missing(runs_root, database_url, study, keys, [], detach=detach)
+        return
+    with open_fresh_index(runs_root, database_url) as database:
+        states = state_of_keys(find_runs(database, study), keys)
+    if as_json:
+        print_json([{"cell": key.cell, "seed": key.seed, "state": state} for key, state in states])
+        return
+    for note in study.notes:
+        print_result(note)
+    for key, state in states:
+        print_result(f"{key.cell:<40} seed {key.seed:<6} {state}")

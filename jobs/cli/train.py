@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from exgrpo.jobs.actions.preflight.disk_estimate import estimate_resources
 from exgrpo.jobs.actions.preflight.dry_run import describe_plan, plan_record, plan_run
 from exgrpo.jobs.actions.preflight.launch_scripts import ScriptKind, write_script
+from exgrpo.jobs.actions.preflight.memory_estimate import estimate_resources
 from exgrpo.jobs.actions.preflight.resolution import resolve
 from exgrpo.jobs.actions.queueing import queue_checked
 from exgrpo.jobs.actions.run_actions import without_place
@@ -24,9 +24,8 @@ from exgrpo.jobs.cli.options import (
     print_result,
     print_status,
 )
-from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
-from exgrpo.jobs.machine.gpu_types import GpuType, find_gpu_type
-from exgrpo.jobs.machine.hardware import GIB
+from exgrpo.jobs.execution.supervisor.indexing import open_fresh_index
+from exgrpo.jobs.machine.hardware import GIB, GpuType, find_gpu_type
 from exgrpo.jobs.runs.report import describe_report, report_run
 from exgrpo.jobs.specs.settings import apply_settings
 from exgrpo.jobs.specs.train import SpecError, TrainSpec, load_preset, load_spec, parse_spec

@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 
 from exgrpo.jobs.actions.import_process import read_in_process, recognise
-from exgrpo.jobs.actions.remote_rollouts import copy_rollouts, is_address
-from exgrpo.jobs.actions.view_roots import link_runs, open_view_root, runs_at
+from exgrpo.jobs.actions.view_roots import copy_rollouts, is_address, link_runs, open_view_root, runs_at
 from exgrpo.jobs.cli.options import FormatFile, print_status
 from exgrpo.jobs.cli.workbench import Workbench
 from exgrpo.jobs.runs.rollout_formats.formats import UnknownRolloutsError

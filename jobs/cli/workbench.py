@@ -32,7 +32,7 @@ from exgrpo.jobs.runs.directory import WORKBENCH_FOLDER
 from exgrpo.jobs.runs.launchers.end_with_starter import STARTER_VARIABLE
 from exgrpo.jobs.runs.launchers.local import TOKEN_VARIABLE, start_detached
 from exgrpo.jobs.runs.processes import signal_name
-from exgrpo.jobs.runs.supervisor_file import read_supervisor
+from exgrpo.jobs.runs.state import read_supervisor
 from exgrpo_core.bounded_json import read_json
 from exgrpo_core.durable_files import explain, write_whole
 from exgrpo_core.errors import UserError

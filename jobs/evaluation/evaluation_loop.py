@@ -7,13 +7,6 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from exgrpo.jobs.evaluation.answer_log import (
-    AnsweredQuestion,
-    AnswerLog,
-    benchmark_event,
-    repetition_notices,
-    reward_means,
-)
 from exgrpo.jobs.evaluation.benchmark_questions import (
     BenchmarkQuestion,
     LoadedBenchmark,
@@ -23,7 +16,14 @@ from exgrpo.jobs.evaluation.benchmark_questions import (
 from exgrpo.jobs.evaluation.generation import AnswerGenerator, PromptedQuestion, SampledQuestion, derive_seed
 from exgrpo.jobs.evaluation.model_folder import model_source
 from exgrpo.jobs.evaluation.protocols import protocol_of
-from exgrpo.jobs.evaluation.recorded_answers import FOLDER
+from exgrpo.jobs.evaluation.recorded_answers import (
+    FOLDER,
+    AnsweredQuestion,
+    AnswerLog,
+    benchmark_event,
+    repetition_notices,
+    reward_means,
+)
 from exgrpo.jobs.runs.attempts import write_plan
 from exgrpo.jobs.runs.checkpoints import ADAPTER_CONFIG
 from exgrpo.jobs.runs.control import Control, Phase, TrainingError

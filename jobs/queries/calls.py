@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from exgrpo.db.connections.session import Database
-from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
+from exgrpo.jobs.execution.supervisor.indexing import open_fresh_index
 from exgrpo.jobs.runs.lookup import NotFoundError, find_judge_id, find_run_id
 from exgrpo.jobs.specs.mistakes import checked
 

@@ -8,7 +8,7 @@ import pandas as pd
 from exgrpo.db.queries.whole_tables import whole_table
 from exgrpo.db.rows.trajectories import extra_names, spread_extra
 from exgrpo.jobs.actions.replay.loss import replay_step
-from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
+from exgrpo.jobs.execution.supervisor.indexing import open_fresh_index
 from exgrpo.jobs.runs.directory import RunDirectory
 
 

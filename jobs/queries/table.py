@@ -29,8 +29,7 @@ from exgrpo.jobs.actions.replay.loss import replay_step
 from exgrpo.jobs.actions.studies.definition import load_study, study_names
 from exgrpo.jobs.actions.studies.measures import AVERAGES
 from exgrpo.jobs.actions.studies.numbers import number_rows
-from exgrpo.jobs.evaluation.analysis.code_detection import RuleTable, tabulate_counts
-from exgrpo.jobs.evaluation.analysis.report import analyse_run, find_calibration
+from exgrpo.jobs.evaluation.analysis.report import RuleTable, analyse_run, find_calibration, tabulate_counts
 from exgrpo.jobs.evaluation.analysis.score_curves import read_score_curves
 from exgrpo.jobs.evaluation.protocols import load_protocols, load_user_benchmarks, protocol_of
 from exgrpo.jobs.queries.calls import Limit, Number

@@ -45,7 +45,7 @@ from pathlib import Path
 import psutil
 from huggingface_hub import snapshot_download
 
-from exgrpo.jobs.specs.model_code import CONFIG_FILES, named_code
+from exgrpo.jobs.training.pretrained.model_shapes import CONFIG_FILES, named_code
 from exgrpo_core.bounded_json import UnreadableFileError, read_json
 
 logger = logging.getLogger(__name__)

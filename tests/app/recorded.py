@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from exgrpo.db.connections.opening import open_database
 from exgrpo.db.ingest import events
 from exgrpo.db.queries.runs import get_run
-from exgrpo.jobs.execution.supervisor.open_index import rebuild_index
+from exgrpo.jobs.execution.supervisor.indexing import rebuild_index
 from exgrpo.jobs.runs.attempts import write_outcome
 from exgrpo.jobs.runs.checkpoints import save_checkpoint
 from exgrpo.jobs.runs.directory import RunDirectory

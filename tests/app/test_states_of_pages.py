@@ -6,7 +6,7 @@ import pytest
 
 from exgrpo.app import app_pages
 from exgrpo.app.page_list import PAGES, PLACES
-from exgrpo.jobs.execution.supervisor.open_index import rebuild_index
+from exgrpo.jobs.execution.supervisor.indexing import rebuild_index
 from exgrpo.jobs.runs.directory import list_run_directories
 from exgrpo_core import exgrpo_step
 from exgrpo_core.verl_plugin.run_record import RunRecord

@@ -1,10 +1,9 @@
 import pytest
 
-from exgrpo.jobs.actions.studies.definition import Scale, load_study
-from exgrpo.jobs.actions.studies.matrix import RunKey
+from exgrpo.jobs.actions.studies.definition import RunKey, Scale, load_study
 from exgrpo.jobs.actions.studies.study_report import render_report
 from exgrpo.jobs.actions.studies.study_results import read_results
-from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
+from exgrpo.jobs.execution.supervisor.indexing import open_fresh_index
 from tests.jobs.actions.studies.recorded import record_run
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]

@@ -19,10 +19,9 @@ from exgrpo.db.connections.session import DamagedDatabaseError, DatabaseError
 from exgrpo.jobs.actions import run_actions
 from exgrpo.jobs.actions.backup import back_up, restore
 from exgrpo.jobs.execution.supervisor import indexing
-from exgrpo.jobs.execution.supervisor.indexing import Indexer
-from exgrpo.jobs.execution.supervisor.open_index import describe_database, ingest_all, rebuild_index
+from exgrpo.jobs.execution.supervisor.indexing import Indexer, describe_database, ingest_all, rebuild_index
 from exgrpo.jobs.runs.directory import list_run_directories
-from exgrpo.jobs.runs.supervisor_file import SingleInstance, SupervisorRunningError
+from exgrpo.jobs.runs.state import SingleInstance, SupervisorRunningError
 from tests.faults import used_workbench
 from tests.jobs.cli.invoked import printed_json
 from tests.postgres import running_server

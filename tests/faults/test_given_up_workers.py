@@ -11,7 +11,7 @@ import pytest
 
 from exgrpo.db.connections.opening import open_database
 from exgrpo.db.queries import metrics, runs
-from exgrpo.jobs.execution.supervisor.open_index import ingest_all
+from exgrpo.jobs.execution.supervisor.indexing import ingest_all
 from exgrpo.jobs.runs.attempts import read_heartbeat, read_outcome, write_outcome
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo_core.recording.attempt_gate import EXIT_NOT_MINE

@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 from exgrpo import app
 from exgrpo.app import settings
 from exgrpo.app.components.trajectories.trajectory_detail import PARTS
-from exgrpo.jobs.execution.supervisor.open_index import ingest_all
+from exgrpo.jobs.execution.supervisor.indexing import ingest_all
 from exgrpo.jobs.runs.attempts import write_outcome
 from exgrpo_core.recording.run_status import RunStatus
 from tests.db.recorded_chains import Response, Step, record_steps

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from exgrpo.jobs.evaluation.judging.votes import read_recorded_votes
+from exgrpo.jobs.evaluation.judging.verdicts import read_recorded_votes
 from exgrpo.jobs.runs.attempts import read_outcome
 from exgrpo_core.recording.run_status import RunStatus
 from tests.jobs.evaluation.judging.chain_runs import new_job, record_chains, server_spec, votes_of

@@ -19,7 +19,7 @@ from exgrpo.db.connections.opening import open_database
 from exgrpo.db.queries.runs import list_attempts
 from exgrpo.jobs.actions import run_actions
 from exgrpo.jobs.actions.queueing import queue_job
-from exgrpo.jobs.execution.supervisor.open_index import ingest_all
+from exgrpo.jobs.execution.supervisor.indexing import ingest_all
 from exgrpo.jobs.runs.checkpoints import PREFIX, find_fault, list_checkpoints
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.recording.event_reader import EventReader

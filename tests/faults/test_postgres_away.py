@@ -6,8 +6,7 @@ import pytest
 
 from exgrpo.db.connections.opening import open_database
 from exgrpo.jobs.execution.supervisor import indexing
-from exgrpo.jobs.execution.supervisor.indexing import Indexer
-from exgrpo.jobs.execution.supervisor.open_index import rebuild_index
+from exgrpo.jobs.execution.supervisor.indexing import Indexer, rebuild_index
 from tests.faults import used_workbench
 from tests.postgres import controlled_server
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from exgrpo.jobs.actions.verification import verify_root
-from exgrpo.jobs.evaluation.judging.votes import VOTES_EVENT
+from exgrpo.jobs.evaluation.judging.verdicts import VOTES_EVENT
 from exgrpo.jobs.evaluation.recorded_answers import iterate_answers
 from exgrpo.jobs.runs.attempts import read_outcome, write_outcome
 from exgrpo.jobs.runs.directory import RunDirectory, RunDirectoryError

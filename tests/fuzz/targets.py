@@ -24,9 +24,8 @@ from exgrpo.jobs.actions.archive import export_run, import_run
 from exgrpo.jobs.actions.preflight.local_sources import refuse_remote_code
 from exgrpo.jobs.actions.preflight.looks import check_context, look_at, read_chat_template
 from exgrpo.jobs.evaluation.analysis.score_curves import read_score_curves
-from exgrpo.jobs.evaluation.answer_log import AnswerLog
 from exgrpo.jobs.evaluation.recorded_answers import FOLDER as ANSWERS_FOLDER
-from exgrpo.jobs.evaluation.recorded_answers import encode_line, find_answer_damage
+from exgrpo.jobs.evaluation.recorded_answers import AnswerLog, encode_line, find_answer_damage
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.recording.event_reader import EventReader
 from exgrpo.jobs.runs.rollout_formats import verl_dumps

@@ -166,7 +166,7 @@ def prepare(path):
     from exgrpo.db.rows.trajectories import MarkedTrajectory
     from exgrpo.jobs.actions.annotations import mark_case, mark_trajectory
     from exgrpo.jobs.actions.run_actions import tag
-    from exgrpo.jobs.execution.supervisor.open_index import rebuild_index
+    from exgrpo.jobs.execution.supervisor.indexing import rebuild_index
 
     if not any(path.glob("*/run.json")):
         record.record(path)

@@ -6,7 +6,7 @@ import random
 from exgrpo.db.rows.chains_of_thought import SavedCase
 from exgrpo.db.rows.trajectories import MarkedTrajectory
 from exgrpo.jobs.actions import annotations, run_actions
-from exgrpo.jobs.execution.supervisor.open_index import ingest_all
+from exgrpo.jobs.execution.supervisor.indexing import ingest_all
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo_core.bounded_json import seal
 from exgrpo_core.types import Question

@@ -12,7 +12,7 @@ from exgrpo.db.connections.opening import open_database
 from exgrpo.db.queries.runs import list_runs
 from exgrpo.jobs.actions.verification import verify_root
 from exgrpo.jobs.cli.main import app
-from exgrpo.jobs.execution.supervisor.open_index import ingest_all
+from exgrpo.jobs.execution.supervisor.indexing import ingest_all
 from exgrpo.jobs.runs.attempts import write_outcome
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.journal import JournalKind

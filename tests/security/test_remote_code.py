@@ -13,13 +13,13 @@ from exgrpo.jobs.actions.preflight.resolution import resolve
 from exgrpo.jobs.actions.queueing import queue_job
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.specs.any_job import load_any_spec
-from exgrpo.jobs.specs.model_code import CONFIG_FILES, named_code
 from exgrpo.jobs.specs.train import SpecError, TrainSpec, load_preset, parse_spec
 from exgrpo.jobs.specs.verl import RewardModelSpec
 from exgrpo.jobs.training import verl_composition
 from exgrpo.jobs.training.engines.embedded.model import load_policy
 from exgrpo.jobs.training.engines.embedded.settings_files import refuse_remote_code
 from exgrpo.jobs.training.engines.tokenizer import load_tokenizer
+from exgrpo.jobs.training.pretrained.model_shapes import CONFIG_FILES, named_code
 from exgrpo_core.errors import EngineError
 from tests.house.tracked import read, source_files
 from tests.jobs.training.engines.tiny_models import qwen2_tied, tiny_tokenizer
@@ -38,7 +38,7 @@ FORBIDDEN_CALLS = {
 FORBIDDEN_ARGUMENTS = {("shell", True), ("allow_pickle", True), ("weights_only", False), ("trust_remote_code", True)}
 HARMLESS = {
     # Its reader looks up no class that a file names; `test_a_pickle_runs_nothing` shows it.
-    "jobs/runs/rollout_formats/plain_pickle.py": ["pickle"],
+    "jobs/runs/rollout_formats/torch_dumps.py": ["pickle"],
     # Tensors alone: `weights_only` is true, and false is found by its argument.
     "exgrpo_core/verl_plugin/rank_files.py": ["torch.load"],
 }

@@ -16,7 +16,7 @@ from exgrpo.app import settings
 from exgrpo.app.serving.sign_in import SignInError, read_sign_in
 from exgrpo.app.settings import LINK_HOLDER, Roles
 from exgrpo.jobs.actions import run_actions
-from exgrpo.jobs.execution.supervisor.open_index import ingest_all
+from exgrpo.jobs.execution.supervisor.indexing import ingest_all
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.journal import Journal, JournalKind
 from exgrpo.jobs.runs.people import ROLES, Person, RefusedError, Role, acting_as, identify_by

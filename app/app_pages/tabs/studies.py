@@ -11,8 +11,7 @@ from exgrpo.app.components.widgets import address_choice, notice, run_choice
 from exgrpo.app.formats import counted, with_code
 from exgrpo.app.queries.benchmarks import read_study_results, study_runs
 from exgrpo.jobs.actions.studies import sweeps
-from exgrpo.jobs.actions.studies.definition import Scale, Study, load_study, study_names
-from exgrpo.jobs.actions.studies.matrix import RunKey, wanted_keys
+from exgrpo.jobs.actions.studies.definition import RunKey, Scale, Study, load_study, study_names, wanted_keys
 from exgrpo.jobs.actions.studies.numbers import number_rows
 from exgrpo.jobs.actions.studies.sweeps import read_sweeps
 from exgrpo.jobs.specs.presets import preset_names

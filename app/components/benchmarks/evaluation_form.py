@@ -15,8 +15,8 @@ from exgrpo.app.queries.runs import training_names
 from exgrpo.app.settings import runs_root
 from exgrpo.db.rows.display_names import distinct_names
 from exgrpo.jobs.actions.evaluations import asked_and_graded, plan_evaluation, resolve_evaluation
-from exgrpo.jobs.actions.preflight import benchmark_look
-from exgrpo.jobs.actions.preflight.benchmark_look import BenchmarkLook
+from exgrpo.jobs.actions.preflight import data_preview
+from exgrpo.jobs.actions.preflight.data_preview import BenchmarkLook
 from exgrpo.jobs.actions.queueing import queue_checked
 from exgrpo.jobs.evaluation.protocols import benchmarks_folder, load_protocols, load_user_benchmarks
 from exgrpo.jobs.machine.engine_environments import VLLM_LOOP, EngineEnvironmentError, engine_python
@@ -107,10 +107,10 @@ def _own_data(target: str, template: str | None) -> tuple[BenchmarkLook | None, 
         path = (
             source.strip()
             if dropped is None
-            else benchmark_look.keep_benchmark_file(runs_root(), dropped.name, dropped.getvalue())
+            else data_preview.keep_benchmark_file(runs_root(), dropped.name, dropped.getvalue())
         )
         asked, graded = asked_and_graded(runs_root(), target)
-        look = benchmark_look.look_at_benchmark(runs_root(), path, template or asked, answer_kind or graded)
+        look = data_preview.look_at_benchmark(runs_root(), path, template or asked, answer_kind or graded)
         st.session_state[_LOOK] = looked_at, _state(look.source), look
         return look, answer_kind
     return None, None

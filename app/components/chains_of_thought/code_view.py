@@ -11,7 +11,7 @@ from exgrpo.app.formats import known, share
 from exgrpo.db.rows.chains_of_thought import CodeLine, RuleCount
 from exgrpo.db.statistics import Rate, interval_text, wilson
 from exgrpo.jobs.actions.studies.definition import load_study, number_of
-from exgrpo.jobs.evaluation.analysis.code_detection import RuleTable, tabulate_counts
+from exgrpo.jobs.evaluation.analysis.report import RuleTable, tabulate_counts
 from exgrpo.jobs.evaluation.judging.calibration import Calibration, correct_rate
 
 _PERCENT = 100.0

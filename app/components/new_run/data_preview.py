@@ -14,7 +14,7 @@ from exgrpo.app.settings import runs_root
 from exgrpo.db.statistics import half_of_mean, wilson
 from exgrpo.jobs.actions import page_commands
 from exgrpo.jobs.actions.preflight.data_preview import DataPreview, preview_data
-from exgrpo.jobs.actions.preflight.model_look import FirstLook, first_look
+from exgrpo.jobs.actions.preflight.looks import FirstLook, first_look
 from exgrpo.jobs.specs.train import TrainSpec
 from exgrpo.jobs.training.data_rows import DataError
 from exgrpo.jobs.training.probe_report import ProbeReport

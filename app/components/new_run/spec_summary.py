@@ -18,10 +18,10 @@ from exgrpo.app.components.widgets.spec_text import shell_command
 from exgrpo.app.formats import byte_size, counted, duration, escape_control_characters, with_code
 from exgrpo.db.rows.spec_differences import Difference, differences
 from exgrpo.db.rows.spec_fields import bucket_meaning
-from exgrpo.jobs.actions.preflight.disk_estimate import ResourceEstimate
 from exgrpo.jobs.actions.preflight.looks import lacks_model
+from exgrpo.jobs.actions.preflight.memory_estimate import ResourceEstimate
 from exgrpo.jobs.actions.studies.running import estimate_step_seconds
-from exgrpo.jobs.machine.gpu_types import type_of
+from exgrpo.jobs.machine.hardware import type_of
 from exgrpo.jobs.specs.train import TrainSpec, load_preset, preset_exists
 from exgrpo_core.config import GAUSSIAN
 from exgrpo_core.errors import Mistake

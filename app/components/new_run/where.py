@@ -11,7 +11,7 @@ from exgrpo.app.settings import runs_root
 from exgrpo.jobs.actions.preflight.dry_run import dry_run_text
 from exgrpo.jobs.actions.preflight.launch_scripts import ScriptKind, write_script
 from exgrpo.jobs.actions.preflight.resolution import RunRefusedError
-from exgrpo.jobs.machine.gpu_types import GPU_TYPES, type_of
+from exgrpo.jobs.machine.hardware import GPU_TYPES, type_of
 from exgrpo.jobs.machine.machine_report import read_machine
 from exgrpo.jobs.specs.train import SpecError, TrainSpec
 from exgrpo.jobs.specs.verl import RAY_TOKEN_VARIABLE

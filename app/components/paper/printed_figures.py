@@ -11,9 +11,9 @@ import streamlit as st
 from exgrpo.app import address, theme
 from exgrpo.app.components.paper.entries import ENTRIES, PARTS, Entry
 from exgrpo.app.components.widgets import data_table, figures
+from exgrpo.jobs.actions.studies.comparison import WORDS, printed_table
 from exgrpo.jobs.actions.studies.definition import PaperTable, load_study, number_of
 from exgrpo.jobs.actions.studies.numbers import printed as printed_of_numbers
-from exgrpo.jobs.actions.studies.tables import WORDS, printed_table
 
 _PER_ROW = 26
 _MARGIN = 1.15

@@ -14,8 +14,7 @@ from exgrpo.app.formats import escape_control_characters, literal
 from exgrpo.app.settings import runs_root
 from exgrpo.db.rows.runs import RunRow
 from exgrpo.jobs.actions.studies import running
-from exgrpo.jobs.actions.studies.definition import Scale, Study
-from exgrpo.jobs.actions.studies.matrix import RunKey
+from exgrpo.jobs.actions.studies.definition import RunKey, Scale, Study
 from exgrpo.jobs.actions.studies.running import PendingRun, estimate_hours
 from exgrpo_core.errors import UserError
 from exgrpo_core.recording.run_status import BROKEN, LIVE, RunStatus

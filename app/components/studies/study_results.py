@@ -9,21 +9,24 @@ import streamlit as st
 
 from exgrpo.app import theme
 from exgrpo.app.components.widgets import data_table, figures, notice
-from exgrpo.jobs.actions.studies.comparison import compare, coverage, differences_sentence, is_by_column, reading
-from exgrpo.jobs.actions.studies.definition import Study
-from exgrpo.jobs.actions.studies.matrix import RunKey
+from exgrpo.jobs.actions.studies.comparison import (
+    WORDS,
+    Table,
+    compare,
+    comparison_table,
+    coverage,
+    differences_sentence,
+    figures_table,
+    gains_table,
+    is_by_column,
+    printed_table,
+    reading,
+    texts_table,
+)
+from exgrpo.jobs.actions.studies.definition import RunKey, Study
 from exgrpo.jobs.actions.studies.numbers import disagreements
 from exgrpo.jobs.actions.studies.study_report import BARS, draw_cells, render_report
 from exgrpo.jobs.actions.studies.study_results import StudyResults
-from exgrpo.jobs.actions.studies.tables import (
-    WORDS,
-    Table,
-    comparison_table,
-    figures_table,
-    gains_table,
-    printed_table,
-    texts_table,
-)
 
 _PER_CELL = 34
 

@@ -9,7 +9,7 @@ from exgrpo.app.components.widgets import copied_text, notice
 from exgrpo.app.formats import counted, duration, escape_control_characters
 from exgrpo.app.queries.runs import SUPERVISOR_LOST_SECONDS
 from exgrpo.app.settings import LOOPBACK_NAMES, current_person
-from exgrpo.jobs.runs.supervisor_file import newest_heartbeat
+from exgrpo.jobs.runs.state import newest_heartbeat
 
 
 @st.fragment(run_every=5)

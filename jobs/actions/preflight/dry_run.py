@@ -10,10 +10,9 @@ from typing import Any
 import yaml
 
 from exgrpo.jobs.actions.preflight.data_preview import preview_data
-from exgrpo.jobs.actions.preflight.looks import Look
+from exgrpo.jobs.actions.preflight.looks import Look, first_look
 from exgrpo.jobs.actions.preflight.machine_fit import UNNAMED_RUN
 from exgrpo.jobs.actions.preflight.memory_estimate import MemoryEstimate
-from exgrpo.jobs.actions.preflight.model_look import first_look
 from exgrpo.jobs.actions.preflight.resolution import Preflight, RunRefusedError, complete, resolve
 from exgrpo.jobs.machine.engine_environments import EngineEnvironmentError, engine_python
 from exgrpo.jobs.machine.hardware import GB, GIB, list_gpus, uses_bfloat16

@@ -12,7 +12,6 @@ from exgrpo.jobs.evaluation.benchmark_questions import LoadedBenchmark, load_ben
 from exgrpo.jobs.evaluation.protocols import protocol_of
 from exgrpo.jobs.specs.base import BenchmarkFields
 from exgrpo.jobs.specs.evaluation import BenchmarkChoice, EvalSpec
-from exgrpo.jobs.specs.model_code import SETTINGS_FILES, named_code
 from exgrpo.jobs.specs.train import (
     CHAINS_SOURCE,
     CHAINS_WARM_MODEL,
@@ -25,7 +24,7 @@ from exgrpo.jobs.tasks.chains.question_set import check_range
 from exgrpo.jobs.tasks.grading.rewards import TASKS
 from exgrpo.jobs.training.data_rows import DataError, cached_data_set
 from exgrpo.jobs.training.dataset import DataSource, Rows, check_count, read_rows, system_notices, use_notices
-from exgrpo.jobs.training.pretrained.model_shapes import read_settings
+from exgrpo.jobs.training.pretrained.model_shapes import SETTINGS_FILES, named_code, read_settings
 from exgrpo.jobs.training.pretrained.sources import GGUF_SUFFIX, find_package
 from exgrpo.jobs.training.templates import TemplateName
 from exgrpo_core.bounded_json import UnreadableFileError

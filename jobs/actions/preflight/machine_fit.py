@@ -10,9 +10,13 @@ from typing import Any
 
 import psutil
 
-from exgrpo.jobs.actions.preflight.disk_estimate import ResourceEstimate
 from exgrpo.jobs.actions.preflight.looks import Look
-from exgrpo.jobs.actions.preflight.memory_estimate import estimate_memory, known_gpu_bytes, training_state_bytes
+from exgrpo.jobs.actions.preflight.memory_estimate import (
+    ResourceEstimate,
+    estimate_memory,
+    known_gpu_bytes,
+    training_state_bytes,
+)
 from exgrpo.jobs.machine.engine_environments import PROJECT_ROOT, EngineEnvironmentError, engine_python, has_vllm
 from exgrpo.jobs.machine.gpu_needs import needs_of
 from exgrpo.jobs.machine.hardware import GB

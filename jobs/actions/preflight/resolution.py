@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from exgrpo.jobs.actions.preflight.data_preview import check_prompts
-from exgrpo.jobs.actions.preflight.disk_estimate import ResourceEstimate, estimate_resources
 from exgrpo.jobs.actions.preflight.local_sources import (
     check_benchmarks,
     check_rows,
@@ -27,6 +26,7 @@ from exgrpo.jobs.actions.preflight.machine_fit import (
     find_disk_shortage,
     run_overrides,
 )
+from exgrpo.jobs.actions.preflight.memory_estimate import ResourceEstimate, estimate_resources
 from exgrpo.jobs.evaluation.protocols import with_declared_benchmarks
 from exgrpo.jobs.machine.engine_environments import EngineEnvironmentError
 from exgrpo.jobs.runs.checkpoints import ADAPTER_CONFIG

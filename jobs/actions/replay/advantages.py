@@ -1,21 +1,27 @@
-"""Stage advantages: those of each group by the run's settings, or by the formulas of the field.
+"""Stage advantages: those of each group by the run's settings, or by the formulas of the field, with those of the loss.
 
 Sources: Dr.GRPO arXiv:2503.20783; GRPO arXiv:2402.03300; RLOO arXiv:2402.14740; REINFORCE++ arXiv:2501.03262. TRL adds
-1e-4 to the deviation, verl 1e-6; `scale_rewards="batch"` is TRL's. Deviations are of K - 1 in both.
+1e-4 to the deviation, verl 1e-6; `scale_rewards="batch"` is TRL's. Deviations are of K - 1 in both. The loss: mean of
+sequence means GRPO; mean over tokens DAPO arXiv:2503.14476; a constant divisor Dr.GRPO. The term of a token is PPO's,
+arXiv:1707.06347, with a ratio of 1 where the log-probs that the update saw are not recorded.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
+from exgrpo.db.queries.metrics import metric_series
 from exgrpo.db.rows.replays import StepTrajectoryRow
 from exgrpo.jobs.actions.replay.facts import Fact, Outcome, Stage, compare, named, unknown
 from exgrpo.jobs.actions.replay.recorded_step import RecordedStep, part_of
+from exgrpo.jobs.specs.any_job import RecordedSpec
 from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.methods.loading import QUESTIONS
 from exgrpo_core.methods.protocols import QuestionSampler
 from exgrpo_core.policy_optimization.mixed_batch import assign_advantages
+from exgrpo_core.recording.run import flat
 from exgrpo_core.types import Baseline, Float64Array
 
 _A = Stage.ADVANTAGES
@@ -139,3 +145,91 @@ FORMULAS: dict[str, Callable[[Rewards], Rewards]] = {
     "rewards (REINFORCE without a baseline)": lambda rewards: rewards,
 }
 """From the rewards of all groups of a step to their advantages, by name."""
+
+
+COMPARED = "loss aggregation"
+_LOSSES = ("loss", "train/loss", "actor/pg_loss", "policy_loss")
+"""Metrics of the policy loss, the first one that is there."""
+_LENGTHS = ("max_completion_length", "max_response_length", "max_response_tokens", "max_new_tokens", "max_tokens")
+"""Settings by one of which Dr.GRPO can divide."""
+_CLIPS = (("epsilon", "clip_ratio_low", "clip_ratio", "clip_epsilon"), ("epsilon_high", "clip_ratio_high"))
+_CLIP = 0.2
+_LOSS_TOLERANCE, _LEAST = 1e-4, 2e-6
+"""Relative to the loss, and to the mean size of a token's term: losses are sums of float32 numbers."""
+_DECIMALS = 4
+"""To which some trainers round the loss."""
+
+
+def aggregation_facts(recorded: RecordedStep) -> list[Fact]:
+    """Return which aggregations of all trajectories of the step give its loss, or what was not recorded for that."""
+    rows = [row for row in recorded.trajectories if not row.is_replayed]
+    points = metric_series(recorded.database, recorded.run_id, _LOSSES, None)
+    losses = (point.value for name in _LOSSES for point in points[name] if point.step == recorded.step)
+    loss = next(losses, None)
+    if loss is None:
+        return [_missing("The loss was not recorded: `run.log(step, {'loss': value})` records it.")]
+    for words, name in (("Advantages", "advantage"), ("Numbers of tokens", "num_tokens")):
+        if np.isnan(np.array([getattr(row, name) for row in rows], dtype=np.float64)).any():
+            note = f"{words} were not recorded: `run.log(step, trajectories=[{{..., {name!r}: value}}])` records them."
+            return [_missing(note)]
+    if not any(row.advantage for row in rows):
+        return [_missing("Each advantage is 0, so every aggregation gives 0.")]
+    spec = recorded.run.job_spec()
+    config = dict(flat(spec.config)) if isinstance(spec, RecordedSpec) else {}
+    counts = np.array([row.num_tokens for row in rows], dtype=np.float64)
+    plain = -counts * [row.advantage for row in rows]
+    seen = _seen_terms(recorded, rows, config)
+    terms = plain if seen is None else seen
+    size = float(np.abs(plain).sum() / counts.sum())
+    rounding = 0.5 * 10.0**-_DECIMALS if loss and round(loss, _DECIMALS) == loss else 0.0
+    found = dict(_aggregations(terms, counts, config))
+    least = max(_LOSS_TOLERANCE * abs(loss), _LEAST * size, rounding)
+    fits = [name for name, value in found.items() if abs(value - loss) <= least]
+    if fits:
+        return [named(Stage.LOSS, COMPARED, "Loss is the", fits, 1)]
+    nearest = min(found, key=lambda name: abs(found[name] - loss))
+    why = (
+        "It can have a KL penalty, an entropy bonus or another objective than PPO's."
+        if seen is not None
+        else "If the update saw other log-probs than the rollout, as after a first mini-batch, "
+        "`run.log(step, trajectories=[{..., 'log_probs': values, 'update_log_probs': values}])` records both."
+    )
+    return [_missing(f"No aggregation gives {loss:.6g}; nearest is the {nearest} with {found[nearest]:.6g}. {why}")]
+
+
+def _missing(note: str) -> Fact:
+    return unknown(Stage.LOSS, COMPARED, note)
+
+
+def _aggregations(terms: Float64Array, counts: Float64Array, config: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """Yield aggregations of the sums (B,) of the terms of each trajectory's tokens, by name."""
+    yield "mean over all tokens (DAPO; TRL's dapo and bnpo, verl's token-mean)", terms.sum() / counts.sum()
+    yield (
+        "mean over sequences of the mean over tokens (GRPO; TRL's grpo, verl's seq-mean-token-mean)",
+        np.divide(terms, counts, out=np.zeros_like(terms), where=counts > 0).mean(),
+    )
+    for name, value in config.items():
+        if name.rpartition("/")[2] in _LENGTHS and isinstance(value, int) and value > 0:
+            words = f"sum over tokens by {name} of {value} and sequence (Dr.GRPO; TRL's dr_grpo)"
+            yield words, terms.mean() / value
+    yield "mean over sequences of the sum over tokens (verl's seq-mean-token-sum)", terms.mean()
+
+
+def _seen_terms(
+    recorded: RecordedStep, rows: Sequence[StepTrajectoryRow], config: Mapping[str, Any]
+) -> Float64Array | None:
+    """Return the sum (B,) of the terms of each trajectory, None if it was not recorded what the update saw."""
+    values = [recorded.tokens.get((row.trajectory_id, False), {}) for row in rows]
+    pairs = [(of_row.get("update_log_probs"), of_row.get("log_probs")) for of_row in values]
+    seen = [(new, old) for new, old in pairs if new is not None and old is not None]
+    if len(seen) < len(pairs):
+        return None
+    last = {name.rpartition("/")[2]: value for name, value in config.items()}
+    low, high = (next((last[name] for name in names if type(last.get(name)) in {int, float}), None) for names in _CLIPS)
+    low = _CLIP if low is None else low
+    limits = 1.0 - low, 1.0 + (low if high is None else high)
+    sums = []
+    for row, (new, old) in zip(rows, seen, strict=True):
+        ratios = np.exp(new.astype(np.float64) - old)
+        sums.append(-np.minimum(ratios * row.advantage, np.clip(ratios, *limits) * row.advantage).sum())
+    return np.array(sums)

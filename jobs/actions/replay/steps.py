@@ -6,8 +6,7 @@ from pathlib import Path
 from exgrpo.db.connections.session import Database
 from exgrpo.db.queries.selections import steps_with_trajectories
 from exgrpo.db.rows.spec_fields import RECORDED_KIND
-from exgrpo.jobs.actions.replay.advantages import advantage_facts, formula_facts
-from exgrpo.jobs.actions.replay.aggregation import aggregation_facts
+from exgrpo.jobs.actions.replay.advantages import advantage_facts, aggregation_facts, formula_facts
 from exgrpo.jobs.actions.replay.facts import Fact, ReplayError, Stage
 from exgrpo.jobs.actions.replay.recorded_step import RecordedStep
 from exgrpo.jobs.actions.replay.rewards import reward_facts

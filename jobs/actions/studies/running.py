@@ -8,10 +8,9 @@ from exgrpo.db.connections.session import Database
 from exgrpo.db.rows.runs import RunRow
 from exgrpo.jobs.actions import run_actions
 from exgrpo.jobs.actions.evaluations import plan_evaluation_after
-from exgrpo.jobs.actions.preflight.disk_estimate import ASSUMED_LENGTH_SHARE
+from exgrpo.jobs.actions.preflight.memory_estimate import ASSUMED_LENGTH_SHARE
 from exgrpo.jobs.actions.queueing import queue_job
-from exgrpo.jobs.actions.studies.definition import Scale, Study
-from exgrpo.jobs.actions.studies.matrix import RunKey, key_from_tags, spec_of
+from exgrpo.jobs.actions.studies.definition import RunKey, Scale, Study, key_from_tags, spec_of
 from exgrpo.jobs.actions.studies.study_results import find_runs
 from exgrpo.jobs.evaluation.protocols import load_protocols
 from exgrpo.jobs.runs.directory import CommandError, RunDirectory, list_run_directories

@@ -16,20 +16,24 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from plotly.offline import get_plotlyjs
 from plotly.subplots import make_subplots
 
-from exgrpo.jobs.actions.studies.comparison import compare, coverage, differences_sentence, is_by_column, reading
-from exgrpo.jobs.actions.studies.definition import Scale
-from exgrpo.jobs.actions.studies.numbers import disagreements
-from exgrpo.jobs.actions.studies.study_results import CellResult, StudyResults
-from exgrpo.jobs.actions.studies.tables import (
+from exgrpo.jobs.actions.studies.comparison import (
     WORDS,
+    compare,
     comparison_table,
+    coverage,
+    differences_sentence,
     figures_table,
     gains_table,
+    is_by_column,
     of_one_seed,
     own_gains_table,
     printed_table,
+    reading,
     texts_table,
 )
+from exgrpo.jobs.actions.studies.definition import Scale
+from exgrpo.jobs.actions.studies.numbers import disagreements
+from exgrpo.jobs.actions.studies.study_results import CellResult, StudyResults
 from exgrpo.jobs.machine.machine_report import package_versions
 
 _FOLDER = Path(__file__).parent

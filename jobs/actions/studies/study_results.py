@@ -12,8 +12,7 @@ from exgrpo.db.queries.run_filter import RunFilter
 from exgrpo.db.queries.runs import list_runs, run_spec
 from exgrpo.db.rows.runs import RunRow
 from exgrpo.db.statistics import CONFIDENCE, MeanInterval, mean_interval, t_quantile
-from exgrpo.jobs.actions.studies.definition import Cell, Scale, Study
-from exgrpo.jobs.actions.studies.matrix import RunKey, key_from_tags, study_tag
+from exgrpo.jobs.actions.studies.definition import Cell, RunKey, Scale, Study, key_from_tags, study_tag
 from exgrpo.jobs.actions.studies.measures import HELD_OUT, Figures, MeasuredRun, held_out_rows, is_score, measure_run
 from exgrpo_core.recording.run_status import RunStatus
 

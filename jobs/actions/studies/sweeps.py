@@ -20,8 +20,17 @@ from typing import Any
 from pydantic import Field
 
 from exgrpo.jobs.actions.preflight.resolution import complete, resolve
-from exgrpo.jobs.actions.studies.definition import NAME_PATTERN, Cell, Recipe, Scale, Study, load_study, study_names
-from exgrpo.jobs.actions.studies.matrix import spec_of, wanted_keys
+from exgrpo.jobs.actions.studies.definition import (
+    NAME_PATTERN,
+    Cell,
+    Recipe,
+    Scale,
+    Study,
+    load_study,
+    spec_of,
+    study_names,
+    wanted_keys,
+)
 from exgrpo.jobs.runs.directory import WORKBENCH_FOLDER
 from exgrpo.jobs.runs.people import Role, needs
 from exgrpo.jobs.specs.base import Seed, Spec

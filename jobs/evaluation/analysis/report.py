@@ -1,5 +1,7 @@
-"""The paper's statistics of chains of thought, for one run, and the summary of a judge's job."""
+"""The paper's statistics of chains of thought, for one run, those of code in them, and the summary of a judge's job."""
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -7,11 +9,12 @@ from exgrpo.db.connections.session import Database
 from exgrpo.db.queries.cases import find_cases
 from exgrpo.db.queries.code_analysis import Spreading, code_lines, entropy_points, share_timeline
 from exgrpo.db.queries.judging import calibration_votes, count_issues, count_reasons, labelled_votes, list_judges
-from exgrpo.db.rows.chains_of_thought import CodeLine, ShareLine, SnowballCase
+from exgrpo.db.rows.chains_of_thought import CodeLine, RuleCount, ShareLine, SnowballCase
 from exgrpo.db.rows.judging import JudgeRow
 from exgrpo.jobs.evaluation.analysis.validity import ValidityLine, tabulate_validity
 from exgrpo.jobs.evaluation.judging.calibration import Calibration, CorrectedRate, calibrate, correct_rate, group_votes
 from exgrpo.jobs.runs.control import TrainingError
+from exgrpo.jobs.tasks.grading.code_rules import CODE_RULES, bits_to_rules
 
 NUM_CASES = 3
 ORACLE = "oracle"
@@ -114,3 +117,49 @@ def summarize_judge(database: Database, judge_run_id: str) -> dict[str, Any]:
         "calibration": measured,
         "corrected": None if calibration is None else correct_rate(counts["num_valid"], num_judged, calibration),
     }
+
+
+@dataclass(frozen=True, slots=True)
+class RuleRate:
+    """One line of the rule table. `rate` is the share of texts that match."""
+
+    rule_id: str
+    kind: str
+    cue: str
+    form: str
+    num_texts: int
+    rate: float
+
+
+@dataclass(frozen=True, slots=True)
+class RuleTable:
+    """Rates of all rules on a set of texts; `any_rate` is that of texts that match at least one rule."""
+
+    num_texts: int
+    rules: tuple[RuleRate, ...]
+    num_any: int
+    any_rate: float
+    num_python_blocks: int
+    python_block_rate: float
+
+
+def tabulate_counts(rows: Iterable[RuleCount], *, only_correct: bool = False) -> RuleTable:
+    """Return how many trajectories, or only correct ones, match each rule, any rule, and the parser-based check."""
+    counts: Counter[str] = Counter()
+    num_texts = num_any = num_blocks = 0
+    for row in rows:
+        rule_ids = bits_to_rules(row.code_rules)
+        count = row.num_correct if only_correct else row.num_trajectories
+        num_texts += count
+        num_any += count if rule_ids else 0
+        num_blocks += count if row.has_python_block else 0
+        counts.update(dict.fromkeys(rule_ids, count))
+
+    def rate(count: int) -> float:
+        return count / num_texts if num_texts else 0.0
+
+    rules = tuple(
+        RuleRate(rule.rule_id, rule.kind, rule.cue, rule.form, counts[rule.rule_id], rate(counts[rule.rule_id]))
+        for rule in CODE_RULES
+    )
+    return RuleTable(num_texts, rules, num_any, rate(num_any), num_blocks, rate(num_blocks))

@@ -15,10 +15,12 @@ from exgrpo.jobs.evaluation.judging.verdicts import (
     MAX_TEXT_CHARS,
     JudgePrompt,
     JudgeVerdict,
+    RecordedVotes,
+    VoteRecords,
     load_judge_prompt,
+    read_recorded_votes,
     read_verdict,
 )
-from exgrpo.jobs.evaluation.judging.votes import RecordedVotes, VoteRecords, read_recorded_votes
 from exgrpo.jobs.machine.model_server import AddressRefusedError, check_address
 from exgrpo.jobs.runs.attempts import write_plan
 from exgrpo.jobs.runs.control import Control, Phase, TrainingError

@@ -15,7 +15,7 @@ from exgrpo.jobs.execution.supervisor.loop import LOOP_SECONDS, Supervisor, Supe
 from exgrpo.jobs.execution.supervisor.watch import StopPolicy
 from exgrpo.jobs.runs.control import DEFAULT_GRACE_SECONDS
 from exgrpo.jobs.runs.launchers.local import LocalLauncher
-from exgrpo.jobs.runs.supervisor_file import SupervisorRunningError
+from exgrpo.jobs.runs.state import SupervisorRunningError
 from exgrpo_core.process_setup import keep_private, log_in_utc, settle_user
 
 logger = logging.getLogger(__name__)

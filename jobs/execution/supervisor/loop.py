@@ -23,8 +23,7 @@ from exgrpo.jobs.runs.journal import Journal, JournalKind, add_request, request_
 from exgrpo.jobs.runs.launchers.local import LaunchError, LocalLauncher
 from exgrpo.jobs.runs.launchers.ray_jobs import RayJobsLauncher
 from exgrpo.jobs.runs.people import Person, Role, acting_as
-from exgrpo.jobs.runs.state import RunState, is_recorded, read_contact, read_state
-from exgrpo.jobs.runs.supervisor_file import SingleInstance
+from exgrpo.jobs.runs.state import RunState, SingleInstance, is_recorded, read_contact, read_state
 from exgrpo.jobs.specs.any_job import local_gpus
 from exgrpo.jobs.specs.train import SpecError, TrainSpec
 from exgrpo_core.durable_files import is_disk_full

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from exgrpo.jobs.runs.rollout_formats.rollout_files import bare
-from exgrpo.jobs.runs.rollout_formats.row_fields import Row, extra_of, number_of
+from exgrpo.jobs.runs.rollout_formats.row_fields import Row, extra_of, number_of, of_mask, only_value
 from exgrpo.jobs.runs.rollout_formats.source import RolloutSource, Sample
-from exgrpo.jobs.runs.rollout_formats.tokens import of_mask, only_value
 from exgrpo_core.recording.openai_messages import messages_of
 from exgrpo_core.recording.rows import Message, RecordedStep, RecordedTrajectory
 

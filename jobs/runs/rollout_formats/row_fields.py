@@ -1,4 +1,4 @@
-"""Fields of a row that another program wrote: texts, numbers, steps and rewards."""
+"""Fields of a row that another program wrote: texts, numbers, steps, rewards and values of tokens."""
 
 import math
 import re
@@ -91,3 +91,19 @@ def _finite(value: object) -> float | None:
         return float(value) if isinstance(value, bool | int | float | Decimal) and math.isfinite(value) else None
     except OverflowError:  # a whole number of hundreds of digits
         return None
+
+
+def of_mask(values: Any, mask: Sequence[object] | None) -> list[Any] | None:  # noqa: ANN401 - what a file holds
+    """Return the values of the tokens that the mask counts, all without a mask.
+
+    None unless each of these tokens has a finite number.
+    """
+    if not isinstance(values, list) or not values or (mask is not None and len(values) != len(mask)):
+        return None
+    found = values if mask is None else [value for value, counts in zip(values, mask, strict=True) if counts]
+    return found if all(isinstance(value, int | float) and math.isfinite(value) for value in found) else None
+
+
+def only_value(values: Sequence[float] | None) -> float | None:
+    """Return what all tokens share, such as an advantage that was spread over them; None where they differ."""
+    return values[0] if values and len(set(values)) == 1 else None

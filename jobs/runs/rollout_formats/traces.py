@@ -14,9 +14,8 @@ from statistics import fmean
 from typing import Any
 
 from exgrpo.jobs.runs.rollout_formats.rollout_files import bare, list_files
-from exgrpo.jobs.runs.rollout_formats.row_fields import Row, number_of, step_of
+from exgrpo.jobs.runs.rollout_formats.row_fields import Row, number_of, of_mask, only_value, step_of
 from exgrpo.jobs.runs.rollout_formats.source import Part, RolloutSource, Sample, is_evaluation
-from exgrpo.jobs.runs.rollout_formats.tokens import of_mask, only_value
 from exgrpo.jobs.runs.rollout_formats.trace_updates import TraceUpdates
 from exgrpo_core.recording.openai_messages import messages_of
 from exgrpo_core.recording.rows import Message, RecordedStep, RecordedTrajectory

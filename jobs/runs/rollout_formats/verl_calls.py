@@ -6,8 +6,7 @@ Source: `rollout_trace_op` of verl 0.9.1. With `rollout.trace.token2text` an out
 from collections.abc import Iterator
 from typing import Any
 
-from exgrpo.jobs.runs.rollout_formats.row_fields import Row, number_of
-from exgrpo.jobs.runs.rollout_formats.tokens import of_mask
+from exgrpo.jobs.runs.rollout_formats.row_fields import Row, number_of, of_mask
 from exgrpo_core.recording.openai_messages import messages_of
 from exgrpo_core.recording.rows import Message, RecordedTrajectory
 

@@ -6,7 +6,7 @@ A choice is a label in the box, never a guess from prose.
 import re
 from fractions import Fraction
 
-from exgrpo.jobs.tasks.grading.counts import counted_numbers
+from exgrpo.jobs.tasks.grading.number_words import counted_numbers
 from exgrpo.jobs.tasks.grading.reward_function import Grade
 
 _MARKS = re.compile(r"(?P<box>\\{1,2}boxed\s{0,8}\{)|\\.|[{}]", re.DOTALL)

@@ -4,13 +4,13 @@ r"""Equality of two boxed answers by Math-Verify, and what it gets wrong in ways
 |---|---|
 | letters are multiplied: `BAC` = `ABC`, `listen` = `silent` | words, points and numbers such as 0x1F are texts |
 | case is lost: `v/V` = 1, `2x` = `2X` | letters that occur in both cases are two symbols |
-| an ellipsis is left out: `5\ldots` = 5 | the terms around it are compared in order (`sequences.py`) |
+| an ellipsis is left out: `5\ldots` = 5 | the terms around it are compared in order (`lists.py`) |
 | lists are sets: `1, 1, 2` = `1, 2` | what the gold answer repeats counts (`lists.py`) |
 | numbers are rounded to six decimals: 1e-34 = 1e-33 | equal within a hundred thousandth of their size |
 | Unicode signs, currency, `0.\overline{3}`, `1e-05`, `\varnothing` | written as LaTeX first |
 | `x<2 or x>3` is no set | written as intervals where the other answer is one |
 | units are left out: 5 m = 5 km | compared where both answers name one (`units.py`) |
-| words after a number are products of letters | `12 people` is 12 (`counts.py`) |
+| words after a number are products of letters | `12 people` is 12 (`number_words.py`) |
 | the modulus is the value, and a base is left out | residues and numbers in bases are compared (`residues.py`) |
 | times, dates and directions are products of letters | compared where both answers name one (`moments.py`) |
 | `\lg 2` is 2 | the logarithm to base 10, as is `\log` where the other answer names this base |
@@ -24,10 +24,16 @@ from fractions import Fraction
 from itertools import accumulate
 from typing import Any
 
-from exgrpo.jobs.tasks.grading.counts import counted_numbers
 from exgrpo.jobs.tasks.grading.intervals import with_intervals
-from exgrpo.jobs.tasks.grading.lists import OPPOSITES, list_items
+from exgrpo.jobs.tasks.grading.lists import (
+    ELLIPSIS,
+    OPPOSITES,
+    compare_sequences,
+    list_items,
+    with_repeating_decimals,
+)
 from exgrpo.jobs.tasks.grading.moments import compare_moments
+from exgrpo.jobs.tasks.grading.number_words import counted_numbers
 from exgrpo.jobs.tasks.grading.plain_text import (
     have_other_ways,
     plain_words,
@@ -38,7 +44,6 @@ from exgrpo.jobs.tasks.grading.plain_text import (
 )
 from exgrpo.jobs.tasks.grading.readings import other_readings
 from exgrpo.jobs.tasks.grading.residues import are_same_numerals, compare_residues, with_decimal_numerals
-from exgrpo.jobs.tasks.grading.sequences import ELLIPSIS, compare_sequences, with_repeating_decimals
 from exgrpo.jobs.tasks.grading.texts import compare_texts
 from exgrpo.jobs.tasks.grading.units import comparable_values, is_quantity, is_unit, quantity_lists
 

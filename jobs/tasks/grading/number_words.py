@@ -1,7 +1,11 @@
-"""Numbers in words, such as `twenty-one`, `three quarters`, `minus five` and `two point five`."""
+"""Numbers in words, such as `twenty-one`, `three quarters` and `minus five`, and numbers of what is counted."""
 
 import re
+from calendar import day_name, month_name
 from fractions import Fraction
+
+from exgrpo.jobs.tasks.grading.plain_text import MARKS, plain_words, split_directions
+from exgrpo.jobs.tasks.grading.units import is_quantity, is_unit
 
 _DIGITS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
 _VALUES = {word: value for value, word in enumerate(_DIGITS)} | {
@@ -69,3 +73,66 @@ def _read(words: list[str]) -> int | None:
         if not is_one:
             return None
     return total + current
+
+
+_MAY_BE_COUNT = re.compile(r"\d[^,;=<>]{0,80}?[\s{~-](?!\\)[^\W\d_]{3}")
+_COUNT = re.compile(
+    r"(?P<value>(?:\\(?:[dt]?frac|sqrt|[dt]?binom|pi|times|cdot)(?![A-Za-z])|(?<![^({^])-|\d,(?=\d{3}(?!\d))"
+    rf"|[\d\s.{{}}()^!+*/])*[\d}})!])(?:\s+(?P<words>(?:[^\W\d_]|[{MARKS}])+(?:[\s-]+[^\W\d_]+)*)[.!]?)?"
+)
+_COUNT_WORD = re.compile(r"(?![abcxyz]{3}$)(?=.*[aeiouyAEIOUY\u00c0-\uffff])[^\W\d_][^\W\d_A-Z]{2,}")
+"""A word, not a product of letters such as xyz or the name of points such as ABC."""
+_SMALL = {"of", "in", "on"}
+_CHANGES = (
+    "and but else nor not never none neither without cannot wrong incorrect false undefined unknown except "
+    "excluding than more less fewer least most minimum maximum max min about almost nearly approximately approx "
+    "around roughly between until till through thru from per each every apiece percent percentage percents point "
+    "pct half halve halves third thirds quarter quarters fourth fourths fifth fifths sixth sixths seventh "
+    "sevenths eighth eighths ninth ninths tenth tenths hundredth hundredths thousandth thousandths millionth "
+    "millionths first second hundred thousand million billion trillion dozen score scores gross double triple "
+    "quadruple twice thrice twofold threefold fold plus minus over divided multiplied squared cubed square cube "
+    "cubic factorial factorials choose permute power exponent raised root sqrt mod modulo base binary ternary "
+    "octal decimal hex hexadecimal remainder infinity infinite inf infty sin cos tan sec csc cot log exp alpha "
+    "beta gamma delta epsilon theta lambda sigma phi psi omega rho tau negative positive under below above "
+    "greater smaller larger bigger noon midnight morning afternoon evening night clock oclock increase increased "
+    "increases increasing decrease decreased decreases decreasing gain loss profit drop reduction before after "
+    "early late earlier later ahead behind higher lower farther warmer colder hotter deposit withdrawal credit "
+    "debit surplus deficit north south east west"
+)
+_CHANGES_VALUE = {*_CHANGES.split(), *map(str.casefold, (*day_name, *month_name))}
+"""Words after which a number is another value, a bound, a part, a date, or a change."""
+_TELLS_APART = "odd even older younger faster slower heavier lighter taller shorter"
+"""Words that make two counts differ, but not a count from its number."""
+_SEVERAL = re.compile(r"\b(pair|couple|trio|duo)s?\b")
+"""Words that name several things: 12 is right where 12 pairs are, but 12 pairs are not 12."""
+
+
+def counted_numbers(gold: str, answer: str) -> tuple[str, str] | None:
+    """Return the numbers of two answers if plain words follow at least one of them, else None.
+
+    A unit behind other words, such as `12 total miles`, is not read, so that it is compared only with a plain number.
+    """
+    if not any(map(_MAY_BE_COUNT.search, (gold, answer))):
+        return None
+    left, right = (_COUNT.fullmatch(plain_words(text)) for text in (gold, answer))
+    if left is None or right is None:
+        return None
+    several, others = (_SEVERAL.findall((count["words"] or "").lower()) for count in (left, right))
+    if several != others and right["words"]:
+        return None
+    phrases = [(text, count["words"]) for text, count in ((gold, left), (answer, right)) if count["words"]]
+    plain = [re.split(r"[\s-]+", phrase) for text, phrase in phrases if not is_quantity(text)]
+    if not plain or not all(map(_is_plain, plain)) or (len(phrases) > 1 and any(map(_tells_apart, plain))):
+        return None
+    return left["value"], right["value"]
+
+
+def _is_plain(words: list[str]) -> bool:
+    """Return whether words name what is counted, and say nothing about the number."""
+    are_words = words[0] not in {"in", "on"} and all(word in _SMALL or _COUNT_WORD.fullmatch(word) for word in words)
+    changes = any(word.casefold() in _CHANGES_VALUE or with_digits(word) != word for word in words)
+    return are_words and not changes and not split_directions(" ".join(words))[1]
+
+
+def _tells_apart(words: list[str]) -> bool:
+    return any(word.casefold() in _TELLS_APART.split() or (word not in _SMALL and is_unit(word)) for word in words)

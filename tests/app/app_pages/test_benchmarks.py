@@ -6,7 +6,7 @@ import pytest
 
 from exgrpo.app.formats import literal
 from exgrpo.db.connections.opening import open_database
-from exgrpo.jobs.actions.preflight.benchmark_look import keep_benchmark_file, look_at_benchmark
+from exgrpo.jobs.actions.preflight.data_preview import keep_benchmark_file, look_at_benchmark
 from exgrpo.jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
 from exgrpo.jobs.runs.directory import list_run_directories
 from exgrpo.jobs.training.data_rows import DataError

@@ -6,7 +6,7 @@ import pytest
 
 from exgrpo.jobs.actions.rollout_import import import_rollouts
 from exgrpo.jobs.actions.run_actions import clone
-from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
+from exgrpo.jobs.execution.supervisor.indexing import open_fresh_index
 from exgrpo.jobs.runs.directory import CommandError
 from exgrpo.jobs.runs.rollout_formats.formats import find_format
 from tests.app.page_texts import has_text, tables

@@ -9,7 +9,7 @@ from exgrpo.app.components.new_run import data_preview
 from exgrpo.app.components.new_run.where import Where
 from exgrpo.app.formats import with_code
 from exgrpo.jobs.actions import queueing
-from exgrpo.jobs.actions.preflight.model_look import FirstLook
+from exgrpo.jobs.actions.preflight.looks import FirstLook
 from exgrpo.jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
 from exgrpo.jobs.runs.directory import CommandError
 from exgrpo.jobs.runs.people import Person, Role, identify_by

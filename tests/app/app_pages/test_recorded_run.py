@@ -12,7 +12,7 @@ from sqlalchemy import update
 from exgrpo.app.page_list import PLACES
 from exgrpo.db.connections.opening import open_database
 from exgrpo.db.tables import models
-from exgrpo.jobs.execution.supervisor.open_index import ingest_all
+from exgrpo.jobs.execution.supervisor.indexing import ingest_all
 from exgrpo_core import recording
 from tests.app.charts import figures
 from tests.app.page_texts import tables, texts

@@ -12,7 +12,7 @@ from exgrpo.db.connections.opening import open_database
 from exgrpo.db.ingest import events
 from exgrpo.jobs.actions import branching
 from exgrpo.jobs.actions.queueing import queue_job
-from exgrpo.jobs.execution.supervisor.open_index import ingest_all
+from exgrpo.jobs.execution.supervisor.indexing import ingest_all
 from exgrpo.jobs.runs.attempts import Heartbeat, write_heartbeat, write_outcome
 from exgrpo.jobs.runs.control import Phase
 from exgrpo.jobs.runs.directory import RunDirectory

@@ -17,7 +17,7 @@ from exgrpo.db.connections.opening import open_database
 from exgrpo.db.connections.sqlite_files import set_aside
 from exgrpo.db.queries import runs
 from exgrpo.jobs.actions import run_bin
-from exgrpo.jobs.execution.supervisor.open_index import ingest_all
+from exgrpo.jobs.execution.supervisor.indexing import ingest_all
 from exgrpo.jobs.runs.journal import Journal, JournalKind
 from exgrpo_core import recording
 from tests.app import recorded

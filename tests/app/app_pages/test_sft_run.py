@@ -4,7 +4,7 @@ import pytest
 
 from exgrpo.app.queries.answers import ask
 from exgrpo.db.queries.runs import get_run
-from exgrpo.jobs.execution.supervisor.open_index import rebuild_index
+from exgrpo.jobs.execution.supervisor.indexing import rebuild_index
 from exgrpo.jobs.runs.attempts import write_outcome
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.specs.train import load_preset

@@ -6,7 +6,7 @@ from exgrpo.app import settings
 from exgrpo.app.page_list import NOT_IN_VIEWS, PLACES
 from exgrpo.app.queries.runs import has_replays
 from exgrpo.jobs.actions import run_actions, run_bin
-from exgrpo.jobs.execution.supervisor.open_index import ingest_all
+from exgrpo.jobs.execution.supervisor.indexing import ingest_all
 from exgrpo.jobs.runs.people import RefusedError
 from exgrpo_core import recording
 from tests.app.page_texts import has_text

@@ -8,7 +8,7 @@ import pytest
 from exgrpo.app import settings
 from exgrpo.app.publishing.__main__ import main
 from exgrpo.app.publishing.static_page import write_page
-from exgrpo.jobs.execution.supervisor.open_index import ingest_all
+from exgrpo.jobs.execution.supervisor.indexing import ingest_all
 from exgrpo_core import recording
 
 CONFIG = {

@@ -19,7 +19,7 @@ from exgrpo.db.queries.runs import list_notes, list_runs
 from exgrpo.db.queries.trajectory_list import list_snippets
 from exgrpo.db.rows.trajectories import TrajectoryFacets
 from exgrpo.jobs.execution.supervisor import indexing
-from exgrpo.jobs.execution.supervisor.open_index import describe_database, ingest_all, rebuild_index
+from exgrpo.jobs.execution.supervisor.indexing import describe_database, ingest_all, rebuild_index
 from exgrpo.jobs.queries import table
 from exgrpo.jobs.runs.attempts import write_outcome
 from exgrpo_core.recording.run_status import RunStatus

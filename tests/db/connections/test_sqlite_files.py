@@ -6,7 +6,7 @@ from exgrpo.db.connections import sqlite_files
 from exgrpo.db.connections.opening import open_database
 from exgrpo.db.connections.session import DatabaseError
 from exgrpo.db.connections.sqlite_files import is_network_type, type_of
-from exgrpo.jobs.execution.supervisor.open_index import describe_database
+from exgrpo.jobs.execution.supervisor.indexing import describe_database
 
 MOUNTS = r"""
 22 1 0:1 / / rw,relatime - ext4 /dev/vda rw

@@ -21,7 +21,7 @@ from exgrpo.db.queries import (
     trajectory_list,
 )
 from exgrpo.db.rows.trajectories import TrajectoryFacets
-from exgrpo.jobs.execution.supervisor.open_index import ingest_all
+from exgrpo.jobs.execution.supervisor.indexing import ingest_all
 from exgrpo.jobs.queries import calls
 from exgrpo.jobs.queries.table import QUERIES
 from tests.app import played

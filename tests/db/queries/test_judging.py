@@ -23,7 +23,7 @@ from exgrpo.db.queries.verdicts import judged_trajectories
 from exgrpo.db.rows.chains_of_thought import AgreementRow
 from exgrpo.db.rows.judging import JudgedOrder, JudgedSortKey, VerdictFilter
 from exgrpo.db.tables import models
-from exgrpo.jobs.evaluation.judging.votes import VOTES_EVENT
+from exgrpo.jobs.evaluation.judging.verdicts import VOTES_EVENT
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.recording.event_reader import EventReader
 from exgrpo.jobs.specs.train import RecordingSpec

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 from sqlalchemy import text
 
-from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
+from exgrpo.jobs.execution.supervisor.indexing import open_fresh_index
 from exgrpo.jobs.runs.attempts import read_outcome
 from exgrpo.jobs.runs.directory import list_run_directories
 from exgrpo.jobs.runs.rollout_formats import verl_dumps

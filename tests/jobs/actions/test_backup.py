@@ -10,7 +10,7 @@ from exgrpo.db.connections.opening import open_database
 from exgrpo.jobs.actions import backup, run_actions
 from exgrpo.jobs.actions.archive import ArchiveError
 from exgrpo.jobs.actions.backup import back_up, restore
-from exgrpo.jobs.execution.supervisor.open_index import ingest_all
+from exgrpo.jobs.execution.supervisor.indexing import ingest_all
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.journal import Journal
 from exgrpo_core.bounded_json import seal

@@ -3,7 +3,7 @@ from typer.testing import CliRunner
 
 from exgrpo.app.components.new_run import spec_summary
 from exgrpo.jobs.actions import branching
-from exgrpo.jobs.actions.preflight.disk_estimate import estimate_disk
+from exgrpo.jobs.actions.preflight.memory_estimate import estimate_disk
 from exgrpo.jobs.actions.preflight.resolution import RunRefusedError
 from exgrpo.jobs.cli.main import app
 from exgrpo.jobs.runs.checkpoints import save_checkpoint

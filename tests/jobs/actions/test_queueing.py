@@ -9,8 +9,7 @@ import pytest
 from exgrpo.jobs.actions import branching, run_actions
 from exgrpo.jobs.actions.evaluations import resolve_target
 from exgrpo.jobs.actions.queueing import queue_job
-from exgrpo.jobs.actions.studies.definition import Scale, load_study
-from exgrpo.jobs.actions.studies.matrix import RunKey
+from exgrpo.jobs.actions.studies.definition import RunKey, Scale, load_study
 from exgrpo.jobs.actions.studies.running import PendingRun, start
 from exgrpo.jobs.actions.studies.sweeps import keep_text
 from exgrpo.jobs.runs import lookup

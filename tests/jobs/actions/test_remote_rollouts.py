@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from exgrpo.jobs.actions import remote_rollouts
-from exgrpo.jobs.actions.remote_rollouts import copy_rollouts, is_address
+from exgrpo.jobs.actions import view_roots
+from exgrpo.jobs.actions.view_roots import copy_rollouts, is_address
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.rollout_formats.formats import MissingPackageError, UnknownRolloutsError
 from tests.http_server import Answer, answering
@@ -37,7 +37,7 @@ def hub(asked):
 
 def copied(address, origin, tmp_path):
     code = (
-        f"from exgrpo.jobs.actions.remote_rollouts import copy_rollouts as copy\n"
+        f"from exgrpo.jobs.actions.view_roots import copy_rollouts as copy\n"
         f"try:\n    print(copy({address!r}))\nexcept Exception as error:\n    print(error)"
     )
     return printed(["-c", code], origin, tmp_path)
@@ -94,4 +94,4 @@ def test_addresses_that_are_not_read_are_refused_with_what_to_do(monkeypatch):
         copy_rollouts("http://169.254.169.254/latest")
     monkeypatch.setitem(sys.modules, "fsspec", None)
     with pytest.raises(MissingPackageError, match="pip install fsspec s3fs"):
-        remote_rollouts.copy_rollouts("s3://bucket/rollouts")
+        view_roots.copy_rollouts("s3://bucket/rollouts")

@@ -26,8 +26,7 @@ from exgrpo.jobs.actions import rollout_import
 from exgrpo.jobs.actions.import_process import format_file, import_in_process
 from exgrpo.jobs.actions.rollout_import import RolloutImport, import_rollouts, open_imports
 from exgrpo.jobs.cli.main import app
-from exgrpo.jobs.execution.supervisor.indexing import Indexer
-from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
+from exgrpo.jobs.execution.supervisor.indexing import Indexer, open_fresh_index
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.journal import Journal, JournalKind
 from exgrpo.jobs.runs.rollout_formats.formats import UnknownRolloutsError, find_format

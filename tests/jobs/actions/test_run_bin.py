@@ -7,7 +7,7 @@ from exgrpo.db.queries import runs
 from exgrpo.db.queries.run_filter import RunFilter
 from exgrpo.jobs.actions import run_actions, run_bin
 from exgrpo.jobs.actions.queueing import queue_job
-from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
+from exgrpo.jobs.execution.supervisor.indexing import open_fresh_index
 from exgrpo.jobs.runs.directory import CommandError, RunDirectory
 from exgrpo.jobs.runs.journal import Journal, JournalKind
 from exgrpo.jobs.runs.lookup import find_run_id

@@ -12,8 +12,7 @@ import pytest
 from exgrpo.jobs.runs.checkpoints import list_steps
 from exgrpo.jobs.runs.control import INTERRUPTED
 from exgrpo.jobs.runs.launchers import local
-from exgrpo.jobs.runs.state import read_state
-from exgrpo.jobs.runs.supervisor_file import read_supervisor
+from exgrpo.jobs.runs.state import read_state, read_supervisor
 from exgrpo.jobs.specs.settings import apply_settings
 from exgrpo.jobs.specs.train import TrainSpec, load_preset
 from exgrpo_core.recording.run_status import RunStatus

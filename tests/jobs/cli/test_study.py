@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from exgrpo.jobs.actions.studies.definition import Scale, load_study
-from exgrpo.jobs.actions.studies.matrix import RunKey
+from exgrpo.jobs.actions.studies.definition import RunKey, Scale, load_study
 from exgrpo.jobs.cli.main import app
 from exgrpo.jobs.cli.options import EXIT_FAILURE
 from exgrpo.jobs.runs.attempts import read_heartbeat

@@ -4,15 +4,15 @@ import pytest
 
 from exgrpo.db.queries.runs import get_run
 from exgrpo.jobs.actions.verification import verify_run
-from exgrpo.jobs.evaluation.answer_log import AnswerLog
 from exgrpo.jobs.evaluation.recorded_answers import (
     FOLDER,
+    AnswerLog,
     encode_line,
     find_answer_damage,
     find_answers,
     iterate_answers,
 )
-from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
+from exgrpo.jobs.execution.supervisor.indexing import open_fresh_index
 from exgrpo.jobs.runs.attempts import write_outcome
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from exgrpo.db.queries.metrics import last_metrics
-from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
+from exgrpo.jobs.execution.supervisor.indexing import open_fresh_index
 from exgrpo.jobs.runs.directory import RunDirectory, RunDirectoryError, list_run_directories
 from exgrpo.jobs.specs.train import TrainSpec
 from exgrpo_core import recording

@@ -5,10 +5,9 @@ from contextlib import ExitStack
 
 import pytest
 
-from exgrpo.jobs.runs import process_stacks
+from exgrpo.jobs.runs import processes
 from exgrpo.jobs.runs.directory import RunDirectory
-from exgrpo.jobs.runs.process_stacks import find_processes, read_stacks, waits_for
-from exgrpo.jobs.runs.processes import ATTEMPT_VARIABLE
+from exgrpo.jobs.runs.processes import ATTEMPT_VARIABLE, find_processes, read_stacks, waits_for
 from tests.faults.small_training import small_spec
 from tests.jobs.cli.invoked import exgrpo, printed_json
 
@@ -46,14 +45,14 @@ def test_doctor_tells_what_each_process_of_a_stuck_run_waits_for_and_when_none_r
     assert find_processes(run.attempt_path(2)) == []
     words = ["doctor", "--run", run.run_id]
     lines = [line.strip() for line in exgrpo(run.path.parent, *words).splitlines()]
-    assert f"waits for: {dict(process_stacks.WAITS)['receive_weights']}" in lines
+    assert f"waits for: {dict(processes.WAITS)['receive_weights']}" in lines
     assert any(line.startswith(f"socket: {socket}") for line in lines)
     assert any("receive_weights (<string>:" in line for line in lines)
     (found,) = printed_json(run.path.parent, *words)
     assert (found["pid"], found["waits_for"]) == (process.pid, "weights from a training worker")
     assert process.poll() is None
     with monkeypatch.context() as without_py_spy:
-        without_py_spy.setattr(process_stacks.shutil, "which", lambda *_, **__: None)
+        without_py_spy.setattr(processes.shutil, "which", lambda *_, **__: None)
         (read,) = read_stacks(run.attempt_path(1))
     assert (read.pid, read.waits_for, bool(read.sockets)) == (process.pid, "", True)
     assert "exgrpo-workbench[train]" in read.stacks

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from exgrpo.jobs.tasks.chains.demonstrators import make_tokenizer
-from exgrpo.jobs.training.imitation import make_small_policy
+from exgrpo.jobs.training.warm_start import make_small_policy
 from tests.jobs.training.chat_model import make_chat_model
 
 GENERATION = {"do_sample": False, "temperature": 0.9, "top_p": 0.6}

@@ -3,7 +3,7 @@ import pytest
 from exgrpo.db.connections.opening import open_database
 from exgrpo.db.queries.benchmarks import list_scores
 from exgrpo.db.queries.metrics import list_evaluations
-from exgrpo.jobs.execution.supervisor.open_index import rebuild_index
+from exgrpo.jobs.execution.supervisor.indexing import rebuild_index
 from exgrpo.jobs.execution.worker.control import WorkerControl
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.recording.event_reader import EventReader

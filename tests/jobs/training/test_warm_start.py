@@ -15,8 +15,15 @@ from exgrpo.jobs.training import warm_start
 from exgrpo.jobs.training.data_rows import DataError
 from exgrpo.jobs.training.engines.embedded.model import generate, load_policy
 from exgrpo.jobs.training.engines.embedded.sampling import Sampler
-from exgrpo.jobs.training.imitation import ImitationSettings, make_small_policy, train_by_imitation
-from exgrpo.jobs.training.warm_start import SHIPPED_WEIGHTS, WarmStartSettings, read_shipped, warm_model
+from exgrpo.jobs.training.warm_start import (
+    SHIPPED_WEIGHTS,
+    ImitationSettings,
+    WarmStartSettings,
+    make_small_policy,
+    read_shipped,
+    train_by_imitation,
+    warm_model,
+)
 
 pytestmark = pytest.mark.slow
 

@@ -3,8 +3,7 @@
 from transformers import PreTrainedConfig
 from transformers.models.auto.tokenization_auto import get_tokenizer_config
 
-from exgrpo.jobs.specs.model_code import SETTINGS_FILES, named_code
-from exgrpo.jobs.training.pretrained.model_shapes import read_settings
+from exgrpo.jobs.training.pretrained.model_shapes import SETTINGS_FILES, named_code, read_settings
 from exgrpo_core.bounded_json import UnreadableFileError
 from exgrpo_core.errors import EngineError
 

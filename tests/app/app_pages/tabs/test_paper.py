@@ -5,9 +5,8 @@ import pytest
 from exgrpo.app.components.paper.entries import ENTRIES
 from exgrpo.app.components.paper.run_selection import demo_rows
 from exgrpo.jobs.actions import run_actions
-from exgrpo.jobs.actions.studies.definition import Scale, load_study
-from exgrpo.jobs.actions.studies.matrix import RunKey
-from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
+from exgrpo.jobs.actions.studies.definition import RunKey, Scale, load_study
+from exgrpo.jobs.execution.supervisor.indexing import open_fresh_index
 from tests.app import recorded
 from tests.app.charts import figures
 from tests.app.page_texts import has_text, texts

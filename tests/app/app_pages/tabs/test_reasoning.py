@@ -8,7 +8,7 @@ from exgrpo.db.queries.cases import list_case_sets, saved_cases
 from exgrpo.db.queries.judging import get_verdicts, list_judges
 from exgrpo.db.tables import models
 from exgrpo.jobs.evaluation.analysis.case_text import excerpts_of
-from exgrpo.jobs.execution.supervisor.open_index import ingest_all, rebuild_index
+from exgrpo.jobs.execution.supervisor.indexing import ingest_all, rebuild_index
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.journal import Journal, JournalKind
 from tests.app import judged

@@ -9,7 +9,7 @@ from exgrpo.app.queries.runs import wrong_choices
 from exgrpo.db.queries import selections
 from exgrpo.jobs.actions import page_commands
 from exgrpo.jobs.actions.replay.facts import Fact, Outcome, Stage, summed_up
-from exgrpo.jobs.execution.supervisor.open_index import rebuild_index
+from exgrpo.jobs.execution.supervisor.indexing import rebuild_index
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo_core.config import RetiredRule, RewardKind
 from exgrpo_core.recording import start

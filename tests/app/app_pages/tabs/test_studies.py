@@ -11,12 +11,10 @@ from exgrpo.db.ingest import events
 from exgrpo.db.queries.run_filter import RunFilter
 from exgrpo.db.queries.runs import list_runs
 from exgrpo.db.statistics import MeanInterval
-from exgrpo.jobs.actions.studies.comparison import ComparedRow, reading
-from exgrpo.jobs.actions.studies.definition import Scale, load_study
-from exgrpo.jobs.actions.studies.matrix import RunKey, key_from_tags, wanted_keys
+from exgrpo.jobs.actions.studies.comparison import ComparedRow, comparison_table, reading
+from exgrpo.jobs.actions.studies.definition import RunKey, Scale, key_from_tags, load_study, wanted_keys
 from exgrpo.jobs.actions.studies.study_results import StudyResults
-from exgrpo.jobs.actions.studies.tables import comparison_table
-from exgrpo.jobs.execution.supervisor.open_index import ingest_all, open_fresh_index
+from exgrpo.jobs.execution.supervisor.indexing import ingest_all, open_fresh_index
 from exgrpo.jobs.runs.directory import list_run_directories
 from exgrpo.jobs.runs.journal import Journal, JournalKind
 from exgrpo_core.recording.run_status import RunStatus

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from exgrpo.app.components.trajectories import question_view, token_heatmap
-from exgrpo.jobs.execution.supervisor.open_index import ingest_all
+from exgrpo.jobs.execution.supervisor.indexing import ingest_all
 from tests.app.page_texts import has_text, tables
 from tests.db.recorded_runs import new_run, record_attempt
 from tests.step_reports import make_report

@@ -1,7 +1,7 @@
 import pytest
 import streamlit as st
 
-from exgrpo.jobs.execution.supervisor.open_index import ingest_all, rebuild_index
+from exgrpo.jobs.execution.supervisor.indexing import ingest_all, rebuild_index
 from exgrpo.jobs.runs.journal import Journal, JournalKind
 from tests.app.page_texts import has_text, tables
 

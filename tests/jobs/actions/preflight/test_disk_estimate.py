@@ -3,7 +3,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from exgrpo.jobs.actions.preflight.disk_estimate import checkpoint_bytes, estimate_disk
+from exgrpo.jobs.actions.preflight.memory_estimate import checkpoint_bytes, estimate_disk
 from exgrpo.jobs.specs.base import LoraSpec
 from exgrpo.jobs.specs.train import ModelSpec, TrainSpec, load_preset
 from exgrpo.jobs.training.pretrained.model_shapes import ModelShape

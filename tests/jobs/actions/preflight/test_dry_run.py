@@ -5,9 +5,8 @@ from transformers import AutoTokenizer
 
 from exgrpo.jobs.actions.preflight import dry_run
 from exgrpo.jobs.actions.preflight.dry_run import describe_plan, plan_run
-from exgrpo.jobs.actions.preflight.looks import look_at
+from exgrpo.jobs.actions.preflight.looks import FirstLook, look_at
 from exgrpo.jobs.actions.preflight.machine_fit import check_machine, compose_config
-from exgrpo.jobs.actions.preflight.model_look import FirstLook
 from exgrpo.jobs.actions.preflight.resolution import RunRefusedError, complete, resolve
 from exgrpo.jobs.actions.queueing import queue_job
 from exgrpo.jobs.machine.engine_environments import VERL_PYTHON_VARIABLE, EngineEnvironmentError

@@ -6,7 +6,6 @@ import pytest
 
 from exgrpo.jobs.actions.evaluations import EvaluationLook, check_fit
 from exgrpo.jobs.actions.preflight import looks, machine_fit, memory_estimate
-from exgrpo.jobs.actions.preflight.disk_estimate import estimate_resources
 from exgrpo.jobs.actions.preflight.machine_fit import (
     check_engine,
     check_machine,
@@ -14,6 +13,7 @@ from exgrpo.jobs.actions.preflight.machine_fit import (
     check_parallelism,
     find_disk_shortage,
 )
+from exgrpo.jobs.actions.preflight.memory_estimate import estimate_resources
 from exgrpo.jobs.actions.preflight.resolution import resolve
 from exgrpo.jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
 from exgrpo.jobs.machine.hardware import Gpu

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from exgrpo.jobs.actions.preflight import model_look
-from exgrpo.jobs.actions.preflight.model_look import first_look, look_folder, remembered_look
+from exgrpo.jobs.actions.preflight import looks
+from exgrpo.jobs.actions.preflight.looks import first_look, look_folder, remembered_look
 from exgrpo.jobs.specs.train import ModelSpec, TrainSpec
 from exgrpo.jobs.training.engines.embedded import first_look as program
 from exgrpo.jobs.training.pretrained.sources import CACHE_VARIABLE
@@ -73,7 +73,7 @@ def test_a_model_of_the_hub_is_looked_at_once_all_its_weights_are_here(tmp_path,
 @pytest.mark.slow
 def test_of_a_model_beyond_this_machines_memory_architecture_and_files_are_looked_at(tmp_path, monkeypatch):
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
-    monkeypatch.setattr(model_look, "_BYTES_PER_WEIGHT", 1e12)
+    monkeypatch.setattr(looks, "_BYTES_PER_WEIGHT", 1e12)
     monkeypatch.setattr(subprocess, "run", in_this_process)
     save(tmp_path / "model", broken=True)
     spec = TrainSpec(model=ModelSpec(source=str(tmp_path / "model")))

@@ -3,7 +3,7 @@ import pytest
 
 from exgrpo.jobs.actions.replay.facts import Outcome, Stage, summed_over
 from exgrpo.jobs.actions.replay.loss import replay_step
-from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
+from exgrpo.jobs.execution.supervisor.indexing import open_fresh_index
 from exgrpo_core import recording
 
 ADVANTAGES = (0.75, -0.25, -0.25, -0.25)

@@ -6,7 +6,7 @@ import pytest
 
 from exgrpo.jobs.actions.replay.facts import Outcome
 from exgrpo.jobs.actions.replay.loss import replay_step
-from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
+from exgrpo.jobs.execution.supervisor.indexing import open_fresh_index
 from exgrpo_core.methods.loading import ALLOWED_CODE_VARIABLE
 from exgrpo_core.types import SeenMiniBatch
 from tests.exgrpo_core.methods import outside_rules

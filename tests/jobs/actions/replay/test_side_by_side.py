@@ -7,7 +7,7 @@ from exgrpo.db.queries import buffer
 from exgrpo.jobs.actions.replay.facts import Outcome
 from exgrpo.jobs.actions.replay.loss import replay_step
 from exgrpo.jobs.actions.replay.side_by_side import Effect, changed_fields, changed_spec
-from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
+from exgrpo.jobs.execution.supervisor.indexing import open_fresh_index
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.specs.settings import apply_settings
 from exgrpo.jobs.specs.train import SpecError, load_preset

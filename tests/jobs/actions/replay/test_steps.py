@@ -8,7 +8,7 @@ import pytest
 
 from exgrpo.jobs.actions.replay.facts import Outcome, ReplayError, Stage, compare, summed_up
 from exgrpo.jobs.actions.replay.loss import replay_step
-from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
+from exgrpo.jobs.execution.supervisor.indexing import open_fresh_index
 from exgrpo_core import recording
 from exgrpo_core.config import EASY, LogProbRefresh, RetiredRule, RewardKind, SamplerCorrection
 from exgrpo_core.methods.loading import ALLOWED_CODE_VARIABLE
@@ -82,7 +82,7 @@ def test_torch_is_not_loaded_below_the_loss_and_not_by_the_loss_of_another_train
         "import sys\n"
         "from pathlib import Path\n"
         "from exgrpo.jobs.actions.replay.loss import replay_step\n"
-        "from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index\n"
+        "from exgrpo.jobs.execution.supervisor.indexing import open_fresh_index\n"
         "root = Path(sys.argv[1])\n"
         "with open_fresh_index(root, None) as database:\n"
         f"    rows = [*replay_step(database, root, 'solved', {AT}), *replay_step(database, root, 'loop', 1)]\n"

@@ -6,7 +6,7 @@ import pytest
 
 from exgrpo.jobs.actions.replay.facts import Outcome
 from exgrpo.jobs.actions.replay.update import _metric_facts, execute_updates
-from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
+from exgrpo.jobs.execution.supervisor.indexing import open_fresh_index
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo_core.policy_optimization import objective
 from tests.jobs.actions.replay.trained_runs import trained

@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from exgrpo.jobs.actions.queueing import queue_job
-from exgrpo.jobs.actions.studies.definition import Scale, Study, load_study
-from exgrpo.jobs.actions.studies.matrix import RunKey, spec_of
+from exgrpo.jobs.actions.studies.definition import RunKey, Scale, Study, load_study, spec_of
 from exgrpo.jobs.runs.attempts import write_outcome
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo_core.recording.file_recorder import FileRecorder

@@ -1,7 +1,14 @@
 import pytest
 
-from exgrpo.jobs.actions.studies.definition import Scale, load_study, study_names
-from exgrpo.jobs.actions.studies.matrix import RunKey, key_from_tags, spec_of, wanted_keys
+from exgrpo.jobs.actions.studies.definition import (
+    RunKey,
+    Scale,
+    key_from_tags,
+    load_study,
+    spec_of,
+    study_names,
+    wanted_keys,
+)
 
 
 @pytest.mark.parametrize("name", study_names())

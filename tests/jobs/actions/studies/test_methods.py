@@ -3,11 +3,10 @@ import sys
 
 import pytest
 
-from exgrpo.jobs.actions.studies.definition import Scale, load_study
-from exgrpo.jobs.actions.studies.matrix import RunKey, spec_of, wanted_keys
+from exgrpo.jobs.actions.studies.definition import RunKey, Scale, load_study, spec_of, wanted_keys
 from exgrpo.jobs.actions.studies.study_report import render_report
 from exgrpo.jobs.actions.studies.study_results import StudyResults, read_results
-from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
+from exgrpo.jobs.execution.supervisor.indexing import open_fresh_index
 from exgrpo.jobs.runs.directory import list_run_directories
 from exgrpo.jobs.runs.recording.event_reader import iterate_events
 from exgrpo_core.methods.loading import methods

@@ -2,8 +2,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from exgrpo.jobs.actions.studies.definition import Scale, load_study
-from exgrpo.jobs.actions.studies.matrix import RunKey
+from exgrpo.jobs.actions.studies.definition import RunKey, Scale, load_study
 from exgrpo.jobs.actions.studies.running import PendingRun, start, stop_all
 from exgrpo.jobs.runs.checkpoints import checkpoint_path, kept_start, save_checkpoint
 from exgrpo.jobs.runs.directory import CommandError, RunDirectory, list_run_directories

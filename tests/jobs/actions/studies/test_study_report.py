@@ -12,13 +12,11 @@ from scipy import stats
 
 from exgrpo.db.rows.runs import RunRow
 from exgrpo.jobs.actions import run_actions
-from exgrpo.jobs.actions.studies.comparison import reading
-from exgrpo.jobs.actions.studies.definition import Scale, load_study, study_names
-from exgrpo.jobs.actions.studies.matrix import RunKey, wanted_keys
+from exgrpo.jobs.actions.studies.comparison import mean_text, reading
+from exgrpo.jobs.actions.studies.definition import RunKey, Scale, load_study, study_names, wanted_keys
 from exgrpo.jobs.actions.studies.study_report import render_report
 from exgrpo.jobs.actions.studies.study_results import StudyResults, find_runs, read_results
-from exgrpo.jobs.actions.studies.tables import mean_text
-from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
+from exgrpo.jobs.execution.supervisor.indexing import open_fresh_index
 from exgrpo_core.recording.run_status import RunStatus
 from tests.jobs.actions.studies.recorded import record_run, record_seeds
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from exgrpo.jobs.evaluation.answer_log import AnsweredQuestion, AnswerLog
 from exgrpo.jobs.evaluation.generation import Sample
+from exgrpo.jobs.evaluation.recorded_answers import AnsweredQuestion, AnswerLog
 from exgrpo.jobs.tasks.grading.answer_grader import SideBySide
 from exgrpo.jobs.tasks.grading.reward_function import Grade
 

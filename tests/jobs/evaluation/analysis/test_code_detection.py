@@ -1,7 +1,7 @@
 import pytest
 
 from exgrpo.db.rows.chains_of_thought import RuleCount
-from exgrpo.jobs.evaluation.analysis.code_detection import tabulate_counts
+from exgrpo.jobs.evaluation.analysis.report import tabulate_counts
 from exgrpo.jobs.tasks.grading.code_rules import find_code_blocks, find_rules, has_python_block, is_python, mark_code
 
 # The code of the paper's three cases, as short as tells them apart.

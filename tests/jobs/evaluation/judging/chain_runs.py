@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from exgrpo.jobs.evaluation.judging.judge_loop import run_judging
-from exgrpo.jobs.evaluation.judging.votes import VOTES_EVENT, Vote
+from exgrpo.jobs.evaluation.judging.verdicts import VOTES_EVENT, Vote
 from exgrpo.jobs.runs.attempts import write_outcome
 from exgrpo.jobs.runs.control import Phase
 from exgrpo.jobs.runs.directory import RunDirectory

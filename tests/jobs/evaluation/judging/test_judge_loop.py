@@ -7,8 +7,7 @@ import pytest
 
 from exgrpo.jobs.actions.progress import count_pieces
 from exgrpo.jobs.evaluation.judging.items import counted_trajectories, open_items
-from exgrpo.jobs.evaluation.judging.verdicts import PROMPT_FILE
-from exgrpo.jobs.evaluation.judging.votes import ASKED_EVENT, read_recorded_votes
+from exgrpo.jobs.evaluation.judging.verdicts import ASKED_EVENT, PROMPT_FILE, read_recorded_votes
 from exgrpo.jobs.runs.control import Phase, TrainingError
 from exgrpo.jobs.specs.train import RecordingSpec
 from exgrpo_core.recording import file_recorder

@@ -19,9 +19,8 @@ from exgrpo.db.tables import models
 from exgrpo.jobs.actions import annotations, run_actions
 from exgrpo.jobs.actions.queueing import queue_job
 from exgrpo.jobs.execution.supervisor import indexing, run_index
-from exgrpo.jobs.execution.supervisor.indexing import Indexer
+from exgrpo.jobs.execution.supervisor.indexing import Indexer, ingest_all, rebuild_index
 from exgrpo.jobs.execution.supervisor.loop import Supervisor, SupervisorSettings
-from exgrpo.jobs.execution.supervisor.open_index import ingest_all, rebuild_index
 from exgrpo.jobs.runs.attempts import write_outcome
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.journal import Journal, JournalKind

@@ -16,14 +16,13 @@ from exgrpo.db.connections.opening import open_database
 from exgrpo.db.queries.runs import get_run
 from exgrpo.jobs.actions import run_actions
 from exgrpo.jobs.cli.following import RunFollower
-from exgrpo.jobs.execution.supervisor.open_index import ingest_all
+from exgrpo.jobs.execution.supervisor.indexing import ingest_all
 from exgrpo.jobs.runs.attempts import Heartbeat, write_heartbeat
 from exgrpo.jobs.runs.checkpoints import list_steps
 from exgrpo.jobs.runs.control import INTERRUPTED
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.processes import identify
-from exgrpo.jobs.runs.state import read_state
-from exgrpo.jobs.runs.supervisor_file import SupervisorRunningError
+from exgrpo.jobs.runs.state import SupervisorRunningError, read_state
 from exgrpo_core.recording.run_status import RunStatus
 from tests.jobs.execution.supervisor.toy_bench import Bench, toy_spec, wait_until
 

@@ -11,7 +11,7 @@ import pytest
 from exgrpo.jobs.execution.supervisor import ray_watch
 from exgrpo.jobs.runs.launchers import ray_jobs, ray_jobs_api
 from exgrpo.jobs.runs.launchers.local import LaunchError
-from exgrpo.jobs.runs.launchers.ray_jobs import RayJobsLauncher
+from exgrpo.jobs.runs.launchers.ray_jobs import Machine, RayJobsLauncher, check_model, check_size
 from exgrpo.jobs.runs.launchers.ray_jobs_api import (
     RayJobsApi,
     RayJobsError,
@@ -20,7 +20,6 @@ from exgrpo.jobs.runs.launchers.ray_jobs_api import (
     check_address,
     is_loopback,
 )
-from exgrpo.jobs.runs.launchers.ray_machines import Machine, check_model, check_size
 from exgrpo.jobs.runs.state import CONTACT_TIMEOUT_SECONDS, read_contact, read_state, write_contact
 from exgrpo.jobs.specs.train import TrainSpec
 from exgrpo.jobs.specs.verl import RAY_TOKEN_VARIABLE, RaySpec, RewardModelSpec, VerlSpec

@@ -10,8 +10,8 @@ import pytest
 
 from exgrpo.jobs.runs.rollout_formats import json_lines, nemo_rl, torch_dumps, traces, trl, verifiers_results
 from exgrpo.jobs.runs.rollout_formats.formats import find_format
-from exgrpo.jobs.runs.rollout_formats.plain_pickle import NotPlainError, load_plain, load_torch_file
 from exgrpo.jobs.runs.rollout_formats.source import RolloutSource, SourceChangedError, is_evaluation
+from exgrpo.jobs.runs.rollout_formats.torch_dumps import NotPlainError, load_plain, load_torch_file
 from tests.jobs.runs.rollout_formats.test_published_writers import MESSAGES, NEMO, OPENRLHF, SLIME, write
 from tests.jobs.runs.rollout_formats.test_real_samples import SAMPLES
 

@@ -1,8 +1,13 @@
 import pytest
 import sympy
 
-from exgrpo.jobs.tasks.grading.published_expressions import ExpressionError, read_expression
-from exgrpo.jobs.tasks.grading.published_rules import equals_by_published_rules, normalize_first, normalize_second
+from exgrpo.jobs.tasks.grading.published_rules import (
+    ExpressionError,
+    equals_by_published_rules,
+    normalize_first,
+    normalize_second,
+    read_expression,
+)
 
 pytestmark = pytest.mark.slow
 

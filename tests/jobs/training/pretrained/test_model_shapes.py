@@ -6,9 +6,8 @@ from exgrpo.jobs.actions.preflight.looks import check_context, look_at
 from exgrpo.jobs.specs.base import LoraSpec
 from exgrpo.jobs.specs.train import SpecError, TrainSpec, load_preset, parse_spec, preset_names
 from exgrpo.jobs.tasks.chains.demonstrators import make_tokenizer
-from exgrpo.jobs.training.imitation import make_small_policy
 from exgrpo.jobs.training.pretrained.model_shapes import ModelShape, _shape_of, model_shape
-from exgrpo.jobs.training.warm_start import WarmStartSettings
+from exgrpo.jobs.training.warm_start import WarmStartSettings, make_small_policy
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,7 @@ from exgrpo.jobs.actions.evaluations import plan_evaluation
 from exgrpo.jobs.actions.queueing import queue_job
 from exgrpo.jobs.actions.replay.facts import Outcome
 from exgrpo.jobs.actions.replay.loss import replay_step
-from exgrpo.jobs.execution.supervisor.open_index import open_fresh_index
+from exgrpo.jobs.execution.supervisor.indexing import open_fresh_index
 from exgrpo.jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
 from exgrpo.jobs.runs.attempts import read_outcome
 from exgrpo.jobs.runs.directory import RunDirectory
