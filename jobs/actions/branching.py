@@ -6,7 +6,7 @@ from pathlib import Path
 
 from exgrpo.db.rows.spec_differences import Difference, differences
 from exgrpo.jobs.actions.preflight.resolution import Preflight, Refusal, complete, resolve
-from exgrpo.jobs.actions.queueing import NewJob, write_job
+from exgrpo.jobs.actions.queueing import write_job
 from exgrpo.jobs.actions.run_actions import MAX_PARENT_NAME, clone
 from exgrpo.jobs.runs.checkpoints import Checkpoint, checkpoint_path, find_fault, list_steps
 from exgrpo.jobs.runs.directory import CommandError, RunDirectory, inside
@@ -110,13 +110,9 @@ def queue_branch(runs_root: Path, run_id: str, step: int, preflight: Preflight) 
     fault = find_fault(checkpoint)
     if fault is not None:
         raise CommandError(f"{run_id} cannot be branched at step {step}: {describe_fault(fault)} Choose another step.")
-    job = NewJob(
-        preflight.requested,
-        parent_run_id=parent.run_id,
-        branched_from_step=step,
-        fill=lambda run: link_checkpoint(parent, run, step),
+    return write_job(
+        runs_root, preflight.requested, parent.run_id, step, lambda run: link_checkpoint(parent, run, step)
     )
-    return write_job(runs_root, job)
 
 
 def _fixed(changes: list[Difference]) -> Iterator[Mistake]:

@@ -29,8 +29,8 @@ from exgrpo.jobs.runs.people import Role, needs
 from exgrpo.jobs.runs.recording.event_reader import best_checkpoint
 from exgrpo.jobs.runs.supervisor_file import refuse_code
 from exgrpo.jobs.specs.any_job import loop_name
-from exgrpo.jobs.specs.base import ANSWER_ALONE, DeclaredKind, code_parts
-from exgrpo.jobs.specs.evaluation import API_KEY_VARIABLE, EvalModelSpec, EvalSpec, parse_eval_spec
+from exgrpo.jobs.specs.base import ANSWER_ALONE, DeclaredKind, checked, code_parts
+from exgrpo.jobs.specs.evaluation import API_KEY_VARIABLE, EvalModelSpec, EvalSpec
 from exgrpo.jobs.specs.train import CHAINS_SOURCE, SpecError, TrainSpec
 from exgrpo.jobs.training.pretrained.model_shapes import check_split
 from exgrpo.jobs.training.pretrained.sources import is_converted
@@ -125,7 +125,7 @@ def plan_evaluation(runs_root: Path, target: str, content: Mapping[str, object],
             "reward_parts": [] if run.data.rewards == ANSWER_ALONE else list(run.data.rewards),
         }
     )
-    spec = parse_eval_spec({**of_run, **fields, "model": model.model_dump()}, origin)
+    spec = checked(EvalSpec, {**of_run, **fields, "model": model.model_dump()}, origin)
     try:
         code_parts(spec.reward_parts)
     except InputError as error:
@@ -153,7 +153,7 @@ def plan_evaluation_after(run: RunDirectory, content: Mapping[str, object], orig
     """
     last_step = run.spec().num_steps
     model = {"source": f"{run.run_id}@{last_step}", "run_id": run.run_id, "step": last_step}
-    return parse_eval_spec({**content, "model": model, "waits_for": run.run_id}, origin)
+    return checked(EvalSpec, {**content, "model": model, "waits_for": run.run_id}, origin)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from exgrpo.jobs.actions.evaluations import refuse_key, resolve_evaluation
@@ -23,16 +23,6 @@ from exgrpo_core.experience_management.storage.append_file import BufferCorrupti
 _UNNAMED = {"evaluation", "judge"}
 
 
-@dataclass(frozen=True, slots=True)
-class NewJob:
-    """A job that was checked; `fill` puts into its folder what it starts from."""
-
-    spec: JobSpec
-    parent_run_id: str | None = None
-    branched_from_step: int | None = None
-    fill: Callable[[RunDirectory], None] | None = None
-
-
 @needs(Role.OPERATOR)
 def queue_job(runs_root: Path, spec: JobSpec, *, parent_run_id: str | None = None) -> str:
     """Check a job of any kind, write its folder, queue it and return its id; `parent_run_id` is what it is copied from.
@@ -49,7 +39,7 @@ def queue_job(runs_root: Path, spec: JobSpec, *, parent_run_id: str | None = Non
     if isinstance(spec, TrainSpec):
         return queue_checked(runs_root, resolve(spec, runs_root), parent_run_id=parent_run_id)
     if isinstance(spec, JudgeSpec):
-        return write_job(runs_root, NewJob(_name_judge(runs_root, _checked_judge(runs_root, spec))))
+        return write_job(runs_root, _name_judge(runs_root, _checked_judge(runs_root, spec)))
     raise CommandError(f"kind: expected train, eval or judge, got {spec.kind}, which no worker can run.")
 
 
@@ -64,20 +54,26 @@ def queue_checked(
     """
     if not isinstance(preflight, Preflight):
         preflight.raise_refusals()
-        return write_job(runs_root, _new_evaluation(runs_root, preflight.spec))
+        return _write_evaluation(runs_root, _name_evaluation(runs_root, preflight.spec))
     complete(preflight, runs_root).raise_refusals()
     spec, start = preflight.spec, preflight.start
     if start is None:
-        return write_job(runs_root, NewJob(spec, parent_run_id=parent_run_id))
+        return write_job(runs_root, spec, parent_run_id)
     spec = with_model_source(spec, start.target)
-    return write_job(
-        runs_root,
-        NewJob(spec, start.run_id, fill=lambda run: link_model(start.policy, start_folder(run, start.target))),
-    )
+    link = partial(link_model, start.policy)
+    return write_job(runs_root, spec, start.run_id, fill=lambda run: link(start_folder(run, start.target)))
 
 
-def write_job(runs_root: Path, job: NewJob) -> str:
-    """Write a job's folder, queue its first attempt and return its id; nothing is left of one that cannot be queued.
+def write_job(
+    runs_root: Path,
+    spec: JobSpec,
+    parent_run_id: str | None = None,
+    branched_from_step: int | None = None,
+    fill: Callable[[RunDirectory], None] | None = None,
+) -> str:
+    """Write the folder of a checked job, queue its first attempt and return its id; nothing is left if that fails.
+
+    `fill` puts into the folder what the job starts from.
 
     Raises:
         CommandError: The runs root cannot be written, or what the job starts from cannot be read.
@@ -85,14 +81,9 @@ def write_job(runs_root: Path, job: NewJob) -> str:
     run = None
     try:
         runs_root.mkdir(parents=True, exist_ok=True)
-        run = RunDirectory.create(
-            runs_root,
-            job.spec,
-            parent_run_id=job.parent_run_id,
-            branched_from_step=job.branched_from_step,
-        )
-        if job.fill is not None:
-            job.fill(run)
+        run = RunDirectory.create(runs_root, spec, parent_run_id=parent_run_id, branched_from_step=branched_from_step)
+        if fill is not None:
+            fill(run)
         Journal(runs_root).append(JournalKind.SUBMITTED, run.run_id, attempt=1)
         run.request_attempt(1)
     except (OSError, BufferCorruptionError, RunDirectoryError) as error:
@@ -103,15 +94,14 @@ def write_job(runs_root: Path, job: NewJob) -> str:
     return run.run_id
 
 
-def _new_evaluation(runs_root: Path, spec: EvalSpec) -> NewJob:
-    spec = _name_evaluation(runs_root, spec)
+def _write_evaluation(runs_root: Path, spec: EvalSpec) -> str:
     policy, model = Path(spec.model.source), spec.model
     if model.run_id is not None:
         named = model.model_copy(update={"source": f"{model.run_id}@{model.step}"})
         spec = spec.model_copy(update={"model": named})
     if spec.waits_for is not None or spec.server is not None or model.run_id is None:
-        return NewJob(spec, parent_run_id=spec.waits_for)
-    return NewJob(spec, parent_run_id=model.run_id, fill=lambda run: keep_model(policy, run))
+        return write_job(runs_root, spec, spec.waits_for)
+    return write_job(runs_root, spec, model.run_id, fill=partial(keep_model, policy))
 
 
 def _checked_judge(runs_root: Path, spec: JudgeSpec) -> JudgeSpec:

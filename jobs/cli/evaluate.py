@@ -27,7 +27,8 @@ from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.lookup import find_run_id
 from exgrpo.jobs.runs.recording.event_reader import iterate_events
 from exgrpo.jobs.runs.report import interval_words
-from exgrpo.jobs.specs.judging import parse_judge_spec
+from exgrpo.jobs.specs.base import checked
+from exgrpo.jobs.specs.judging import JudgeSpec
 from exgrpo.jobs.specs.settings import apply_settings
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ def judge(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its 
     content: dict[str, Any] = {"judged": source | {"limit": limit}, "num_votes": votes, "judge": "oracle"}
     if server is not None:
         content |= {"judge": "server", "server": {"address": server} | ({"model": model} if model else {})}
-    job_id = queue_job(runs_root, apply_settings(parse_judge_spec(content, "exgrpo judge"), settings or []))
+    job_id = queue_job(runs_root, apply_settings(checked(JudgeSpec, content, "exgrpo judge"), settings or []))
     state = follow_unless(detach, runs_root, database_url, job_id, as_json)
     with open_fresh_index(runs_root, database_url) as database:
         summary = summarize_judge(database, job_id)

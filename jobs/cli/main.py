@@ -34,7 +34,7 @@ COMMANDS = {
         "judge": "evaluate:judge",
         "case": "annotations:case_app",
         "study": "study:study_app",
-        "sweep": "sweep:sweep",
+        "sweep": "study:sweep",
     },
     "look": {
         "runs": "runs:runs",

@@ -20,9 +20,8 @@ from typing import Any
 import yaml
 
 from exgrpo.jobs.runs.directory import WORKBENCH_FOLDER
-from exgrpo.jobs.specs.base import DeclaredKind, ValidationBenchmark
+from exgrpo.jobs.specs.base import DeclaredKind, SpecError, ValidationBenchmark, checked
 from exgrpo.jobs.specs.evaluation import BENCHMARK_NAME, BenchmarkChoice
-from exgrpo.jobs.specs.mistakes import SpecError, checked
 from exgrpo.jobs.specs.presets import read_mapping
 from exgrpo.jobs.specs.train import TrainSpec
 from exgrpo.jobs.training.data_rows import FILE_SUFFIXES

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from exgrpo.db.connections.session import Database
 from exgrpo.jobs.execution.supervisor.indexing import open_fresh_index
 from exgrpo.jobs.runs.lookup import NotFoundError, find_judge_id, find_run_id
-from exgrpo.jobs.specs.mistakes import checked
+from exgrpo.jobs.specs.base import checked
 
 GIVEN = ("database", "runs_root")
 """Parameters that no caller names."""

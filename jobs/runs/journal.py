@@ -12,8 +12,8 @@ from typing import Any
 
 from exgrpo.jobs.runs.directory import WORKBENCH_FOLDER, RunDirectory, warn_once
 from exgrpo.jobs.runs.people import acting_person
+from exgrpo.jobs.specs.base import SpecError
 from exgrpo.jobs.specs.evaluation import EvalSpec
-from exgrpo.jobs.specs.mistakes import SpecError
 from exgrpo.jobs.specs.train import TrainSpec
 from exgrpo_core.bounded_json import UnreadableFileError, open_plain, seal, unseal
 from exgrpo_core.durable_files import appending

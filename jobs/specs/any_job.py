@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any, Literal
 from zlib import crc32
 
-from exgrpo.jobs.specs.base import Spec, map_files
+from exgrpo.jobs.specs.base import Spec, checked, map_files, wrong_types
 from exgrpo.jobs.specs.evaluation import EvalSpec
 from exgrpo.jobs.specs.judging import JudgeSpec
-from exgrpo.jobs.specs.mistakes import checked, wrong_types
 from exgrpo.jobs.specs.train import SpecError, TrainSpec
 from exgrpo_core.bounded_json import UnreadableFileError, parse_json, read_plain
 from exgrpo_core.config import MAX_ROLLOUTS
@@ -99,9 +98,7 @@ def loop_name(spec: JobSpec) -> str:
     """
     if isinstance(spec, EvalSpec) and spec.generator == "vllm":
         return "eval vllm"
-    if not isinstance(spec, TrainSpec):
-        return spec.kind
-    return spec.engine if spec.sft is None else "embedded sft"
+    return spec.engine if isinstance(spec, TrainSpec) else spec.kind
 
 
 def local_gpus(spec: JobSpec) -> int:

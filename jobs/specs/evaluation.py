@@ -5,8 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from exgrpo.jobs.specs.base import BenchmarkFields, Positive, Seed, ServerAddress, Spec, TemplateChoice
-from exgrpo.jobs.specs.mistakes import SpecError, checked
+from exgrpo.jobs.specs.base import BenchmarkFields, Positive, Seed, ServerAddress, Spec, SpecError, TemplateChoice
 from exgrpo.jobs.specs.train import RunName
 
 API_KEY_VARIABLE = "EXGRPO_API_KEY"
@@ -114,12 +113,3 @@ class EvalSpec(Spec):
         if len(set(names)) < len(names):
             raise SpecError("expected each one once.", "benchmarks")
         return self
-
-
-def parse_eval_spec(content: object, origin: str) -> EvalSpec:
-    """Check the specification of an evaluation from `origin` (a file or form) and return it.
-
-    Raises:
-        SpecError: One sentence a wrong field, naming the field and what was expected.
-    """
-    return checked(EvalSpec, content, origin)

@@ -5,8 +5,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from exgrpo.jobs.specs.base import Positive, Seed, ServerAddress, Spec
-from exgrpo.jobs.specs.mistakes import SpecError, checked
+from exgrpo.jobs.specs.base import Positive, Seed, ServerAddress, Spec, SpecError
 from exgrpo.jobs.specs.train import RunName
 
 API_KEY_VARIABLE = "EXGRPO_JUDGE_API_KEY"
@@ -92,12 +91,3 @@ class JudgeSpec(Spec):
         if self.judge == "oracle" and self.num_votes > 1:
             raise SpecError("expected 1 with the oracle, which always gives the same verdict.", "num_votes")
         return self
-
-
-def parse_judge_spec(content: object, origin: str) -> JudgeSpec:
-    """Check the specification of a judge from `origin` (a file or form) and return it.
-
-    Raises:
-        SpecError: One sentence a wrong field, naming the field and what was expected.
-    """
-    return checked(JudgeSpec, content, origin)

@@ -10,7 +10,7 @@ from typing import Any, TypeGuard
 import yaml
 from yaml.reader import ReaderError
 
-from exgrpo.jobs.specs.mistakes import SpecError
+from exgrpo.jobs.specs.base import SpecError
 from exgrpo_core.bounded_json import LONG_NUMBER, UnreadableFileError, read_plain
 from exgrpo_core.errors import shown
 

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 from exgrpo.db.rows.spec_fields import SYMBOLS
 from exgrpo.jobs.specs.any_job import JobSpec, parse_any_spec
-from exgrpo.jobs.specs.mistakes import nearest_field
+from exgrpo.jobs.specs.base import nearest_field
 from exgrpo.jobs.specs.presets import load_plain_yaml
 from exgrpo.jobs.specs.train import SpecError
 

@@ -20,11 +20,11 @@ from exgrpo.jobs.specs.base import (
     SftSpec,
     Spec,
     ValidationBenchmark,
+    checked,
     find_reward_mistakes,
     map_files,
 )
-from exgrpo.jobs.specs.mistakes import SpecError as SpecError
-from exgrpo.jobs.specs.mistakes import checked
+from exgrpo.jobs.specs.base import SpecError as SpecError
 from exgrpo.jobs.specs.presets import merge_settings as merge_settings
 from exgrpo.jobs.specs.presets import preset_content, read_mapping, with_preset
 from exgrpo.jobs.specs.presets import preset_description as preset_description

@@ -8,8 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, model_validator
 
-from exgrpo.jobs.specs.base import Positive, Spec
-from exgrpo.jobs.specs.mistakes import SpecError
+from exgrpo.jobs.specs.base import Positive, Spec, SpecError
 from exgrpo_core.verl_plugin.settings import CLUSTER_VARIABLE
 
 RAY_TOKEN_VARIABLE = "EXGRPO_RAY_TOKEN"

@@ -48,42 +48,24 @@ def run_training(
     control: Control,
     read_benchmarks: BenchmarkReader = no_benchmarks,
 ) -> RunStatus:
-    """Run or resume a specification; return `finished` or `stopped`.
+    """Run or resume reinforcement or supervised fine-tuning; return `finished` or `stopped`.
 
     Raises:
         TrainingError: It cannot start or continue; one sentence says why.
         StoppedBeforeStartError: A stop was requested while the initial model was made.
     """
     try:
+        if spec.sft is not None:
+            with open_reward(spec) as reward:
+                loaded = _load(spec, control.stop_requested, run.checkpoints_path, read_benchmarks)
+                demonstrations = read_demonstrations(spec, loaded.questions, loaded.policy.tokenizer)
+                engine = _engine(spec, reward, loaded, replace(optim_settings(spec.optim), decay_steps=spec.num_steps))
+                unknown = unknown_token(loaded.policy.tokenizer)
+                sets = (loaded.questions, loaded.held_out, {}, loaded.benchmarks)
+                components = RunComponents(engine, reward, *sets, unknown_token_id=unknown)
+                return SftLoop(spec, run.path, components, recorder, control).run(demonstrations, engine.imitate)
         with open_components(spec, control.stop_requested, run.checkpoints_path, read_benchmarks) as components:
             return TrainingLoop(spec, run.path, components, recorder, control).run()
-    except (EngineError, DataError) as error:
-        raise TrainingError(str(error)) from error
-
-
-def run_sft(
-    spec: TrainSpec,
-    run: RunDirectory,
-    recorder: RunRecorder,
-    control: Control,
-    read_benchmarks: BenchmarkReader = no_benchmarks,
-) -> RunStatus:
-    """Run or resume supervised fine-tuning; return `finished` or `stopped`.
-
-    Raises:
-        TrainingError: It cannot start or continue; one sentence says why.
-        StoppedBeforeStartError: A stop was requested while the initial model was made.
-    """
-    try:
-        with open_reward(spec) as reward:
-            loaded = _load(spec, control.stop_requested, run.checkpoints_path, read_benchmarks)
-            demonstrations = read_demonstrations(spec, loaded.questions, loaded.policy.tokenizer)
-            engine = _engine(spec, reward, loaded, replace(optim_settings(spec.optim), decay_steps=spec.num_steps))
-            components = RunComponents(
-                engine, reward, loaded.questions, loaded.held_out, {}, loaded.benchmarks,
-                unknown_token_id=unknown_token(loaded.policy.tokenizer),
-            )  # fmt: skip
-            return SftLoop(spec, run.path, components, recorder, control).run(demonstrations, engine.imitate)
     except (EngineError, DataError) as error:
         raise TrainingError(str(error)) from error
 

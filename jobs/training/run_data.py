@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from exgrpo.jobs.runs.control import StoppedBeforeStartError
 from exgrpo.jobs.specs.train import (
@@ -26,24 +26,7 @@ from exgrpo_core.types import Question
 logger = logging.getLogger(__name__)
 
 
-class RunData(Protocol):
-    """Questions to encode once the model's tokenizer is loaded."""
-
-    @property
-    def model_source(self) -> str:
-        """Folder or hub name of the model to start from; one that is made or converted here exists already."""
-        ...
-
-    def encode(self, tokenizer: PromptTokenizer) -> tuple[list[Question], list[Question]]:
-        """Return the questions to train on and those held out.
-
-        Raises:
-            DataError: Data cannot be used; the message names the file, row or setting.
-        """
-        ...
-
-
-def open_data(spec: TrainSpec, should_stop: Callable[[], bool] | None = None) -> RunData:
+def open_data(spec: TrainSpec, should_stop: Callable[[], bool] | None = None) -> "RunData":
     """Read the data of a specification, and make its model if it is one that is made or converted on this machine.
 
     Raises:
@@ -122,6 +105,10 @@ class FileData:
                 f"data.num_held_out ({data.num_held_out:,})."
             )
         return loaded[:num_questions], loaded[num_questions:]
+
+
+RunData = TaskData | FileData
+"""Questions to encode once the model's tokenizer is loaded; `model_source` is the model to start from."""
 
 
 def log_leaks(questions: Sequence[Question], benchmarks: Mapping[str, Sequence[Question]]) -> None:

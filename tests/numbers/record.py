@@ -126,9 +126,10 @@ def _fail(run):
 
 
 def _judge(runs_root, name, judged):
-    from exgrpo.jobs.specs.judging import parse_judge_spec
+    from exgrpo.jobs.specs.base import checked
+    from exgrpo.jobs.specs.judging import JudgeSpec
 
-    _queue(runs_root, parse_judge_spec({"judge": "oracle", "judged": {"run_id": judged}, "name": name}, "test"))
+    _queue(runs_root, checked(JudgeSpec, {"judge": "oracle", "judged": {"run_id": judged}, "name": name}, "test"))
 
 
 def _evaluate(runs_root):

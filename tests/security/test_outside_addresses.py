@@ -16,10 +16,11 @@ from exgrpo.jobs.runs.control import TrainingError
 from exgrpo.jobs.runs.directory import CommandError
 from exgrpo.jobs.runs.launchers import ray_jobs_api
 from exgrpo.jobs.runs.launchers.local import LaunchError
+from exgrpo.jobs.specs.base import checked
 from exgrpo.jobs.specs.evaluation import API_KEY_VARIABLE as EVAL_KEY
-from exgrpo.jobs.specs.evaluation import parse_eval_spec
+from exgrpo.jobs.specs.evaluation import EvalSpec
 from exgrpo.jobs.specs.judging import API_KEY_VARIABLE as JUDGE_KEY
-from exgrpo.jobs.specs.judging import parse_judge_spec
+from exgrpo.jobs.specs.judging import JudgeSpec
 from exgrpo.jobs.specs.train import SpecError
 from exgrpo.jobs.specs.verl import VerlSpec
 from exgrpo.jobs.training.data_rows import DataError, iterate_raw_rows
@@ -38,7 +39,7 @@ def server_evaluation(address):
 
 
 def open_server(address):
-    spec = parse_eval_spec(server_evaluation(address), "test")
+    spec = checked(EvalSpec, server_evaluation(address), "test")
     return ServerGenerator(spec.server, spec, 1)
 
 
@@ -82,7 +83,7 @@ def test_a_key_goes_only_to_the_servers_that_the_administrator_allowed(monkeypat
 def test_a_judge_and_an_evaluation_are_not_queued_for_a_server_that_may_not_get_the_key(tmp_path, monkeypatch):
     for variable in (EVAL_KEY, JUDGE_KEY):
         monkeypatch.setenv(variable, "sk-0123456789")
-    spec = parse_eval_spec(server_evaluation("https://other.example/v1"), "test")
+    spec = checked(EvalSpec, server_evaluation("https://other.example/v1"), "test")
     with pytest.raises(CommandError):
         queue_job(tmp_path, spec)
     with pytest.raises(TrainingError):
@@ -116,7 +117,7 @@ def test_what_is_no_plain_web_address_is_refused_in_every_specification(address)
     with pytest.raises(SpecError, match="address"):
         open_server(address)
     with pytest.raises(SpecError, match="address"):
-        parse_judge_spec({"judged": {"run_id": "a"}, "server": {"address": address}}, "test")
+        checked(JudgeSpec, {"judged": {"run_id": "a"}, "server": {"address": address}}, "test")
 
 
 def test_an_evaluation_follows_no_redirect_to_elsewhere():

@@ -26,8 +26,9 @@ from exgrpo.jobs.machine.model_server import KEY_ADDRESSES_VARIABLE
 from exgrpo.jobs.runs.attempts import read_outcome
 from exgrpo.jobs.runs.control import TrainingError
 from exgrpo.jobs.runs.directory import RunDirectory
+from exgrpo.jobs.specs.base import checked
 from exgrpo.jobs.specs.evaluation import API_KEY_VARIABLE as EVAL_KEY
-from exgrpo.jobs.specs.evaluation import parse_eval_spec
+from exgrpo.jobs.specs.evaluation import EvalSpec
 from exgrpo.jobs.specs.judging import API_KEY_VARIABLE as JUDGE_KEY
 from tests.app.conftest import MAIN_SCRIPT
 from tests.jobs.evaluation.judging.chain_runs import record_chains, server_spec
@@ -154,7 +155,8 @@ def test_a_model_servers_echo_of_the_key_is_neither_recorded_nor_shown(monkeypat
     replies = [Reply({"choices": [{"text": f"my key is {CANARIES[EVAL_KEY]}"}]}), Reply(CANARIES[EVAL_KEY], 400)]
     with serving(lambda _: replies.pop(0)) as server:
         monkeypatch.setenv(KEY_ADDRESSES_VARIABLE, server.address)
-        spec = parse_eval_spec(
+        spec = checked(
+            EvalSpec,
             {
                 "generator": "server", "model": {"source": "m"}, "benchmarks": [{"name": "math500"}],
                 "server": {"address": server.address, "model": "m", "num_tries": 1},

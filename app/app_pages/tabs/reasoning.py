@@ -12,7 +12,7 @@ from exgrpo.db.queries import code_analysis, judging
 from exgrpo.db.queries.cases import find_cases, sets_of_run
 from exgrpo.db.queries.code_analysis import Spreading, share_timeline
 from exgrpo.db.rows.runs import RunRow
-from exgrpo.jobs.evaluation.analysis.validity import tabulate_validity
+from exgrpo.jobs.evaluation.analysis.report import tabulate_validity
 
 REFRESH_SECONDS = 4
 MAX_WINDOW = 1000

@@ -18,7 +18,8 @@ from exgrpo.jobs.actions.queueing import queue_job
 from exgrpo.jobs.evaluation.analysis.report import find_calibration
 from exgrpo.jobs.evaluation.judging.calibration import Calibration, CorrectedRate, cohen_kappa
 from exgrpo.jobs.evaluation.judging.verdicts import load_judge_prompt
-from exgrpo.jobs.specs.judging import parse_judge_spec
+from exgrpo.jobs.specs.base import checked
+from exgrpo.jobs.specs.judging import JudgeSpec
 from exgrpo_core.recording.run_folder import id_end
 from exgrpo_core.recording.run_status import RunStatus
 
@@ -132,7 +133,7 @@ def show_form(run_id: str, *, has_oracle: bool) -> None:
         is_sent = st.form_submit_button("Start judge run", type="primary", icon=":material/gavel:")
     if is_sent:
         with notice.refusals("Not started"):
-            judge_id = queue_job(runs_root(), parse_judge_spec(content, "form"))
+            judge_id = queue_job(runs_root(), checked(JudgeSpec, content, "form"))
             st.success(f"Queued as {judge_id}.", icon=":material/check:")
 
 

@@ -14,7 +14,7 @@ from exgrpo.app.formats import NATS_HOVER
 from exgrpo.app.theme import Look, Palette
 from exgrpo.db.rows.chains_of_thought import Difficulty, EntropyPoint, EntropyPoints, ShareLine
 from exgrpo.db.rows.runs import MetricPoint
-from exgrpo.jobs.evaluation.analysis.validity import ValidityLine
+from exgrpo.jobs.evaluation.analysis.report import ValidityLine
 
 _NARROW_LEGEND = 3
 _NUM_BINS = 40

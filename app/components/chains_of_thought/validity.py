@@ -7,7 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from exgrpo.app.components.widgets import data_table
-from exgrpo.jobs.evaluation.analysis.validity import ValidityLine
+from exgrpo.jobs.evaluation.analysis.report import ValidityLine
 
 _AREA, _MEAN = "%.2f", "mean"
 _FIELDS = {

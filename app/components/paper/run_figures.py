@@ -28,7 +28,7 @@ from exgrpo.db.queries import code_analysis, runs
 from exgrpo.db.queries.cases import find_cases
 from exgrpo.db.rows.runs import RunRow
 from exgrpo.db.rows.spec_differences import flatten
-from exgrpo.jobs.evaluation.analysis.validity import tabulate_validity
+from exgrpo.jobs.evaluation.analysis.report import tabulate_validity
 from exgrpo.jobs.specs.train import load_preset
 
 _SCHEME = "paper"

@@ -18,7 +18,10 @@ from exgrpo.jobs.specs.verl import ray_cpus
 
 HEAD_ADDRESS = "http://HEAD:8265"
 """Stands for the address of a cluster that the specification does not name."""
-_TEMPLATES = Path(__file__).with_name("scripts")
+_SCRIPTS = Environment(
+    loader=FileSystemLoader(Path(__file__).with_name("scripts")), autoescape=False, undefined=StrictUndefined,
+    trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
+)  # fmt: skip
 SECONDS_TO_STOP = 900
 """Before Slurm's time limit, for a step, a checkpoint and the end of all processes."""
 
@@ -59,11 +62,11 @@ def write_script(spec: TrainSpec, runs_root: Path, kind: ScriptKind) -> LaunchSc
         )
     slug = re.sub(r"[^A-Za-z0-9._-]+", "-", spec.name).strip("-") or "run"
     values = _values(preflight.spec, slug)
-    shell = LaunchScript(f"{slug}.sh", _render("shell.sh.jinja", values))
+    shell = LaunchScript(f"{slug}.sh", _SCRIPTS.get_template("shell.sh.jinja").render(values))
     if kind is ScriptKind.SHELL:
         return shell
     if kind is ScriptKind.SLURM:
-        return LaunchScript(f"{slug}.sbatch", _render("slurm.sbatch.jinja", values))
+        return LaunchScript(f"{slug}.sbatch", _SCRIPTS.get_template("slurm.sbatch.jinja").render(values))
     if spec.engine != "verl":
         raise SpecError("expected verl for a job on a Ray cluster, got embedded; take another script.", "engine")
     return LaunchScript(f"{slug}-ray.sh", _ray_line(shell.file_name, spec.verl.ray.address))
@@ -94,15 +97,3 @@ def _ray_line(script: str, address: str | None) -> str:
     environment = json.dumps({"env_vars": {"RAY_JOB_STOP_WAIT_TIME_S": str(SECONDS_TO_STOP)}})
     words = ["ray", "job", "submit", "--address", address or HEAD_ADDRESS, "--runtime-env-json", environment]
     return f"{shlex.join([*words, '--working-dir', '.', '--', 'bash', script])}\n"
-
-
-def _render(name: str, values: dict[str, object]) -> str:
-    environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES),
-        autoescape=False,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    return environment.get_template(name).render(values)

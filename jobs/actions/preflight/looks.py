@@ -12,7 +12,7 @@ import psutil
 
 from exgrpo.jobs.machine.hardware import GB, Gpu, list_gpus
 from exgrpo.jobs.runs.people import Role, needs
-from exgrpo.jobs.specs.mistakes import SpecError
+from exgrpo.jobs.specs.base import SpecError
 from exgrpo.jobs.specs.train import CHAINS_WARM_MODEL, TrainSpec
 from exgrpo.jobs.training.pretrained.chat_templates import render_conversation
 from exgrpo.jobs.training.pretrained.model_shapes import (

@@ -58,11 +58,6 @@ def is_by_column(study: Study) -> bool:
     return any(table.figures for table in study.tables)
 
 
-def main_column(paper_table: PaperTable) -> str:
-    """Return the column of a table that represents a row: its first average, else its first column."""
-    return [*paper_table.averages, paper_table.columns[0]][0]
-
-
 def differences_sentence(study: Study, results: StudyResults) -> str:
     """Return one sentence on the cells that differences are to, "" for a study without a baseline."""
     if not study.baseline:
@@ -149,7 +144,8 @@ def _done_cells(results: StudyResults, row: PaperRow) -> list[CellResult]:
 
 
 def _compared_rows(results: StudyResults, paper_table: PaperTable) -> Iterator[ComparedRow]:
-    figures = paper_table.figures or {main_column(paper_table): results.main_figure or ""}
+    main_column = [*paper_table.averages, paper_table.columns[0]][0]
+    figures = paper_table.figures or {main_column: results.main_figure or ""}
     for row in paper_table.rows:
         for result in _done_cells(results, row):
             for column, name in figures.items():

@@ -13,8 +13,7 @@ import yaml
 from pydantic import Field, model_validator
 
 from exgrpo.jobs.actions.run_actions import STUDY_TAG
-from exgrpo.jobs.specs.base import Positive, Spec
-from exgrpo.jobs.specs.mistakes import SpecError, checked
+from exgrpo.jobs.specs.base import Positive, Spec, SpecError, checked
 from exgrpo.jobs.specs.presets import merge_settings
 from exgrpo.jobs.specs.train import TrainSpec, load_preset, parse_spec
 from exgrpo_core.methods.loading import methods
@@ -270,22 +269,16 @@ def load_study(name: str) -> Study:
     return checked(Study, {"name": name, **content}, f"study {name}")
 
 
-SCALE_CHANGES: dict[Scale, dict[str, Any]] = {
-    Scale.CHAINS: {
-        "num_steps": 30,
-        "optim": {"learning_rate": 2e-4},
-        "validation": {"interval": 10, "num_training_questions": 0},
-        "checkpoint_interval": 30,
-        "num_checkpoints_kept": 1,
-        "recording": {"token_data": "none"},
-    },
-    Scale.REAL: {},
-    Scale.PAPER: {},
-    Scale.OWN: {},
+CHANGES_ON_CHAINS: dict[str, Any] = {
+    "num_steps": 30,
+    "optim": {"learning_rate": 2e-4},
+    "validation": {"interval": 10, "num_training_questions": 0},
+    "checkpoint_interval": 30,
+    "num_checkpoints_kept": 1,
+    "recording": {"token_data": "none"},
 }
-"""What all studies change at a scale. On `chains` few steps, so that a matrix ends within hours on one core, at twice
-the presets' learning rate, so that the delayed start opens within the first half of them.
-"""
+"""What all studies change on `chains`: few steps, so that a matrix ends within hours on one core, at twice the presets'
+learning rate, so that the delayed start opens within the first half of them."""
 PAPER_SEEDS = 1
 """Seeds of each cell at the paper's scale unless more are asked for: the paper reports one run a row."""
 
@@ -348,6 +341,6 @@ def spec_of(study: Study, key: RunKey) -> TrainSpec:
     }
     if key.scale is Scale.CHAINS and cell.starts_from is None:
         of_seed["model"] = {"warm_seed": key.seed % study.num_warm_models}
-    for changes in (SCALE_CHANGES[key.scale], recipe.changes, of_seed):
+    for changes in (CHANGES_ON_CHAINS if key.scale is Scale.CHAINS else {}, recipe.changes, of_seed):
         content = merge_settings(content, changes)
     return parse_spec(content, f"study {key.study}, cell {key.cell}")

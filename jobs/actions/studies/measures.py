@@ -14,7 +14,7 @@ from exgrpo.db.queries.metrics import last_metrics, list_evaluations, metric_ser
 from exgrpo.db.rows.runs import EvaluationRow
 from exgrpo.db.rows.scores import BenchmarkScoreRow
 from exgrpo.jobs.actions.studies.definition import Scale, Study
-from exgrpo.jobs.evaluation.analysis.validity import tabulate_validity
+from exgrpo.jobs.evaluation.analysis.report import tabulate_validity
 from exgrpo.jobs.evaluation.protocols import load_protocols
 from exgrpo.jobs.specs.train import ORACLE_SOURCES
 from exgrpo_core.config import CorrectnessRange

@@ -16,7 +16,8 @@ from exgrpo.jobs.evaluation.protocols import load_protocols
 from exgrpo.jobs.runs.directory import CommandError, RunDirectory, list_run_directories
 from exgrpo.jobs.runs.people import Role, needs
 from exgrpo.jobs.runs.state import read_state
-from exgrpo.jobs.specs.evaluation import EvalSpec, parse_eval_spec
+from exgrpo.jobs.specs.base import checked
+from exgrpo.jobs.specs.evaluation import EvalSpec
 from exgrpo.jobs.specs.settings import apply_settings
 from exgrpo.jobs.specs.train import SpecError, TrainSpec
 from exgrpo.jobs.training.pretrained.model_shapes import model_shape
@@ -108,7 +109,7 @@ def estimate_hours(study: Study, keys: Sequence[RunKey], settings: Sequence[str]
             return None
         hours += training
         if is_scored(study, key.scale, spec):
-            scoring = parse_eval_spec({**scoring_of(spec), "model": {"source": spec.model.source}}, "study")
+            scoring = checked(EvalSpec, {**scoring_of(spec), "model": {"source": spec.model.source}}, "study")
             hours += estimate_scoring_hours(scoring, spec.model.source) or 0.0
     return hours
 
@@ -119,8 +120,8 @@ def _starting_point(runs_root: Path, study: Study, key: RunKey) -> list[str]:
     if name is None:
         return []
     wanted = replace(key, cell=name)
-    runs = [run for run in reversed(list_run_directories(runs_root)) if _key_of(run) == wanted and _is_training(run)]
-    states = [(run.run_id, read_state(run)) for run in runs]
+    runs = [run for run in reversed(list_run_directories(runs_root)) if _key_of(run) == wanted]
+    states = [(run.run_id, read_state(run)) for run in runs if isinstance(run.job_spec(), TrainSpec)]
     for run_id, state in states:
         if state.status is RunStatus.FINISHED:
             return [f"model.source={run_id}@last"]
@@ -138,10 +139,6 @@ def _key_of(run: RunDirectory) -> RunKey | None:
         return key_from_tags(run.job_spec().tags)
     except SpecError:
         return None
-
-
-def _is_training(run: RunDirectory) -> bool:
-    return isinstance(run.job_spec(), TrainSpec)
 
 
 TRAINING_FLOPS = 12

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import plotly.graph_objects as go
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from plotly.offline import get_plotlyjs
 from plotly.subplots import make_subplots
 
@@ -37,6 +37,9 @@ from exgrpo.jobs.actions.studies.study_results import CellResult, StudyResults
 from exgrpo.jobs.machine.machine_report import package_versions
 
 _FOLDER = Path(__file__).parent
+_PAGES = Environment(
+    loader=FileSystemLoader(_FOLDER), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+)
 _SCALE_TEXTS = {
     Scale.CHAINS: "the built-in task chains with the embedded engine: a toy, whose scores are not those of the paper's "
     "benchmarks and say nothing about real models",
@@ -50,7 +53,7 @@ def render_report(results: StudyResults, num_wanted: int) -> str:
     study, rows = results.study, compare(results)
     runs = [(result, seed) for result in results.cells for seed in result.seeds]
     by_column = is_by_column(study)
-    return _template().render(
+    return _PAGES.get_template("report.html.jinja").render(
         study=study,
         words=WORDS,
         scale_text=_SCALE_TEXTS[results.scale],
@@ -76,18 +79,6 @@ def render_report(results: StudyResults, num_wanted: int) -> str:
         **_configuration(results.cells),
         **_scripts(),
     )
-
-
-@cache
-def _template() -> Template:
-    environment = Environment(
-        loader=FileSystemLoader(_FOLDER),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("report.html.jinja")
 
 
 @cache

@@ -33,8 +33,7 @@ from exgrpo.jobs.actions.studies.definition import (
 )
 from exgrpo.jobs.runs.directory import WORKBENCH_FOLDER
 from exgrpo.jobs.runs.people import Role, needs
-from exgrpo.jobs.specs.base import Seed, Spec
-from exgrpo.jobs.specs.mistakes import SpecError, checked
+from exgrpo.jobs.specs.base import Seed, Spec, SpecError, checked
 from exgrpo.jobs.specs.presets import load_plain_yaml, preset_exists, read_mapping
 from exgrpo.jobs.specs.settings import apply_settings, full_path
 from exgrpo.jobs.specs.train import TrainSpec, load_preset, load_spec, spec_of_fields

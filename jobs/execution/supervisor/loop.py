@@ -2,15 +2,17 @@
 
 import contextlib
 import logging
+import os
+import shlex
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from exgrpo.jobs.execution.supervisor import on_end
 from exgrpo.jobs.execution.supervisor.ray_watch import RayWatch
 from exgrpo.jobs.execution.supervisor.watch import AttemptWatch, StopPolicy
+from exgrpo.jobs.machine.engine_environments import PROJECT_ROOT
 from exgrpo.jobs.machine.hardware import Gpu, list_gpus
 from exgrpo.jobs.runs.attempts import read_outcome, write_outcome_of_lost
 from exgrpo.jobs.runs.directory import (
@@ -20,15 +22,41 @@ from exgrpo.jobs.runs.directory import (
     paths_of_runs,
 )
 from exgrpo.jobs.runs.journal import Journal, JournalKind, add_request, request_resume, waited_for
-from exgrpo.jobs.runs.launchers.local import LaunchError, LocalLauncher
+from exgrpo.jobs.runs.launchers.local import (
+    ON_END_VARIABLE,
+    WITHHELD_VARIABLES,
+    LaunchError,
+    LocalLauncher,
+    start_detached,
+)
 from exgrpo.jobs.runs.launchers.ray_jobs import RayJobsLauncher
 from exgrpo.jobs.runs.people import Person, Role, acting_as
 from exgrpo.jobs.runs.state import RunState, SingleInstance, is_recorded, read_contact, read_state
 from exgrpo.jobs.specs.any_job import local_gpus
 from exgrpo.jobs.specs.train import SpecError, TrainSpec
 from exgrpo_core.durable_files import is_disk_full
+from exgrpo_core.methods.loading import CODE_FOLDER_VARIABLE
 from exgrpo_core.recording.run_folder import AttemptClaimedError
 from exgrpo_core.recording.run_status import RunStatus
+
+_STDERR = 2
+
+
+def start_command(run: RunDirectory, status: RunStatus) -> None:
+    """Start the command of `EXGRPO_ON_END` with the run's directory and its status; nothing waits for its end.
+
+    It starts in the folder in which the workbench was started, where no run writes, and does not import the project.
+    """
+    command = os.environ.get(ON_END_VARIABLE, "")
+    try:
+        if words := shlex.split(command):
+            own = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path != str(PROJECT_ROOT)]
+            variables = dict.fromkeys(WITHHELD_VARIABLES, "") | {"PYTHONPATH": os.pathsep.join(own)}
+            folder = Path(os.environ.get(CODE_FOLDER_VARIABLE, ""))
+            start_detached([*words, str(run.path.resolve()), status.value], _STDERR, folder, variables)
+    except (LaunchError, ValueError) as error:
+        logger.warning("%s: %s", ON_END_VARIABLE, error)
+
 
 logger = logging.getLogger(__name__)
 
@@ -239,7 +267,7 @@ class Supervisor:
             self._waiting.pop(run.run_id, None)
             self._waiting = {run.run_id: attempt, **self._waiting}  # before those that waited for it
         elif not job.had_ended:
-            on_end.start_command(run, end.status)
+            start_command(run, end.status)
 
     def _start_waiting(self) -> None:
         """Start waiting runs in the order of requests, up to the limit."""
@@ -309,7 +337,7 @@ class Supervisor:
                 fields = getattr(error, "fields", ())
                 write_outcome_of_lost(run.attempt_path(attempt), RunStatus.FAILED, str(error), fields)
                 if job.watch is None:  # else the watch sees the end
-                    on_end.start_command(run, RunStatus.FAILED)
+                    start_command(run, RunStatus.FAILED)
 
     def _guarded(self, job: Job, action: Callable[[Job], None]) -> Exception | None:
         """Do something with one run; return the error of one whose files are damaged, which is then skipped."""

@@ -58,17 +58,17 @@ JobLoop = Callable[[Any, RunDirectory, RunRecorder, Control], RunStatus]
 """Runs or resumes a job of one kind and returns how it ended: `finished` or `stopped`."""
 
 
-def load_embedded_loop(*, is_sft: bool = False) -> JobLoop:
+def load_embedded_loop() -> JobLoop:
     """Return a loop of the embedded engine, with torch limited to the number of threads that the user allows."""
     limit_threads()
     keep_freed_memory()
     from transformers.utils import logging as transformers_logging
 
     from exgrpo.jobs.evaluation.benchmark_questions import read_validation_questions
-    from exgrpo.jobs.training.composition import run_sft, run_training
+    from exgrpo.jobs.training.composition import run_training
 
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    return partial(run_sft if is_sft else run_training, read_benchmarks=read_validation_questions)
+    return partial(run_training, read_benchmarks=read_validation_questions)
 
 
 def load_evaluation_loop() -> JobLoop:
@@ -100,7 +100,6 @@ def load_judge_loop() -> JobLoop:
 
 LOOP_LOADERS: dict[str, Callable[[], JobLoop]] = {
     "embedded": load_embedded_loop,
-    "embedded sft": partial(load_embedded_loop, is_sft=True),
     "verl": load_verl_loop,
     "eval": load_evaluation_loop,
     "eval vllm": load_evaluation_loop,

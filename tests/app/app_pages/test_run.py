@@ -18,7 +18,8 @@ from exgrpo.jobs.runs.control import Phase
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.journal import Journal, JournalKind
 from exgrpo.jobs.runs.processes import identify
-from exgrpo.jobs.specs.evaluation import parse_eval_spec
+from exgrpo.jobs.specs.base import checked
+from exgrpo.jobs.specs.evaluation import EvalSpec
 from exgrpo.jobs.specs.train import load_preset
 from exgrpo_core.recording.run_status import RunStatus
 from tests.app import recorded
@@ -72,7 +73,7 @@ def test_run_that_was_made_up_says_so(recorded_runs, open_page):
 
 def test_address_without_a_run_opens_the_newest_that_trains(runs_root, open_page):
     recorded.record(runs_root, recorded.FINISHED)
-    evaluation = parse_eval_spec({"model": {"source": "m"}, "benchmarks": [{"name": "math500"}]}, "test")
+    evaluation = checked(EvalSpec, {"model": {"source": "m"}, "benchmarks": [{"name": "math500"}]}, "test")
     folder = RunDirectory.create(runs_root, evaluation)
     with closing(open_database(None, runs_root)) as database:
         events.register_run(database, folder.read_run_info(), evaluation.model_dump(mode="json"))

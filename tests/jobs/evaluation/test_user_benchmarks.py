@@ -7,8 +7,8 @@ from exgrpo.jobs.evaluation.protocols import (
     load_user_benchmarks,
     with_declared_benchmarks,
 )
+from exgrpo.jobs.specs.base import SpecError
 from exgrpo.jobs.specs.evaluation import BenchmarkChoice
-from exgrpo.jobs.specs.mistakes import SpecError
 from exgrpo.jobs.specs.train import DataSpec, ModelSpec, TrainSpec, ValidationSpec
 
 OF_OTHERS = {"model": ModelSpec(source="mine"), "data": DataSpec(source="hub/data")}

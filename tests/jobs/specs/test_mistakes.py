@@ -1,7 +1,7 @@
 import pytest
 
 from exgrpo.jobs.specs.any_job import parse_any_spec
-from exgrpo.jobs.specs.mistakes import SpecError
+from exgrpo.jobs.specs.base import SpecError
 from exgrpo.jobs.specs.settings import apply_settings
 from exgrpo.jobs.specs.train import TrainSpec, load_spec, parse_spec
 

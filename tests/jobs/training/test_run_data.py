@@ -12,7 +12,7 @@ from exgrpo.jobs.specs.train import parse_spec
 from exgrpo.jobs.tasks.grading.rewards import TASKS, BuiltInTask
 from exgrpo.jobs.tasks.questions import build_question
 from exgrpo.jobs.tasks.word_problems.story import Story
-from exgrpo.jobs.training.composition import run_sft
+from exgrpo.jobs.training.composition import run_training
 from exgrpo.jobs.training.demonstrations import read_demonstrations
 from exgrpo.jobs.training.engines.verl_ray.reward import compute_score, describe_question
 from exgrpo.jobs.training.run_data import log_first_prompt, open_data
@@ -101,7 +101,7 @@ def test_a_model_is_fine_tuned_on_demonstrations_with_the_threads_asked_for(tmp_
     spec = apply_settings(spec_of(chat_model, sft={"num_facts": 5}, algorithm=algorithm), ["model.num_threads=2"])
     run = RunDirectory.create(tmp_path, spec)
     recorder = FileRecorder(run, run.claim_attempt(), spec.recording)
-    assert run_sft(spec, run, recorder, StepControl()) is RunStatus.FINISHED
+    assert run_training(spec, run, recorder, StepControl()) is RunStatus.FINISHED
     recorder.close()
     batch = EventReader(run).read()
     assert batch.faults == []

@@ -8,7 +8,7 @@ from exgrpo.jobs.specs.train import SpecError, parse_spec
 from exgrpo.jobs.tasks.chains.demonstrators import make_tokenizer
 from exgrpo.jobs.tasks.chains.oracle import judge_response
 from exgrpo.jobs.tasks.chains.question_set import read_problem
-from exgrpo.jobs.training.composition import batch_indexes, run_sft
+from exgrpo.jobs.training.composition import batch_indexes, run_training
 from exgrpo.jobs.training.demonstrations import read_demonstrations
 from exgrpo.jobs.training.engines.embedded.model import load_policy
 from exgrpo.jobs.training.engines.embedded.update import OptimSettings
@@ -36,7 +36,7 @@ def new_run(tmp_path, model, **changes) -> RunDirectory:
 
 def train(run, control=None):
     recorder = MemoryRecorder()
-    return run_sft(run.spec(), run, recorder, control or StepControl()), recorder
+    return run_training(run.spec(), run, recorder, control or StepControl()), recorder
 
 
 def weights(run, step):

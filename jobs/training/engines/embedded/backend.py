@@ -9,8 +9,7 @@ import torch.nn.functional as F
 from transformers import PreTrainedModel
 from transformers.cache_utils import Cache
 
-from exgrpo.jobs.training.engines.embedded.decoder import Decoder
-from exgrpo.jobs.training.engines.embedded.decoder_weights import HeadShape
+from exgrpo.jobs.training.engines.embedded.decoder import Decoder, HeadShape
 from exgrpo.jobs.training.engines.embedded.decoding import DecodedRows, Transcript, decode, is_end
 from exgrpo.jobs.training.engines.embedded.length_rope import LengthRope
 from exgrpo.jobs.training.engines.embedded.packing import (

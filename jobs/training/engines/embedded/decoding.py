@@ -7,8 +7,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from exgrpo.jobs.training.engines.embedded.decoder import Decoder
-from exgrpo.jobs.training.engines.embedded.decoder_weights import HeadShape
+from exgrpo.jobs.training.engines.embedded.decoder import Decoder, HeadShape
 from exgrpo.jobs.training.engines.embedded.packing import build_prefix_tree, index_tensor
 from exgrpo.jobs.training.engines.embedded.sampling import Draws, Sampler
 from exgrpo.jobs.training.engines.embedded.shared_prefixes import RowCopies, SharedPrefixes

@@ -26,8 +26,7 @@ from transformers.utils import logging as transformers_logging
 from exgrpo.jobs.machine.hardware import uses_bfloat16
 from exgrpo.jobs.runs.checkpoints import ADAPTER_CONFIG
 from exgrpo.jobs.training.engines.embedded.backend import Backend, PackedBackend, PaddedBackend
-from exgrpo.jobs.training.engines.embedded.decoder import Decoder, is_supported
-from exgrpo.jobs.training.engines.embedded.decoder_weights import WeightOf, adapted_weight, base_weight
+from exgrpo.jobs.training.engines.embedded.decoder import Decoder, WeightOf, adapted_weight, base_weight, is_supported
 from exgrpo.jobs.training.engines.embedded.decoding import DecodedRows, is_end
 from exgrpo.jobs.training.engines.embedded.length_rope import LengthRope
 from exgrpo.jobs.training.engines.embedded.lora import (

@@ -5,7 +5,7 @@ import pytest
 from exgrpo.jobs.actions.studies import sweeps
 from exgrpo.jobs.actions.studies.definition import RunKey, Scale, spec_of, wanted_keys
 from exgrpo.jobs.runs.directory import list_run_directories
-from exgrpo.jobs.specs.mistakes import SpecError
+from exgrpo.jobs.specs.base import SpecError
 from exgrpo.jobs.specs.train import load_preset, merge_settings
 from tests.jobs.cli.invoked import exgrpo, printed_json
 

@@ -3,7 +3,7 @@ import math
 import pytest
 
 from exgrpo.db.rows.chains_of_thought import Difficulty, EntropyPoint
-from exgrpo.jobs.evaluation.analysis.validity import area_under_curve, tabulate_validity
+from exgrpo.jobs.evaluation.analysis.report import area_under_curve, tabulate_validity
 
 
 def point(is_valid: bool | None, mean_entropy: float, mean_log_prob: float = -0.1) -> EntropyPoint:

@@ -11,7 +11,8 @@ from exgrpo.jobs.runs.attempts import write_outcome
 from exgrpo.jobs.runs.control import Phase
 from exgrpo.jobs.runs.directory import RunDirectory
 from exgrpo.jobs.runs.recording.event_reader import EventReader
-from exgrpo.jobs.specs.judging import JudgeSpec, parse_judge_spec
+from exgrpo.jobs.specs.base import checked
+from exgrpo.jobs.specs.judging import JudgeSpec
 from exgrpo.jobs.specs.train import RecordingSpec, TrainSpec
 from exgrpo.jobs.tasks.chains.oracle import judge_response
 from exgrpo.jobs.tasks.chains.question_set import read_problem
@@ -94,11 +95,11 @@ def server_spec(address: str, judged: dict[str, object] | None = None, **changes
     job = {name: changes.pop(name) for name in ("num_votes",) if name in changes}
     server = {"address": address, "model": "judge", "num_parallel": 1, "retry_seconds": 0.01, "timeout_seconds": 5.0}
     content = {"judged": judged or {"run_id": "trained"}, "server": server | changes, **job}
-    return parse_judge_spec(content, "test")
+    return checked(JudgeSpec, content, "test")
 
 
 def oracle_spec(**judged: object) -> JudgeSpec:
-    return parse_judge_spec({"judge": "oracle", "judged": {"run_id": "trained"} | judged}, "test")
+    return checked(JudgeSpec, {"judge": "oracle", "judged": {"run_id": "trained"} | judged}, "test")
 
 
 def new_job(runs_root: Path, spec: JudgeSpec) -> RunDirectory:

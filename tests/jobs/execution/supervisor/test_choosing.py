@@ -2,7 +2,7 @@ import psutil
 import pytest
 
 from exgrpo.jobs.actions import run_actions
-from exgrpo.jobs.actions.queueing import NewJob, write_job
+from exgrpo.jobs.actions.queueing import write_job
 from exgrpo.jobs.execution.supervisor import loop
 from exgrpo.jobs.machine.hardware import VISIBLE_VARIABLE, Gpu
 from exgrpo.jobs.runs.attempts import read_outcome
@@ -50,7 +50,7 @@ def test_a_job_that_is_not_there_cannot_be_waited_for(bench: Bench):
 def verl_job(bench: Bench, num_gpus: int, num_steps: int = 500) -> str:
     verl = {"gpus_per_node": num_gpus}
     spec = toy_spec(num_steps).model_copy(update={"engine": "verl", "verl": VerlSpec(**verl)})
-    return write_job(bench.runs_root, NewJob(spec))
+    return write_job(bench.runs_root, spec)
 
 
 def gpus_of(bench: Bench, run_id: str) -> set[str]:

@@ -3,7 +3,7 @@ from contextlib import closing
 
 import pytest
 
-from exgrpo.jobs.execution.supervisor.on_end import start_command
+from exgrpo.jobs.execution.supervisor.loop import start_command
 from exgrpo.jobs.machine.engine_environments import PROJECT_ROOT
 from exgrpo.jobs.runs.launchers.local import ON_END_VARIABLE
 from exgrpo_core.methods.loading import CODE_FOLDER_VARIABLE

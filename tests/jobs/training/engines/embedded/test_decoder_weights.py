@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from exgrpo.jobs.machine.hardware import MIN_BFLOAT16_PARAMETERS, uses_bfloat16
-from exgrpo.jobs.training.engines.embedded.decoder_weights import MIN_PACKED_ELEMENTS, linear, pack_matrix
+from exgrpo.jobs.training.engines.embedded.decoder import MIN_PACKED_ELEMENTS, linear, pack_matrix
 
 pytestmark = pytest.mark.slow
 
@@ -52,7 +52,7 @@ def test_a_packed_weight_gives_the_same_product():
 
 def test_bfloat16_is_packed_where_the_processor_has_units_for_it(monkeypatch):
     x, weight, bias = (part.bfloat16() for part in operands())
-    monkeypatch.setattr("exgrpo.jobs.training.engines.embedded.decoder_weights.uses_bfloat16", lambda _: False)
+    monkeypatch.setattr("exgrpo.jobs.training.engines.embedded.decoder.uses_bfloat16", lambda _: False)
     assert pack_matrix(weight) is weight
     monkeypatch.undo()
     torch.testing.assert_close(linear(x, pack_matrix(weight), bias), torch.nn.functional.linear(x, weight, bias))

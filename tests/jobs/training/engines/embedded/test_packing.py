@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from exgrpo.jobs.training.engines.embedded import packing, shared_prefixes
 from exgrpo.jobs.training.engines.embedded.backend import PackedAttention
-from exgrpo.jobs.training.engines.embedded.decoder_weights import HeadShape
+from exgrpo.jobs.training.engines.embedded.decoder import HeadShape
 from exgrpo.jobs.training.engines.embedded.packing import (
     MIN_COLUMNS,
     NUM_BLOCKS,

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from exgrpo.jobs.training.engines.embedded import decoder_weights
+from exgrpo.jobs.training.engines.embedded import decoder
 from exgrpo.jobs.training.engines.embedded.model import PolicyModel, score_sequences
 from exgrpo.jobs.training.engines.embedded.packing import TokenSequence
 from tests.jobs.training.engines.embedded.prompts import plain_scores, ragged_prompts
@@ -32,12 +32,12 @@ def test_scores_are_those_of_a_plain_forward(architecture):
         assert log_probs.dtype == entropies.dtype == np.float32
 
 
-@pytest.mark.skipif(not decoder_weights.has_packing(), reason="this torch has no oneDNN")
+@pytest.mark.skipif(not decoder.has_packing(), reason="this torch has no oneDNN")
 @pytest.mark.parametrize("architecture", ["qwen2_tied", "qwen3", "llama_with_biases"])
 def test_packed_weights_give_the_scores_of_a_plain_forward_also_after_they_changed(architecture, monkeypatch):
-    monkeypatch.setattr(decoder_weights, "MIN_PACKED_ELEMENTS", 1)
+    monkeypatch.setattr(decoder, "MIN_PACKED_ELEMENTS", 1)
     policy = build_policy(architecture)
-    assert decoder_weights.pack_matrix(policy.model.lm_head.weight).is_mkldnn
+    assert decoder.pack_matrix(policy.model.lm_head.weight).is_mkldnn
     sequences = ragged_sequences()
     for _ in range(2):
         scores = score_sequences(policy, sequences, 1.0)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from exgrpo.jobs.training.engines.embedded import decoder, decoder_weights
+from exgrpo.jobs.training.engines.embedded import decoder
 from exgrpo.jobs.training.engines.embedded.model import score_sequences, wrap_model
 from exgrpo.jobs.training.engines.embedded.packing import TokenSequence
 from exgrpo.jobs.training.engines.embedded.sampling import Sampler
@@ -127,12 +127,12 @@ def test_gradients_are_those_of_a_padded_forward(architecture, variant, monkeypa
     assert_same_gradients(gradients_of(policy, batch, objective, monkeypatch, reference), expected)
 
 
-@pytest.mark.skipif(not decoder_weights.has_packing(), reason="this torch has no oneDNN")
+@pytest.mark.skipif(not decoder.has_packing(), reason="this torch has no oneDNN")
 def test_a_reference_with_packed_weights_changes_no_gradient(monkeypatch):
     policy, objective = build_policy(), build_objective(VARIANTS["kl"], is_replay_open=True)
     reference = nearby_reference(policy)
     expected = gradients_of(policy, mini_batch(), objective, monkeypatch, reference)
-    monkeypatch.setattr(decoder_weights, "MIN_PACKED_ELEMENTS", 1)
+    monkeypatch.setattr(decoder, "MIN_PACKED_ELEMENTS", 1)
     assert_same_gradients(gradients_of(policy, mini_batch(), objective, monkeypatch, reference), expected)
 
 
