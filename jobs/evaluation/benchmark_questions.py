@@ -19,21 +19,18 @@ from exgrpo.jobs.tasks.grading.gold_answers import gold_notices
 from exgrpo.jobs.tasks.questions import build_question, hash_question
 from exgrpo.jobs.training import templates
 from exgrpo.jobs.training.data_rows import (
-    FILE_SUFFIXES,
     NO_NUMBERS,
     OPTION_LABEL,
     DataError,
     check_row,
     is_of_verl,
-    iterate_parquet,
     iterate_raw_rows,
-    load_data_set,
 )
 from exgrpo.jobs.training.dataset import normalized
 from exgrpo.jobs.training.layouts import GoldReading, PlainRow, RawRow, decide_reading, gold_text, read_row
 from exgrpo.jobs.training.templates import ControlTokenError, Message, PromptTokenizer, TemplateName, encode_messages
 from exgrpo_core.engine import describe_misfit
-from exgrpo_core.errors import first_line, shown
+from exgrpo_core.errors import shown
 from exgrpo_core.types import Question
 
 _HASH = re.compile(r"[0-9a-f]{16}")
@@ -266,29 +263,10 @@ def iterate_rows(source: str | None, hub: HubDataSet | None) -> Iterator[tuple[i
     Raises:
         DataError: The source cannot be read; the message names it.
     """
-    split = "test" if hub is None else hub.split
-    if source is None:
-        if hub is not None:
-            yield from _iterate_hub(hub)
-    elif source.endswith(".parquet") and Path(source).is_file():
-        yield from iterate_parquet(Path(source))
-    elif source.endswith(FILE_SUFFIXES) or Path(source).exists():
-        yield from iterate_raw_rows(source, split)
-    else:
-        yield from _iterate_hub(HubDataSet(source, split))
-
-
-def _iterate_hub(hub: HubDataSet) -> Iterator[tuple[int, RawRow]]:
-    import datasets
-
-    try:
-        rows = load_data_set(hub.name, hub.config, split=hub.split)
-    except (OSError, ValueError, KeyError, datasets.exceptions.DatasetsError) as error:
-        raise DataError(
-            f"{hub.name}: the data set or its split {hub.split!r} cannot be loaded ({first_line(error)}); "
-            f"name a file of your own that ends in {', '.join(FILE_SUFFIXES)}."
-        ) from error
-    yield from enumerate(rows, start=1)
+    if source is not None:
+        yield from iterate_raw_rows(source, "test" if hub is None else hub.split, None)
+    elif hub is not None:
+        yield from iterate_raw_rows(hub.name, hub.split, None, hub.config)
 
 
 def refuse_control_tokens(benchmarks: Iterable[LoadedBenchmark], tokenizer: PromptTokenizer) -> None:

@@ -130,16 +130,17 @@ class DataRow:
 def iterate_raw_rows(
     source: str,
     split: str,
-    columns: Sequence[str] = COLUMNS,
+    columns: Sequence[str] | None = COLUMNS,
+    config: str | None = None,
     *,
     streams: bool = False,
     is_cached: bool = False,
 ) -> Iterator[tuple[int, RawRow]]:
     """Yield (row number from 1, row) of a Parquet or JSON-lines file, a saved data set's folder or a hub data set.
 
-    Rows have those of `columns` that exist, by default verl's, or all of a data set in another schema; rows of JSON
-    lines may have more. With `streams` only the rows that are used of a hub data set are downloaded; with `is_cached`
-    it is read as `cached_data_set` found it.
+    Rows have those of `columns` that exist, by default verl's, or all of a data set in another schema, or with None;
+    rows of JSON lines may have more. `config` is of a hub data set. With `streams` only its rows that are used are
+    downloaded; with `is_cached` it is read as `cached_data_set` found it.
 
     Raises:
         DataError: It cannot be read.
@@ -148,11 +149,11 @@ def iterate_raw_rows(
     if source.endswith(FILE_SUFFIXES):
         if not path.is_file():
             raise DataError(f"{source}: no such file; give a Parquet or JSON-lines file or a data set name.")
-        yield from iterate_parquet(path, columns) if path.suffix == ".parquet" else _iterate_json_lines(path)
+        yield from _iterate_parquet(path, columns) if path.suffix == ".parquet" else _iterate_json_lines(path)
     elif path.is_file():
         raise wrong_suffix(source)
     else:
-        yield from _iterate_dataset(source, split, columns, streams, is_cached)
+        yield from _iterate_dataset(source, (split, config), columns, streams, is_cached)
 
 
 def is_of_verl(names: Container[str]) -> bool:
@@ -226,12 +227,7 @@ def check_row(
     )
 
 
-def iterate_parquet(path: Path, columns: Sequence[str] | None = None) -> Iterator[tuple[int, RawRow]]:
-    """Yield the rows of a file with their numbers, from 1; with these of their columns, by default with all.
-
-    Raises:
-        DataError: It is missing or damaged.
-    """
+def _iterate_parquet(path: Path, columns: Sequence[str] | None) -> Iterator[tuple[int, RawRow]]:
     try:
         file = pq.ParquetFile(path)
         if twice := doubled(file.schema_arrow.names):
@@ -278,9 +274,11 @@ def _json_object(line: str, path: Path, number: int) -> RawRow:
 
 
 def _iterate_dataset(
-    source: str, split: str, columns: Sequence[str], streams: bool, is_cached: bool
+    source: str, place: tuple[str, str | None], columns: Sequence[str] | None, streams: bool, is_cached: bool
 ) -> Iterator[tuple[int, RawRow]]:
     import datasets
+
+    split, config = place
 
     try:
         if (Path(source) / "dataset_dict.json").is_file():
@@ -290,8 +288,8 @@ def _iterate_dataset(
         elif is_cached:
             dataset = _cached_builder(source).as_dataset(split=split)
         else:
-            dataset = load_data_set(source, split=split, streams=streams)
-        if dataset.column_names:  # a stream may not know its columns before the first row
+            dataset = load_data_set(source, config, split=split, streams=streams)
+        if columns is not None and dataset.column_names:  # a stream may not know its columns before the first row
             dataset = dataset.select_columns(_kept(columns, dataset.column_names))
         yield from enumerate(dataset, start=1)
     except (OSError, ValueError, KeyError, datasets.exceptions.DatasetsError) as error:

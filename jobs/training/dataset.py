@@ -18,7 +18,6 @@ from exgrpo.jobs.training.templates import (
     PromptTokenizer,
     TemplateName,
     encode_messages,
-    render_prompt,
 )
 from exgrpo_core.engine import describe_misfit
 from exgrpo_core.errors import NUM_TOLD, first_few
@@ -62,10 +61,6 @@ class Rows:
     notices: list[str]
     responses: dict[int, str] = field(default_factory=dict)
     """Of each row with a response, by number: why it cannot be trained, "" if it can."""
-
-    def prompt_texts(self, template: TemplateName) -> list[str]:
-        """Return the rows' prompts in a template that needs no tokenizer."""
-        return [render_prompt(template, row.messages) for row in self.rows]
 
 
 def read_rows(source: DataSource, *, is_cached: bool = False) -> Rows:
