@@ -316,7 +316,9 @@ def _train(folder: str) -> tuple[str, str]:
         if not gap < 1e-3:
             return WRONG, f"log-probs of a batch and of each row alone differ by {gap:.2g} nats"
         before = {name: weight.detach().clone() for name, weight in policy.model.named_parameters()}
-        updater = PolicyUpdater(policy, PolicyOptimizer(policy.model, OptimSettings(1e-3, weight_decay=0.1)), 1.0, None)
+        updater = PolicyUpdater(
+            policy, PolicyOptimizer(policy.model, OptimSettings(learning_rate=1e-3, weight_decay=0.1)), 1.0, None
+        )
         updater.imitate(sequences)
         trained = {name for name, weight in policy.model.named_parameters() if weight.requires_grad}
         changed = {name for name, weight in policy.model.named_parameters() if not torch.equal(weight, before[name])}

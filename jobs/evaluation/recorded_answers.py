@@ -12,10 +12,10 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from itertools import accumulate, takewhile
 from pathlib import Path
-from typing import IO, Annotated, Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 import numpy as np
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from exgrpo.jobs.evaluation.benchmark_questions import BenchmarkQuestion, LoadedBenchmark
 from exgrpo.jobs.evaluation.generation import Sample
@@ -29,51 +29,26 @@ from exgrpo_core.types import Question
 
 FOLDER = "evaluation"
 """Folder of the answers in an evaluation's run directory."""
-SCHEMES = ("paper", "training")
-"""How each answer is graded, in the order of a line's outcomes."""
-_CORRECT = "correct"
 _BENCHMARK = re.compile(r"\w+")
 _MAX_LINE_BYTES = 256 << 20
 """A longer line, which no question needs, counts as damaged."""
 
 
-class _Sample(BaseModel):
-    text: str
-    num_tokens: int
-    is_truncated: bool
-    log_prob: float | None = None
-
-
-class _Line(BaseModel):
-    """What a line must hold: one of an imported run may be anything under a right checksum."""
+@dataclass(frozen=True, slots=True)
+class AnsweredQuestion:
+    """One finished question: its samples, their outcomes by every scheme, the seed, and the grader that decided."""
 
     question_id: str
-    seed: int
-    samples: list[_Sample]
-    outcomes: list[Annotated[list[str], Field(min_length=2, max_length=2)]]
     question: str
     gold: str
+    seed: int
+    samples: list[Sample]
+    outcomes: list[SideBySide]
+    grader_version: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedAnswer:
-    """One sampled answer with its outcome by every scheme."""
-
-    text: str
-    num_tokens: int
-    is_truncated: bool
-    outcomes: dict[str, str]
-    log_prob: float | None
-    """Sum over its tokens, in nats; None where the generator gives none."""
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedQuestion:
-    """One question with its gold answer, as asked, and all sampled answers."""
-
-    text: str
-    gold: str
-    answers: tuple[RecordedAnswer, ...]
+_ANSWERED = TypeAdapter(AnsweredQuestion)
+"""Reads what a line holds: one of an imported run may be anything under a right checksum."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,19 +84,19 @@ def _summarize(path: Path, _changed_at: int, _size: int) -> dict[str, QuestionSu
     return {line.question_id: _summary(line) for line in lines if line.samples}
 
 
-def _summary(line: _Line) -> QuestionSummary:
+def _summary(line: AnsweredQuestion) -> QuestionSummary:
     return QuestionSummary(
         line.question_id,
         " ".join(line.question[: 2 * _LISTED_CHARACTERS].split())[:_LISTED_CHARACTERS],
         line.gold[:_LISTED_CHARACTERS],
         len(line.samples),
-        {scheme: sum(names[place] == _CORRECT for names in line.outcomes) for place, scheme in enumerate(SCHEMES)},
+        {scheme.value: sum(getattr(sides, scheme) is Grade.CORRECT for sides in line.outcomes) for scheme in Scheme},
         sum(sample.is_truncated for sample in line.samples),
         sum(sample.num_tokens for sample in line.samples) / len(line.samples),
     )
 
 
-def find_answers(run_path: Path, benchmark: str, question_id: str) -> RecordedQuestion | None:
+def find_answers(run_path: Path, benchmark: str, question_id: str) -> AnsweredQuestion | None:
     """Return the answers to a question, None where it was not finished; of several attempts the newest counts."""
     newest = None
     for name, question in iterate_answers(run_path, benchmark, json.dumps(question_id).encode()):
@@ -129,14 +104,13 @@ def find_answers(run_path: Path, benchmark: str, question_id: str) -> RecordedQu
     return newest
 
 
-def iterate_answers(run_path: Path, benchmark: str, marker: bytes = b"") -> Iterator[tuple[str, RecordedQuestion]]:
+def iterate_answers(run_path: Path, benchmark: str, marker: bytes = b"") -> Iterator[tuple[str, AnsweredQuestion]]:
     """Yield finished questions with their ids, those of newer attempts later; lines without `marker` are not parsed."""
     if _BENCHMARK.fullmatch(benchmark) is None:
         return
     for path in list_files(run_path / FOLDER, benchmark):
         for line in filter(None, map(_parse, read_lines(path, marker))):
-            answers = tuple(map(_answer, line.samples, line.outcomes))
-            yield line.question_id, RecordedQuestion(line.question, line.gold, answers)
+            yield line.question_id, line
 
 
 def find_answer_damage(run_path: Path, benchmark: str = "*") -> list[Fault]:
@@ -156,18 +130,13 @@ def _faults(path: Path) -> list[Fault]:
     return faults
 
 
-def _parse(record: dict[str, Any]) -> _Line | None:
+def _parse(record: dict[str, Any]) -> AnsweredQuestion | None:
     """Return what a line holds, None of one without answers."""
     try:
-        line = _Line.model_validate(record, strict=True)
+        line = _ANSWERED.validate_python(record)
     except ValidationError:
         return None
     return line if len(line.samples) == len(line.outcomes) else None
-
-
-def _answer(sample: _Sample, outcomes: list[str]) -> RecordedAnswer:
-    by_scheme = dict(zip(SCHEMES, outcomes, strict=True))
-    return RecordedAnswer(sample.text, sample.num_tokens, sample.is_truncated, by_scheme, sample.log_prob)
 
 
 def encode_line(record: Mapping[str, Any]) -> bytes:
@@ -220,19 +189,6 @@ def _decode(line: bytes) -> dict[str, Any] | None:
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class AnsweredQuestion:
-    """One finished question: its samples, their outcomes by every scheme, the seed, and the grader that decided."""
-
-    question_id: str
-    question: str
-    gold: str
-    seed: int
-    samples: list[Sample]
-    outcomes: list[SideBySide]
-    grader_version: str
-
-
 class AnswerLog:
     """The answers to one benchmark in one run. One writer; what `append` returned from survives a kill -9."""
 
@@ -249,29 +205,18 @@ class AnswerLog:
             for fault in find_damage(path):
                 logger.warning("%s Questions without answers are asked again.", describe_fault(fault))
             for record in read_lines(path):
-                try:
-                    answered = AnsweredQuestion(
-                        question_id=str(record["question_id"]),
-                        question=str(record["question"]),
-                        gold=str(record["gold"]),
-                        seed=int(record["seed"]),
-                        samples=[Sample(**sample) for sample in record["samples"]],
-                        outcomes=[SideBySide(*map(Grade, names)) for names in record["outcomes"]],
-                        grader_version=str(record["grader_version"]),
-                    )
-                except (ValueError, KeyError, TypeError, OverflowError):
-                    logger.warning("%s: holds a line without answers; its question is asked again.", path)
-                else:
+                if answered := _parse(record):
                     answers[answered.question_id] = answered
+                else:
+                    logger.warning("%s: holds a line without answers; its question is asked again.", path)
         return answers
 
     def append(self, answered: AnsweredQuestion) -> None:
         """Write one finished question, with its text and gold answer."""
-        outcomes = [[outcome.paper, outcome.training] for outcome in answered.outcomes]
         if self._file is None:
             self._folder.mkdir(exist_ok=True)
             self._file = self._path.open("ab", buffering=0)
-        self._file.write(encode_line(asdict(answered) | {"outcomes": outcomes}))
+        self._file.write(encode_line(asdict(answered)))
 
     def sync(self) -> None:
         """Put what was appended on disk."""

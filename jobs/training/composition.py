@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,7 @@ import torch
 from exgrpo.jobs.runs.checkpoints import Checkpoint, DamagedCheckpointError, open_newest
 from exgrpo.jobs.runs.control import Control, TrainingError
 from exgrpo.jobs.runs.directory import RunDirectory
-from exgrpo.jobs.specs.base import ANSWER_ALONE, OptimSpec
+from exgrpo.jobs.specs.base import ANSWER_ALONE
 from exgrpo.jobs.specs.train import TrainSpec
 from exgrpo.jobs.tasks.grading.reward_function import RewardFunction
 from exgrpo.jobs.tasks.grading.rewards import open_reward
@@ -59,7 +59,7 @@ def run_training(
             with open_reward(spec) as reward:
                 loaded = _load(spec, control.stop_requested, run.checkpoints_path, read_benchmarks)
                 demonstrations = read_demonstrations(spec, loaded.questions, loaded.policy.tokenizer)
-                engine = _engine(spec, reward, loaded, replace(optim_settings(spec.optim), decay_steps=spec.num_steps))
+                engine = _engine(spec, reward, loaded, OptimSettings(**dict(spec.optim), decay_steps=spec.num_steps))
                 unknown = unknown_token(loaded.policy.tokenizer)
                 sets = (loaded.questions, loaded.held_out, {}, loaded.benchmarks)
                 components = RunComponents(engine, reward, *sets, unknown_token_id=unknown)
@@ -119,8 +119,7 @@ def _load(
         base, run_path = source, checkpoints and checkpoints.resolve().parent
         if run_path and run_path in Path(source).parents:
             base = os.path.relpath(source, run_path / "checkpoints" / "step" / "policy")  # as seen from any adapters
-        lora = spec.model.lora
-        settings = LoraSettings(lora.rank, lora.alpha, lora.target_modules, base, spec.model.revision)
+        settings = LoraSettings(**dict(spec.model.lora), base=base, base_revision=spec.model.revision)
         train_adapters(policy, settings, spec.seed)
     questions, held_out = data.encode(policy.tokenizer)
     log_first_prompt(questions, policy.tokenizer)
@@ -141,7 +140,7 @@ def _checkpointed_model(spec: TrainSpec, checkpoints: Path) -> str | None:
 
 
 def _components(spec: TrainSpec, reward: RewardFunction, terms: RewardParts | None, loaded: _Loaded) -> RunComponents:
-    engine = _engine(spec, terms or reward, loaded, optim_settings(spec.optim))
+    engine = _engine(spec, terms or reward, loaded, OptimSettings(**dict(spec.optim)))
     external = read_external(spec, loaded.questions, loaded.policy.tokenizer)
     return RunComponents(
         engine,
@@ -162,18 +161,6 @@ def _engine(spec: TrainSpec, reward: RewardFunction, loaded: _Loaded, optim: Opt
     gc.collect()
     gc.freeze()
     return engine
-
-
-def optim_settings(spec: OptimSpec) -> OptimSettings:
-    """Return the engine's optimizer settings."""
-    return OptimSettings(
-        learning_rate=spec.learning_rate,
-        weight_decay=spec.weight_decay,
-        betas=(spec.beta1, spec.beta2),
-        max_gradient_norm=spec.max_gradient_norm,
-        warmup_steps=spec.warmup_steps,
-        skips_non_finite=spec.non_finite == "skip",
-    )
 
 
 class SftLoop(AttemptLoop):

@@ -14,7 +14,7 @@ from exgrpo.app.queries.benchmarks import list_scores
 from exgrpo.app.settings import runs_root
 from exgrpo.db.rows.display_names import distinct_names
 from exgrpo.jobs.evaluation.analysis import score_curves as evaluated
-from exgrpo.jobs.evaluation.recorded_answers import QuestionSummary, RecordedQuestion
+from exgrpo.jobs.evaluation.recorded_answers import AnsweredQuestion, QuestionSummary
 
 ITEM = "item"
 """The parameter of the address that names the question."""
@@ -180,16 +180,16 @@ def show_answers(
                         type="tertiary", disabled=other is None,
                     )  # fmt: skip
             st.button("Close", icon=":material/close:", key="close-item", on_click=_open, args=(None,), type="tertiary")
-        asked = next((question for question in recorded if question is not None and question.text), None)
+        asked = next((question for question in recorded if question is not None and question.question), None)
         if asked is not None:
-            shown_text.show_raw(asked.text)
+            shown_text.show_raw(asked.question)
             st.text(escape_control_characters(f"Gold answer: {asked.gold}"))
         for column, side, question in zip(st.columns(len(sides), gap="medium"), sides, recorded, strict=True):
             with column:
                 _side(side, question, benchmark, question_id)
 
 
-def _side(side: Side, question: RecordedQuestion | None, benchmark: str, question_id: str) -> None:
+def _side(side: Side, question: AnsweredQuestion | None, benchmark: str, question_id: str) -> None:
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         st.text(escape_control_characters(f"{side.name}: {share(side.rate)} correct"))
         st.page_link("app_pages/run.py", label="Evaluation", query_params={"run": side.run_id})
@@ -200,11 +200,11 @@ def _side(side: Side, question: RecordedQuestion | None, benchmark: str, questio
         st.markdown(":gray[The answers are not in the evaluation's folder.]")
         return
     number = 1
-    if len(question.answers) > 1:
+    if len(question.samples) > 1:
         key = f"sample-{side.run_id}-{question_id}"
-        number = st.number_input("Sample", 1, len(question.answers), key=key, width=140)
-    answer = question.answers[int(number) - 1]
-    grades = ", ".join(f"{scheme} {grade}" for scheme, grade in answer.outcomes.items())
+        number = st.number_input("Sample", 1, len(question.samples), key=key, width=140)
+    answer, outcome = question.samples[int(number) - 1], question.outcomes[int(number) - 1]
+    grades = ", ".join(f"{scheme} {grade}" for scheme, grade in outcome._asdict().items())
     cut = ", truncated" if answer.is_truncated else ""
     st.caption(f"{grades} · {counted(answer.num_tokens, 'token')}{cut}")
     shown_text.show_raw(answer.text)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from exgrpo.db.rows.chains_of_thought import EASY_ABOVE, HARD_UP_TO, Difficulty
 from exgrpo.db.statistics import score_interval, standard_error
 from exgrpo.jobs.evaluation import recorded_answers
-from exgrpo.jobs.evaluation.recorded_answers import QuestionSummary, RecordedAnswer, RecordedQuestion, iterate_answers
+from exgrpo.jobs.evaluation.recorded_answers import AnsweredQuestion, QuestionSummary, iterate_answers
 from exgrpo.jobs.runs.directory import RunDirectory, RunDirectoryError
 from exgrpo.jobs.runs.recording.event_reader import iterate_events
 from exgrpo.jobs.tasks.grading.boxed_answers import last_boxed, plain_form
@@ -124,7 +124,7 @@ def read_question_curves(run_path: Path, benchmark: str, scheme: str) -> Questio
     questions = {
         name: _curves(entry, scheme)
         for name, entry in iterate_answers(run_path, benchmark)
-        if entry.answers and (scored is None or name in scored)
+        if entry.samples and (scored is None or name in scored)
     }
     num_samples = max((curves[0].size for curves in questions.values()), default=0)
     return {name: curves for name, curves in questions.items() if curves[0].size == num_samples}
@@ -146,26 +146,22 @@ def by_difficulty(models: Sequence[QuestionCurves]) -> dict[Difficulty, list[str
     return groups
 
 
-def _curves(question: RecordedQuestion, scheme: str) -> list[Curve]:
+def _curves(question: AnsweredQuestion, scheme: str) -> list[Curve]:
     """Return the curve of each measure for one question; an empty one where log-probs are not recorded."""
-    answers = question.answers
-    are_correct = [answer.outcomes[scheme] == Grade.CORRECT for answer in answers]
-    votes = Counter(_vote(answer) for answer, correct in zip(answers, are_correct, strict=True) if not correct)
+    samples, outcomes = question.samples, question.outcomes
+    are_correct = [getattr(sides, scheme) is Grade.CORRECT for sides in outcomes]
+    wrong = (sample.text for sample, correct in zip(samples, are_correct, strict=True) if not correct)
+    votes = Counter(plain_form(last_boxed(text) or "") for text in wrong)
     votes.pop("", None)
     num_correct = sum(are_correct)
-    rewards = [float(answer.outcomes["training"] == Grade.CORRECT) for answer in answers]
-    log_probs = [answer.log_prob / max(1, answer.num_tokens) for answer in answers if answer.log_prob is not None]
+    rewards = [float(sides.training is Grade.CORRECT) for sides in outcomes]
+    log_probs = [sample.log_prob / max(1, sample.num_tokens) for sample in samples if sample.log_prob is not None]
     return [
-        pass_at_k(num_correct, len(answers)),
-        _majority_at_k(num_correct, tuple(sorted(votes.values())), len(answers)),
-        best_of_k(log_probs, are_correct) if len(log_probs) == len(answers) else np.zeros(0),
+        pass_at_k(num_correct, len(samples)),
+        _majority_at_k(num_correct, tuple(sorted(votes.values())), len(samples)),
+        best_of_k(log_probs, are_correct) if len(log_probs) == len(samples) else np.zeros(0),
         best_of_k(rewards, are_correct),
     ]
-
-
-def _vote(answer: RecordedAnswer) -> str:
-    """Return the last box in its plain form, "" where there is none."""
-    return plain_form(last_boxed(answer.text) or "")
 
 
 def _mean(measure: str, curves: Sequence[Curve]) -> ScoreCurve:
@@ -179,7 +175,7 @@ def _mean(measure: str, curves: Sequence[Curve]) -> ScoreCurve:
     return ScoreCurve(measure, means, *map(tuple, zip(*ends, strict=True)))
 
 
-def evaluation_answers(runs_root: Path, run_id: str, benchmark: str, question_id: str) -> RecordedQuestion | None:
+def evaluation_answers(runs_root: Path, run_id: str, benchmark: str, question_id: str) -> AnsweredQuestion | None:
     """Return what an evaluation recorded of one question, None if its folder is gone."""
     try:
         return recorded_answers.find_answers(RunDirectory.open(runs_root, run_id).path, benchmark, question_id)

@@ -21,7 +21,7 @@ from functools import cache
 from importlib.metadata import version
 from numbers import Real
 from queue import SimpleQueue
-from typing import Self, get_args
+from typing import NamedTuple, Self, get_args
 
 from exgrpo.jobs.specs.base import AnswerKind
 from exgrpo.jobs.tasks.grading.boxed_answers import (
@@ -64,8 +64,7 @@ class GradeItem:
     kind: AnswerKind
 
 
-@dataclass(frozen=True, slots=True)
-class SideBySide:
+class SideBySide(NamedTuple):
     """The outcome of one response by each scheme."""
 
     paper: Grade

@@ -49,12 +49,14 @@ def test_exported_folder_loads_in_transformers_as_the_checkpoint_does(run, tmp_p
 def test_adapters_are_merged(run, tmp_path):
     base = make_chat_model(tmp_path / "base")
     policy = load_policy(str(base), torch.device("cpu"))
-    train_adapters(policy, LoraSettings(2, 4.0, ("q_proj", "down_proj"), base=str(base)), seed=0)
+    train_adapters(
+        policy, LoraSettings(rank=2, alpha=4, target_modules=("q_proj", "down_proj"), base=str(base)), seed=0
+    )
     with torch.no_grad():
         for name, parameter in policy.model.named_parameters():
             if "lora_B" in name:
                 parameter.normal_(generator=torch.Generator().manual_seed(0))
-    optimizer = PolicyOptimizer(policy.model, OptimSettings(1e-3))
+    optimizer = PolicyOptimizer(policy.model, OptimSettings(learning_rate=1e-3))
     save_checkpoint(run.checkpoints_path, 6, lambda to: save_engine(to.policy, policy, optimizer, torch.Generator()))
     folder = export_model(run.path.parent, "mine@6", tmp_path / "model")
     exported, unchanged = (AutoModelForCausalLM.from_pretrained(path) for path in (folder, base))

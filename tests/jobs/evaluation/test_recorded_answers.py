@@ -44,10 +44,10 @@ def test_question_is_read_back_with_its_answers_and_the_newest_attempt_counts(ev
     append(evaluation.path, "q11", [("7", None)])
     append(evaluation.path, "q1", [("5", -2.5)], attempt=2)
     answers = find_answers(evaluation.path, "sums", "q1")
-    assert (answers.text, answers.gold) == ("?", "4")
-    (answer,) = answers.answers
+    assert (answers.question, answers.gold) == ("?", "4")
+    (answer,) = answers.samples
     assert (answer.text, answer.num_tokens, answer.is_truncated, answer.log_prob) == ("so \\boxed{5}", 2, False, -2.5)
-    assert find_answers(evaluation.path, "sums", "q0").answers[0].outcomes == {"paper": "correct", "training": "wrong"}
+    assert find_answers(evaluation.path, "sums", "q0").outcomes[0] == ("correct", "wrong")
 
 
 @pytest.mark.parametrize("benchmark", ["../../elsewhere/sums", "**", "a\0b"])

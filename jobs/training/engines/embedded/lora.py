@@ -3,7 +3,6 @@
 import json
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,6 +12,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from exgrpo.jobs.runs.checkpoints import ADAPTER_CONFIG, BASE_FIELD
+from exgrpo.jobs.specs.base import LoraSpec
 from exgrpo_core.errors import EngineError
 
 WEIGHTS_FILE = "adapter_model.safetensors"
@@ -21,15 +21,9 @@ _PREFIX = "base_model.model."
 """Where peft finds the model inside its own."""
 
 
-@dataclass(frozen=True, slots=True)
-class LoraSettings:
+class LoraSettings(LoraSpec):
     """Settings of LoRA; `base` and `base_revision` are the model that the adapters belong to."""
 
-    rank: int
-    alpha: int
-    """An adapter's product is multiplied by alpha / rank."""
-    target_modules: tuple[str, ...]
-    """Projections that get an adapter, in every layer."""
     base: str
     base_revision: str | None = None
 

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from exgrpo.jobs.specs.base import OptimSpec
 from exgrpo.jobs.training.engines.embedded.model import PolicyModel
 from exgrpo.jobs.training.engines.embedded.packing import TokenSequence
 from exgrpo.jobs.training.engines.embedded.sampling import Scoring
@@ -27,24 +28,11 @@ from exgrpo_core.policy_optimization.objective import (
 from exgrpo_core.types import Float32Array
 
 
-@dataclass(frozen=True, slots=True)
-class OptimSettings:
-    """Settings of AdamW."""
+class OptimSettings(OptimSpec):
+    """Settings of AdamW, and when its learning rate ends."""
 
-    learning_rate: float
-    """Step size after warm-up. Above 0."""
-    weight_decay: float = 0.0
-    """Decoupled weight decay. At least 0."""
-    betas: tuple[float, float] = (0.9, 0.99)
-    """Decay of the running mean and variance of the gradient, each in [0, 1)."""
-    max_gradient_norm: float = 1.0
-    """Gradients are scaled down to this norm. Above 0."""
-    warmup_steps: int = 0
-    """Optimizer steps over which the learning rate rises linearly to its value."""
     decay_steps: int = 0
     """Optimizer steps at whose end the learning rate, falling along a cosine after warm-up, is 0; 0: it stays."""
-    skips_non_finite: bool = False
-    """Leave out mini-batches whose loss or gradient is not finite, and count them, instead of raising."""
 
     def learning_rate_at(self, num_done: int) -> float:
         """Return the learning rate of the optimizer step that follows `num_done` others."""
@@ -70,7 +58,7 @@ class PolicyOptimizer:
         self._adam = torch.optim.AdamW(
             self._named.values(),
             lr=settings.learning_rate,
-            betas=settings.betas,
+            betas=(settings.beta1, settings.beta2),
             weight_decay=settings.weight_decay,
             fused=True,
         )
@@ -195,7 +183,7 @@ class PolicyUpdater:
         Raises:
             EngineError: A loss or gradient is not finite and is not skipped; that mini-batch was not applied.
         """
-        tally = UpdateTally(self._optimizer.settings.skips_non_finite)
+        tally = UpdateTally(self._optimizer.settings.non_finite == "skip")
         for number, mini_batch in enumerate(mini_batches):
             try:
                 self._step(mini_batch, objective, tally, is_first=number == 0)

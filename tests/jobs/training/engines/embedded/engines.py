@@ -27,7 +27,9 @@ CONFIG = ExGRPOConfig(
 )
 SMALL = {"batch_size": 4, "mini_batch_size": 2, "max_response_tokens": 8}
 """Changes of `CONFIG` for tests of many settings."""
-LORA = LoraSettings(4, 16.0, ("q_proj", "k_proj", "o_proj", "up_proj", "down_proj"), base="base")
+LORA = LoraSettings(
+    rank=4, alpha=16, target_modules=("q_proj", "k_proj", "o_proj", "up_proj", "down_proj"), base="base"
+)
 
 
 class EvenTokenReward:
@@ -49,9 +51,9 @@ def make_engine(architecture: str = "qwen2_tied", seed: int = 0, **changes) -> E
     config = dataclasses.replace(CONFIG, **changes)
     policy = build_policy(architecture.removesuffix("+lora"))
     if not architecture.endswith("+lora"):
-        return EmbeddedEngine(policy, EvenTokenReward(), config, OptimSettings(2e-3), seed)
+        return EmbeddedEngine(policy, EvenTokenReward(), config, OptimSettings(learning_rate=2e-3), seed)
     train_adapters(policy, LORA, seed)
-    return EmbeddedEngine(policy, EvenTokenReward(), config, OptimSettings(2e-2), seed)
+    return EmbeddedEngine(policy, EvenTokenReward(), config, OptimSettings(learning_rate=2e-2), seed)
 
 
 def same_weights(one: EmbeddedEngine, other: EmbeddedEngine) -> bool:

@@ -143,7 +143,7 @@ def test_a_gpu_computes_in_bfloat16_with_float32_weights(architecture):
     if not torch.cuda.is_available():
         pytest.skip("No CUDA device on this machine.")
     policy = wrap_model(build_model(architecture), tiny_tokenizer(), torch.device("cuda"))
-    engine = EmbeddedEngine(policy, EvenTokenReward(), CONFIG, OptimSettings(1e-3), 0)
+    engine = EmbeddedEngine(policy, EvenTokenReward(), CONFIG, OptimSettings(learning_rate=1e-3), 0)
     groups = engine.rollout(requests(make_questions()))
     assert all(item.log_probs.dtype == np.float32 for group in groups for item in group.trajectories)
     assert policy.model.lm_head.weight.dtype is torch.float32

@@ -108,7 +108,7 @@ def test_a_step_on_demonstrations_is_that_of_each_sequence_alone(name):
         loss.backward()
         total += loss.item()
         gradient = gradient + fresh.model.layers[0].self_attn.o_proj.weight.grad
-    updater = PolicyUpdater(policy, PolicyOptimizer(policy.model, OptimSettings(1e-3)), 1.0, None)
+    updater = PolicyUpdater(policy, PolicyOptimizer(policy.model, OptimSettings(learning_rate=1e-3)), 1.0, None)
     seen = []
     policy.model.model.layers[0].self_attn.o_proj.weight.register_hook(lambda value: seen.append(value.clone()))
     metrics = updater.imitate(sequences)
@@ -118,7 +118,7 @@ def test_a_step_on_demonstrations_is_that_of_each_sequence_alone(name):
 
 def test_a_response_that_could_cross_the_border_is_refused_by_name():
     with pytest.raises(EngineError, match=r"memory has longrope.* crosses 24 tokens, .* may have 36 here"):
-        EmbeddedEngine(build("phi3"), EvenTokenReward(), CONFIG, OptimSettings(1e-3), 0)
+        EmbeddedEngine(build("phi3"), EvenTokenReward(), CONFIG, OptimSettings(learning_rate=1e-3), 0)
 
 
 def test_longrope_limits_a_response_only_after_a_prompt_within_the_border():

@@ -250,7 +250,7 @@ def test_full_training_from_adapters_changes_every_weight_and_its_checkpoint_is_
                 parameter.add_(0.3)
     adapted.save_pretrained(folder, save_embedding_layers=False)
     policy = load_policy(str(folder), torch.device("cpu"))
-    engine = EmbeddedEngine(policy, EvenTokenReward(), CONFIG, OptimSettings(2e-3), 0)
+    engine = EmbeddedEngine(policy, EvenTokenReward(), CONFIG, OptimSettings(learning_rate=2e-3), 0)
     before = {name: value.clone() for name, value in policy.model.named_parameters()}
     engine.imitate(SEQUENCES)
     assert all(not torch.equal(before[name], value) for name, value in policy.model.named_parameters())

@@ -59,11 +59,11 @@ def nearby_reference(policy):
     return wrap_model(model, policy.tokenizer, policy.device)
 
 
-SKIPPING = OptimSettings(1e-3, skips_non_finite=True)
+SKIPPING = OptimSettings(learning_rate=1e-3, non_finite="skip")
 
 
 def updater(policy, optim=None, reference=None, max_tokens=None):
-    optimizer = PolicyOptimizer(policy.model, optim or OptimSettings(1e-3))
+    optimizer = PolicyOptimizer(policy.model, optim or OptimSettings(learning_rate=1e-3))
     return PolicyUpdater(policy, optimizer, TEMPERATURE, reference, max_tokens)
 
 
@@ -163,7 +163,7 @@ def test_rows_of_zero_advantage_are_skipped_and_change_nothing(monkeypatch):
     advantages = [0.5, 0.0, 0.0, -0.5, 0.0, 1.0, 0.0, 0.0]
     policy, batch = build_policy(), mini_batch(advantages=advantages)
     objective = build_objective(BASE, is_replay_open=True)
-    metrics = updater(build_policy(), OptimSettings(1e-9)).update([batch], objective)
+    metrics = updater(build_policy(), OptimSettings(learning_rate=1e-9)).update([batch], objective)
     kept = [row.token_ids.size for row in batch.rows if row.advantage != 0.0]
     assert metrics["optim/num_updated_tokens"] == sum(kept) < batch.num_tokens
     assert_same_gradients(
@@ -196,7 +196,7 @@ def test_a_mini_batch_of_zero_advantages_still_moves_by_momentum():
 def test_two_mini_batches_take_two_optimizer_steps_as_plain_adamw_does():
     policy, other_policy = build_policy(), build_policy()
     objective = build_objective(BASE, is_replay_open=True)
-    settings = OptimSettings(1e-3, weight_decay=0.1, betas=(0.8, 0.95), max_gradient_norm=0.05)
+    settings = OptimSettings(learning_rate=1e-3, weight_decay=0.1, beta1=0.8, beta2=0.95, max_gradient_norm=0.05)
     updater(policy, settings).update([mini_batch(0), mini_batch(1)], objective)
     plain = torch.optim.AdamW(other_policy.model.parameters(), lr=1e-3, weight_decay=0.1, betas=(0.8, 0.95))
     for seed in (0, 1):
@@ -210,7 +210,7 @@ def test_two_mini_batches_take_two_optimizer_steps_as_plain_adamw_does():
 def test_warm_up_raises_the_learning_rate_linearly():
     parameter = torch.nn.Parameter(torch.zeros(1))
     module = torch.nn.ParameterList([parameter])
-    optimizer = PolicyOptimizer(module, OptimSettings(0.1, betas=(0.0, 0.0), warmup_steps=4))
+    optimizer = PolicyOptimizer(module, OptimSettings(learning_rate=0.1, beta1=0.0, beta2=0.0, warmup_steps=4))
     places = [0.0]
     for _ in range(5):
         parameter.grad = torch.ones(1)
@@ -277,7 +277,7 @@ def test_a_gradient_that_is_not_finite_is_refused_and_leaves_the_moments():
 @pytest.mark.parametrize("skips", [False, True])
 def test_learning_rate_that_makes_weights_too_large_ends_with_a_sentence(learning_rate, skips):
     sentence = rf"optimizer step 1 \(learning rate {re.escape(f'{learning_rate:g}')}\) made weights too large"
-    settings = OptimSettings(learning_rate, skips_non_finite=skips)
+    settings = OptimSettings(learning_rate=learning_rate, non_finite="skip" if skips else "stop")
     with pytest.raises(WeightOverflowError, match=sentence) as refused:
         updater(build_policy(), settings).update([mini_batch()], build_objective(BASE, is_replay_open=True))
     assert refused.value.fields == ("optim.learning_rate",)
