@@ -36,6 +36,8 @@ MAX_POSITIONS = 1024
 WARMUP_STEPS = 30
 FINAL_LEARNING_RATE = 1e-5
 SCORING = Scoring(temperature=1.0, has_entropies=False)
+Progress = Callable[[int, int], None]
+"""Hears of steps done and steps in all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +82,9 @@ def train_by_imitation(
     policy: PolicyModel,
     draw_batch: Callable[[float], list[TokenSequence]],
     settings: ImitationSettings,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> float:
-    """Train on batches from `draw_batch(share of steps done)`; return the last mean loss a token, in nats.
-
-    `progress` hears of steps done and steps in all.
-    """
+    """Train on batches from `draw_batch(share of steps done)`; return the last mean loss a token, in nats."""
     parameters = list(policy.model.parameters())
     optimizer = torch.optim.AdamW(
         parameters, lr=settings.learning_rate, weight_decay=0.0, betas=(0.9, 0.98), fused=True
@@ -118,8 +117,6 @@ def _one_thread() -> Iterator[None]:
     finally:
         torch.set_num_threads(before)
 
-
-Progress = Callable[[int, int], None]
 
 SHIPPED_WEIGHTS = Path(__file__).with_name("chains_warm.safetensors")
 SHA256 = "9d0eb1fc31eddfd032d621c1c462f4258d160658e040f1cc5ac85f090b16aaee"
@@ -163,7 +160,7 @@ def warm_model(settings: WarmStartSettings, cache_dir: Path, progress: Progress 
     """Return the Hugging Face folder of the warm model for register chains, making it if it is not in the cache.
 
     That of the default settings is shipped; others are trained here, where the processor's rounding may change them.
-    `progress` is called with steps done and steps in all. Processes may call this at once: each returns a whole folder.
+    Processes may call this at once: each returns a whole folder.
     """
 
     def build(folder: Path) -> None:
@@ -188,13 +185,9 @@ def _teach_errors(finished: Path, settings: WarmStartSettings, progress: Progres
     chain_tokenizer, rng = make_tokenizer(), random.Random(settings.seed)
     last = Demonstrators(error_scale=settings.last_error_scale or 0.0, max_error=LAST_MAX_ERROR)
 
-    def draw() -> TokenSequence:
-        drawn = draw_problem(rng, rng.randint(1, settings.max_operations), settings.modulus)
-        response = write_demonstration(drawn, rng, last)
-        return make_demonstration(chain_tokenizer.encode(drawn.text), _response_ids(chain_tokenizer, response))
-
     def draw_batch(_share_done: float) -> list[TokenSequence]:
-        return [draw() for _ in range(settings.batch_size)]
+        drawn = (rng, settings.max_operations, settings.modulus, last, chain_tokenizer)
+        return [_write(*drawn) for _ in range(settings.batch_size)]
 
     num_steps = int(NUM_LAST_STEPS * max(1.0, last.error_scale / LARGE_ERROR_SCALE))
     train_by_imitation(policy, draw_batch, ImitationSettings(num_steps, LAST_LEARNING_RATE), progress)
@@ -209,16 +202,7 @@ def teach_chains(settings: WarmStartSettings, progress: Progress | None = None) 
     def draw_batch(share_done: float) -> list[TokenSequence]:
         return [_draw_demonstration(settings, share_done, rng, chain_tokenizer) for _ in range(settings.batch_size)]
 
-    return _imitate(chain_tokenizer, settings, draw_batch, progress)
-
-
-def _imitate(
-    model_tokenizer: PreTrainedTokenizerFast,
-    settings: WarmStartSettings,
-    draw_batch: Callable[[float], list[TokenSequence]],
-    progress: Progress | None,
-) -> PolicyModel:
-    policy = _fresh_policy(model_tokenizer, settings)
+    policy = _fresh_policy(chain_tokenizer, settings)
     train_by_imitation(policy, draw_batch, ImitationSettings(settings.num_steps, settings.learning_rate), progress)
     return policy
 
@@ -241,14 +225,15 @@ def _draw_demonstration(
     is_full_range = share_done > FULL_RANGE_FROM
     longest = settings.max_operations if is_full_range else min(EASY_OPERATIONS, settings.max_operations)
     scale = settings.error_scale if share_done > FULL_NOISE_FROM else min(EARLY_ERROR_SCALE, settings.error_scale)
-    drawn = draw_problem(rng, rng.randint(1, longest), settings.modulus)
-    response = write_demonstration(drawn, rng, Demonstrators(error_scale=scale))
-    return make_demonstration(chain_tokenizer.encode(drawn.text), _response_ids(chain_tokenizer, response))
+    return _write(rng, longest, settings.modulus, Demonstrators(error_scale=scale), chain_tokenizer)
 
 
-def _response_ids(model_tokenizer: PreTrainedTokenizerFast, text: str) -> list[int]:
-    ids: list[int] = model_tokenizer.encode(text, add_special_tokens=False)
-    return [*ids, int(model_tokenizer.eos_token_id)]
+def _write(
+    rng: random.Random, longest: int, modulus: int, writers: Demonstrators, chain_tokenizer: PreTrainedTokenizerFast
+) -> TokenSequence:
+    drawn = draw_problem(rng, rng.randint(1, longest), modulus)
+    ids = chain_tokenizer.encode(write_demonstration(drawn, rng, writers), add_special_tokens=False)
+    return make_demonstration(chain_tokenizer.encode(drawn.text), [*ids, int(chain_tokenizer.eos_token_id)])
 
 
 def read_shipped(path: Path = SHIPPED_WEIGHTS) -> dict[str, Tensor]:

@@ -39,6 +39,7 @@ from exgrpo_core.methods.loading import CODE_FOLDER_VARIABLE
 from exgrpo_core.recording.run_folder import AttemptClaimedError
 from exgrpo_core.recording.run_status import RunStatus
 
+logger = logging.getLogger(__name__)
 _STDERR = 2
 
 
@@ -57,8 +58,6 @@ def start_command(run: RunDirectory, status: RunStatus) -> None:
     except (LaunchError, ValueError) as error:
         logger.warning("%s: %s", ON_END_VARIABLE, error)
 
-
-logger = logging.getLogger(__name__)
 
 LOOP_SECONDS = 0.5
 LOST_SECONDS = 5.0
