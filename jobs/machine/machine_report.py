@@ -9,11 +9,8 @@ from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-import psutil
-
 from exgrpo.db import DATABASE_URL_VARIABLE
 from exgrpo.jobs.machine.engine_environments import PROJECT_ROOT
-from exgrpo.jobs.machine.hardware import Gpu, list_gpus
 
 PACKAGES = (
     "exgrpo-workbench", "streamlit", "plotly", "pandas", "numpy", "torch", "transformers", "tokenizers", "datasets",
@@ -38,20 +35,6 @@ class Check:
     result: CheckResult
     detail: str
     advice: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """What this machine has to train with; memory in bytes."""
-
-    num_processors: int
-    memory: int
-    gpus: tuple[Gpu, ...]
-
-
-def read_machine() -> Machine:
-    """Return processors, memory and GPUs of this machine; takes milliseconds."""
-    return Machine(os.cpu_count() or 1, psutil.virtual_memory().total, tuple(list_gpus()))
 
 
 def examine_machine(runs_root: Path, database_url: str | None) -> list[Check]:

@@ -90,6 +90,23 @@ class RunDirectory(RunFolder):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self.run_id = check_run_id(Path(os.path.abspath(self.path)).name)
+        self.spec_path = self.path / "spec.json"
+        """The specification, which never changes."""
+        self.info_path = self.path / "run.json"
+        """The run's id, name, time of creation and parent."""
+        self.log_path = self.path / "log.txt"
+        """What the worker printed."""
+        self.buffer_path = self.path / "buffer"
+        """Segments of the replay buffer."""
+        self.checkpoints_path = self.path / "checkpoints"
+        """Folders of checkpoints."""
+        self.model_path = self.path / "model"
+        """The model of the checkpoint that an evaluation scores; of training, folders `ID/step-...` of its start."""
+        self.shards_path = self.path / "shards"
+        """The same of an evaluation whose checkpoint has verl's shards, which are merged into `model_path`."""
+        self.stop_path = self.path / "control" / "stop"
+        """A file that exists while a stop is requested."""
+        self._requested_path = self.path / "control" / "requested"
 
     @classmethod
     def create(
@@ -138,49 +155,9 @@ class RunDirectory(RunFolder):
         return cls(path)
 
     @property
-    def spec_path(self) -> Path:
-        """The specification, which never changes."""
-        return self.path / "spec.json"
-
-    @property
-    def info_path(self) -> Path:
-        """The run's id, name, time of creation and parent."""
-        return self.path / "run.json"
-
-    @property
-    def log_path(self) -> Path:
-        """What the worker printed."""
-        return self.path / "log.txt"
-
-    @property
-    def buffer_path(self) -> Path:
-        """Segments of the replay buffer."""
-        return self.path / "buffer"
-
-    @property
-    def model_path(self) -> Path:
-        """The model of the checkpoint that an evaluation scores; of training, folders `ID/step-...` of its start."""
-        return self.path / "model"
-
-    @property
-    def shards_path(self) -> Path:
-        """The same of an evaluation whose checkpoint has verl's shards, which are merged into `model_path`."""
-        return self.path / "shards"
-
-    @property
     def keeps_model(self) -> bool:
         """Whether the folder holds the model of a checkpoint."""
         return self.model_path.is_dir() or self.shards_path.is_dir()
-
-    @property
-    def checkpoints_path(self) -> Path:
-        """Folders of checkpoints."""
-        return self.path / "checkpoints"
-
-    @property
-    def stop_path(self) -> Path:
-        """A file that exists while a stop is requested."""
-        return self.path / "control" / "stop"
 
     def job_spec(self) -> JobSpec:
         """Read the specification of a job of any kind.
@@ -237,10 +214,6 @@ class RunDirectory(RunFolder):
         """Record that a user asked for an attempt."""
         self._requested_path.parent.mkdir(exist_ok=True)
         write_whole(self._requested_path, str(attempt), is_durable=False)
-
-    @property
-    def _requested_path(self) -> Path:
-        return self.path / "control" / "requested"
 
     def stop_requested(self) -> bool:
         """Return whether a stop is requested."""

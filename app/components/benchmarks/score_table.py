@@ -132,7 +132,7 @@ def printed_lines(studies: Iterable[str]) -> list[ScoreLine]:
     printed: dict[tuple[object, ...], ScoreLine] = {}
     for name in studies:
         study = load_study(name)
-        notes = {(fault.table, fault.group, fault.row, fault.column): fault for fault in disagreements(study)}
+        notes = {fault.place: fault for fault in disagreements(study)}
         for table in study.tables:
             columns = _columns_of(table)
             for row in table.rows if columns else ():

@@ -1,8 +1,10 @@
 """Where a new run runs: the question, what the answer needs, and scripts for other machines."""
 
+import os
 from enum import StrEnum
 from functools import partial
 
+import psutil
 import streamlit as st
 
 from exgrpo.app.components.new_run.form_state import FormState
@@ -11,8 +13,7 @@ from exgrpo.app.settings import runs_root
 from exgrpo.jobs.actions.preflight.dry_run import dry_run_text
 from exgrpo.jobs.actions.preflight.launch_scripts import ScriptKind, write_script
 from exgrpo.jobs.actions.preflight.resolution import RunRefusedError
-from exgrpo.jobs.machine.hardware import GPU_TYPES, type_of
-from exgrpo.jobs.machine.machine_report import read_machine
+from exgrpo.jobs.machine.hardware import GPU_TYPES, list_gpus, type_of
 from exgrpo.jobs.specs.train import SpecError, TrainSpec
 from exgrpo.jobs.specs.verl import RAY_TOKEN_VARIABLE
 
@@ -88,12 +89,12 @@ def _take(state: FormState, key: str) -> None:
 
 
 def _needs(where: Where) -> str:
-    machine = read_machine()
-    gpus = counted(len(machine.gpus), "NVIDIA GPU") if machine.gpus else "no NVIDIA GPU"
+    num_gpus = len(list_gpus())
+    gpus = counted(num_gpus, "NVIDIA GPU") if num_gpus else "no NVIDIA GPU"
     if where is Where.MACHINE:
         return (
-            f"Here: {machine.num_processors} processors, {byte_size(machine.memory)} of memory, {gpus}. Takes the GPU "
-            "if there is one."
+            f"Here: {os.cpu_count() or 1} processors, {byte_size(psutil.virtual_memory().total)} of memory, {gpus}. "
+            "Takes the GPU if there is one."
         )
     if where is Where.GPUS:
         return f"Here: {gpus}. Needs verl's environment (`make verl-env GPU=1`) and as many GPUs as below."

@@ -7,7 +7,7 @@ from statistics import fmean
 
 from exgrpo.db.statistics import CONFIDENCE, MeanInterval, holm, mean_interval
 from exgrpo.jobs.actions.studies.definition import PaperRow, PaperTable, Study, number_of
-from exgrpo.jobs.actions.studies.numbers import TEXT_TABLE, number_rows, printed, setting_gains
+from exgrpo.jobs.actions.studies.numbers import printed, setting_gains
 from exgrpo.jobs.actions.studies.study_results import CellResult, StudyResults
 
 _MAX_NAMED = 10
@@ -259,8 +259,7 @@ def printed_table(table: PaperTable) -> Table:
 
 def texts_table(study: Study) -> Table:
     """Return the numbers in the paper's running text."""
-    rows = [row for row in number_rows(study) if row.table == TEXT_TABLE]
-    return [{"What": row.row, "Column": row.column, "Number": row.printed} for row in rows]
+    return [{"What": claim.row, "Column": claim.column, "Number": printed(claim.value)} for claim in study.claims]
 
 
 def gains_table(study: Study) -> Table:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import fmean
 
 from exgrpo.jobs.actions.studies.definition import (
@@ -40,10 +40,8 @@ class NumberRow:
 class Disagreement:
     """A printed number that does not follow from the others; `expected` is what does."""
 
-    table: str
-    group: str
-    row: str
-    column: str
+    place: tuple[str, str, str, str]
+    """Table, group, row and column of the number."""
     printed: float
     expected: float
     reason: str
@@ -58,29 +56,21 @@ class Disagreement:
 
     @property
     def location(self) -> str:
-        """Table, group, row and column of the number."""
-        return ", ".join(part for part in (self.table, self.group, self.row, self.column) if part)
+        """The place of the number in words."""
+        return ", ".join(filter(None, self.place))
 
 
 def number_rows(study: Study) -> list[NumberRow]:
     """Return every number that the paper prints of a study: its tables cell by cell, then its text."""
-    notes = {
-        (disagreement.table, disagreement.group, disagreement.row, disagreement.column): disagreement.sentence
-        for disagreement in disagreements(study)
-    }
-    rows = [
-        NumberRow(table.name, row.group, row.row, column, number_of(value), printed(value))
+    notes = {disagreement.place: disagreement.sentence for disagreement in disagreements(study)}
+    found = [
+        ((table.name, row.group, row.row, column), value)
         for table in study.tables
         for row in table.rows
         for column, value in zip(table.columns, row.values, strict=True)
     ]
-    claims = [
-        NumberRow(TEXT_TABLE, "", claim.row, claim.column, number_of(claim.value), printed(claim.value))
-        for claim in study.claims
-    ]
-    return [
-        replace(item, note=notes.get((item.table, item.group, item.row, item.column), "")) for item in (*rows, *claims)
-    ]
+    found += [((TEXT_TABLE, "", claim.row, claim.column), claim.value) for claim in study.claims]
+    return [NumberRow(*place, number_of(value), printed(value), notes.get(place, "")) for place, value in found]
 
 
 def printed(value: PrintedValue) -> str:
@@ -127,7 +117,7 @@ def _wrong_averages(study: Study) -> Iterator[Disagreement]:
                 distance = abs(average - mean) - _SLACK
                 if distance > 0.05:
                     cell = (table.name, row.group, row.row, column)
-                    yield Disagreement(*cell, average, mean, "the mean of its cells is", is_rounding=distance <= 0.1)
+                    yield Disagreement(cell, average, mean, "the mean of its cells is", is_rounding=distance <= 0.1)
 
 
 def _wrong_claims(study: Study) -> Iterator[Disagreement]:
@@ -138,7 +128,7 @@ def _wrong_claims(study: Study) -> Iterator[Disagreement]:
         in_table = math.copysign(find_value(claim.same_as), value)  # a drop of 8.7 is printed as -8.7 elsewhere
         if abs(value - in_table) > _SLACK:
             reason = f"{claim.same_as.table} has"
-            yield Disagreement(TEXT_TABLE, "", claim.row, claim.column, value, in_table, reason)
+            yield Disagreement((TEXT_TABLE, "", claim.row, claim.column), value, in_table, reason)
 
 
 def _wrong_gains(study: Study) -> Iterator[Disagreement]:
@@ -149,7 +139,8 @@ def _wrong_gains(study: Study) -> Iterator[Disagreement]:
             continue
         mean = fmean(gain[claim.column] for gain in gains.values())
         if abs(value - mean) > 0.05 + _SLACK:
-            yield Disagreement(TEXT_TABLE, "", claim.row, claim.column, value, mean, "the mean over settings is")
+            place = (TEXT_TABLE, "", claim.row, claim.column)
+            yield Disagreement(place, value, mean, "the mean over settings is")
 
 
 def _gain(gain: Gain, column: str) -> float:

@@ -74,7 +74,7 @@ def test_the_only_averages_beyond_rounding_are_gpg_zero_out_of_distribution():
         for disagreement in disagreements(load_study(name))
         if "mean of its cells" in disagreement.reason
     ]
-    beyond = [(item.row, item.column, item.printed, round(item.expected, 2)) for item in found if not item.is_rounding]
+    beyond = [(*item.place[2:], item.printed, round(item.expected, 2)) for item in found if not item.is_rounding]
     assert beyond == [("GPG-Zero", "OOD Avg.", 41.6, 53.73)]
     assert len(found) > len(beyond)
     notes = {(row.row, row.column) for row in number_rows(load_study("main-table")) if row.note}
