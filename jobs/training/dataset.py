@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from exgrpo.jobs.specs.base import DeclaredKind
+from exgrpo.jobs.specs.train import DataSpec
 from exgrpo.jobs.tasks.grading.gold_answers import gold_notices
 from exgrpo.jobs.tasks.questions import build_question
 from exgrpo.jobs.training.data_rows import COLUMNS, DataError, DataRow, RawRow, iterate_raw_rows, no_rows
@@ -46,6 +47,13 @@ class DataSource:
     """Column with responses, which are checked with their rows."""
     is_imitated: bool = False
     """Whether a response is a demonstration, which no row may lack, and not an off-policy trajectory."""
+
+    @classmethod
+    def of(cls, data: DataSpec) -> "DataSource":
+        """Return the source that a specification names."""
+        num_all = None if data.num_questions is None else data.num_questions + data.num_held_out
+        template = TemplateName(data.template)
+        return cls(data.source, data.split, template, num_all, data.answer_kind, data.too_long_prompts)
 
     @property
     def origin(self) -> str:

@@ -39,7 +39,7 @@ def open_data(spec: TrainSpec, should_stop: Callable[[], bool] | None = None) ->
         is_warm = spec.model.source == CHAINS_WARM_MODEL
         model = str(_warm_chains_model(spec, should_stop)) if is_warm else prepare_model(spec.model.source)
         return TaskData(task, spec.data, spec.algorithm.max_prompt_tokens, model)
-    source = _data_source(spec.data)
+    source = DataSource.of(spec.data)
     rows = read_rows(source)
     model = prepare_model(spec.model.source)
     return FileData(spec.data, source, rows, spec.algorithm.max_prompt_tokens, model)
@@ -136,12 +136,6 @@ def _warm_chains_model(spec: TrainSpec, should_stop: Callable[[], bool] | None =
             num_steps=3 * settings.num_steps,
         )
     return warm_model(settings, cache_directory(), _warm_start_progress(should_stop))
-
-
-def _data_source(data: DataSpec) -> DataSource:
-    num_all = None if data.num_questions is None else data.num_questions + data.num_held_out
-    template = TemplateName(data.template)
-    return DataSource(data.source, data.split, template, num_all, data.answer_kind, data.too_long_prompts)
 
 
 def _warm_start_progress(should_stop: Callable[[], bool] | None) -> Callable[[int, int], None]:

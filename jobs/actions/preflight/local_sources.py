@@ -88,19 +88,8 @@ def check_rows(look: Look) -> list[str]:
     cached = None
     if data.source in TASKS or not (os.path.exists(data.source) or (cached := cached_data_set(data.source))):
         return []
-    num_all = None if data.num_questions is None else data.num_questions + data.num_held_out
-    template = TemplateName(data.template)
     column = spec.external_column if spec.sft is None else spec.sft.response_column
-    source = DataSource(
-        data.source,
-        data.split,
-        template,
-        num_all,
-        data.answer_kind,
-        data.too_long_prompts,
-        column,
-        spec.sft is not None,
-    )
+    source = replace(DataSource.of(data), response_column=column, is_imitated=spec.sft is not None)
     file = os.stat(cached or data.source)
     try:
         rows = _read_once(replace(source, num_questions=None), cached is not None, file.st_mtime_ns, file.st_size)
@@ -115,8 +104,10 @@ def check_rows(look: Look) -> list[str]:
             f"expected at most the questions to train on ({max(0, num_left)} of {source.origin}).",
             "algorithm.batch_size", "data.num_held_out",
         )  # fmt: skip
-    used = rows.rows[:num_all]
-    is_chat = template.resolved(not look.model.has_config or look.model.chat_template is not None) is TemplateName.CHAT
+    used = rows.rows[: source.num_questions]
+    is_chat = (
+        source.template.resolved(not look.model.has_config or look.model.chat_template is not None) is TemplateName.CHAT
+    )
     num_system = 0 if is_chat else sum(bool(row.system_text) for row in used)
     return [*rows.notices, *use_notices(source, len(used), len(rows.rows)), *system_notices(source, num_system)]
 

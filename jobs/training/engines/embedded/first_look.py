@@ -26,7 +26,7 @@ from exgrpo.jobs.training.engines.embedded.model import (
 )
 from exgrpo.jobs.training.engines.embedded.packing import TokenSequence
 from exgrpo.jobs.training.engines.embedded.sampling import Sampler
-from exgrpo.jobs.training.engines.embedded.settings_files import refuse_damaged_settings, refuse_remote_code
+from exgrpo.jobs.training.engines.embedded.settings_files import refuse_remote_code
 from exgrpo.jobs.training.engines.tokenizer import load_tokenizer
 from exgrpo.jobs.training.pretrained.model_shapes import model_file
 from exgrpo_core.errors import EngineError, first_line
@@ -82,7 +82,6 @@ def look_without_weights(source: str) -> None:
         EngineError: One sentence says what is wrong with the model.
     """
     try:
-        refuse_damaged_settings(source)
         refuse_remote_code(source)
         config = AutoConfig.from_pretrained(source)
         with torch.device("meta"):

@@ -38,7 +38,7 @@ from exgrpo.jobs.training.engines.embedded.lora import (
 )
 from exgrpo.jobs.training.engines.embedded.packing import TokenSequence
 from exgrpo.jobs.training.engines.embedded.sampling import Sampler, Scoring
-from exgrpo.jobs.training.engines.embedded.settings_files import refuse_damaged_settings, refuse_remote_code
+from exgrpo.jobs.training.engines.embedded.settings_files import refuse_remote_code
 from exgrpo.jobs.training.engines.tokenizer import load_tokenizer, response_texts
 from exgrpo_core.engine import read_end_tokens
 from exgrpo_core.errors import EngineError, first_line
@@ -202,7 +202,6 @@ def _make_backend(model: PreTrainedModel, compute_dtype: torch.dtype, weight_of:
 
 def _load_model(source: str, revision: str | None) -> PreTrainedModel:
     """Return a float32 model; adapters in a folder are merged into the model that they belong to."""
-    refuse_damaged_settings(source, revision)
     refuse_remote_code(source, revision)
     folder = Path(source)
     if (folder / ADAPTER_CONFIG).is_file():
@@ -218,7 +217,6 @@ def refuse_odd_files(source: str) -> None:
         EngineError: It is one.
         OSError: It cannot be found.
     """
-    refuse_damaged_settings(source)
     refuse_remote_code(source)
     if Path(source).is_dir():
         load_weights(source, device_map="meta")

@@ -8,26 +8,18 @@ from exgrpo_core.bounded_json import UnreadableFileError
 from exgrpo_core.errors import EngineError
 
 
-def refuse_damaged_settings(source: str, revision: str | None = None) -> None:
-    """Refuse a model on this machine that has a settings file which is not a mapping in JSON.
+def refuse_remote_code(source: str, revision: str | None = None) -> None:
+    """Refuse a model whose folder or hub repository names code, or has a settings file that is no mapping in JSON.
 
     Raises:
         EngineError: It is one.
+        OSError: It cannot be found.
     """
     try:
         for name in SETTINGS_FILES:
             read_settings(source, name, revision)
     except UnreadableFileError as error:
         raise EngineError(str(error), "model.source") from None
-
-
-def refuse_remote_code(source: str, revision: str | None = None) -> None:
-    """Refuse a model whose folder or hub repository names code.
-
-    Raises:
-        EngineError: It is one.
-        OSError: It cannot be found.
-    """
     settings = {
         "config.json": PreTrainedConfig.get_config_dict(source, revision=revision)[0],
         "tokenizer_config.json": get_tokenizer_config(source, revision=revision),
