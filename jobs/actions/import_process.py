@@ -103,11 +103,7 @@ def _only(answers: Iterator[Any]) -> Any:  # noqa: ANN401 - what the work answer
 
 
 def _answers(work: str, *arguments: object) -> Generator[Any]:
-    """Yield what the process answers, and None while it is silent; the next answer is made once it is asked for.
-
-    Raises:
-        UserError: The work is refused, or its process ends on no file, or again on the same one.
-    """
+    """Yield what the process answers, and None while it is silent; the next answer is made once it is asked for."""
     left_out: dict[Path, str] = {}
     while True:
         connection, process = _start()

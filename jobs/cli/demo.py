@@ -51,7 +51,8 @@ def run_demo(runs_root: Path, is_headless: bool, is_real: bool = False) -> int:
 
     Returns the exit code. The last line of the result is JSON.
     """
-    run_ids = _submit_real(runs_root) if is_real else _submit_toy(runs_root)
+    toys = (queue_job(runs_root, load_preset(name)) for name in PRESETS)
+    run_ids = _submit_real(runs_root) if is_real else [*toys]
     for run_id in run_ids:
         tag(runs_root, run_id, DEMO_TAG)
     num_running = min(len(run_ids), os.cpu_count() or 1)
@@ -59,10 +60,6 @@ def run_demo(runs_root: Path, is_headless: bool, is_real: bool = False) -> int:
         return _train_headless(runs_root, run_ids, num_running)
     threading.Thread(target=_print_results_at_end, args=(runs_root, run_ids), daemon=True).start()
     return Workbench(runs_root, None, supervisor_command(runs_root, num_running)).serve(opens_browser=True)
-
-
-def _submit_toy(runs_root: Path) -> list[str]:
-    return [queue_job(runs_root, load_preset(name)) for name in PRESETS]
 
 
 def _submit_real(runs_root: Path) -> list[str]:

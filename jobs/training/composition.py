@@ -61,8 +61,8 @@ def run_training(
                 demonstrations = read_demonstrations(spec, loaded.questions, loaded.policy.tokenizer)
                 engine = _engine(spec, reward, loaded, OptimSettings(**dict(spec.optim), decay_steps=spec.num_steps))
                 unknown = unknown_token(loaded.policy.tokenizer)
-                sets = (loaded.questions, loaded.held_out, {}, loaded.benchmarks)
-                components = RunComponents(engine, reward, *sets, unknown_token_id=unknown)
+                sets = (loaded.questions, loaded.held_out)
+                components = RunComponents(engine, reward, *sets, {}, loaded.benchmarks, unknown_token_id=unknown)
                 return SftLoop(spec, run.path, components, recorder, control).run(demonstrations, engine.imitate)
         with open_components(spec, control.stop_requested, run.checkpoints_path, read_benchmarks) as components:
             return TrainingLoop(spec, run.path, components, recorder, control).run()

@@ -136,17 +136,14 @@ def encode_turns(
         )
     try:
         refuse_control_tokens(turns, tokenizer)
-        return [_encode_turn(index, turns, render, tokenizer, label) for index in _places(turns)]
+        places = [index for index, turn in enumerate(turns) if turn["role"] == "assistant"]
+        return [_encode_turn(index, turns, render, tokenizer, label) for index in places]
     except ControlTokenError as error:
         raise DataError(f"{label}: {error}") from None
     except ValueError as error:
         if isinstance(error, DataError):
             raise
         raise DataError(f"{label}: the chat template refuses the messages ({error}).") from error
-
-
-def _places(turns: Sequence[Turn]) -> list[int]:
-    return [index for index, turn in enumerate(turns) if turn["role"] == "assistant"]
 
 
 def _encode_turn(

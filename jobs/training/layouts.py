@@ -258,11 +258,7 @@ def _pairs(value: object, label: str) -> list[tuple[Any, Any]]:
 
 
 def _option_text(value: object, label: str) -> str:
-    """Return the text of an option; a list of one text is this text.
-
-    Raises:
-        DataError: It is an object or a longer list.
-    """
+    """Return the text of an option; a list of one text is this text."""
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
     if isinstance(value, list | Mapping):
@@ -307,11 +303,7 @@ def _plain_name(key: str) -> str:
 
 
 def _refuse_other_options(raw: RawRow, where: str) -> None:
-    """Refuse a row whose gold answer is a label, and whose columns hold options under names of another kind.
-
-    Raises:
-        DataError: It has such columns.
-    """
+    """Refuse a row whose gold answer is a label, and whose columns hold options under names of another kind."""
     gold = next((raw[name] for name in _GOLDS if raw.get(name) is not None), None)
     series: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for key in (key for key in raw if isinstance(raw[key], str)):
@@ -327,11 +319,7 @@ def _refuse_other_options(raw: RawRow, where: str) -> None:
 
 
 def _option_columns(raw: RawRow, where: str) -> list[str]:
-    """Return the columns with an option each, in their order: of one name, with letters from A or numbers from 0 or 1.
-
-    Raises:
-        DataError: A column is missing between others, or they are the wrong options only.
-    """
+    """Return the columns with an option each, in order: of one name, with letters from A or numbers from 0 or 1."""
     for (stem, is_number), found in _series(raw, where).items():
         first, columns = min(found), [found[place] for place in sorted(found)]
         if len(columns) < 2 or first > is_number:

@@ -237,11 +237,7 @@ def _choose_memory(spec: TrainSpec) -> None:
 
 
 def _check_shared_memory(spec: TrainSpec, config: "DictConfig") -> None:
-    """Refuse a machine whose /dev/shm is too small for the weights that go through it.
-
-    Raises:
-        EngineError: It is.
-    """
+    """Refuse a machine whose /dev/shm is too small for the weights that go through it."""
     if os.environ.get(PLATFORM_VARIABLE) != UNSHARED_PLATFORM:
         return
     bucket = config.actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes

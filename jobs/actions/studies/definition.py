@@ -298,11 +298,6 @@ class RunKey:
         return (f"study:{self.study}", f"scale:{self.scale}", f"cell:{self.cell}", f"seed:{self.seed}")
 
 
-def study_tag(study: Study) -> str:
-    """Return the tag that all runs of a study have."""
-    return f"study:{study.name}"
-
-
 def key_from_tags(tags: Sequence[str]) -> RunKey | None:
     """Return which run of a study has these tags, None if none has."""
     values = {match[1]: match[2] for tag in tags if (match := STUDY_TAG.fullmatch(tag))}

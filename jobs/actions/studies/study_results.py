@@ -12,7 +12,7 @@ from exgrpo.db.queries.run_filter import RunFilter
 from exgrpo.db.queries.runs import list_runs, run_spec
 from exgrpo.db.rows.runs import RunRow
 from exgrpo.db.statistics import CONFIDENCE, MeanInterval, mean_interval, t_quantile
-from exgrpo.jobs.actions.studies.definition import Cell, RunKey, Scale, Study, key_from_tags, study_tag
+from exgrpo.jobs.actions.studies.definition import Cell, RunKey, Scale, Study, key_from_tags
 from exgrpo.jobs.actions.studies.measures import HELD_OUT, Figures, MeasuredRun, held_out_rows, is_score, measure_run
 from exgrpo_core.recording.run_status import RunStatus
 
@@ -107,7 +107,7 @@ class StudyResults:
 def find_runs(database: Database, study: Study) -> dict[RunKey, RunRow]:
     """Return the newest run of each scale, cell and seed of a study; archived runs do not count."""
     newest: dict[RunKey, RunRow] = {}
-    for row in list_runs(database, RunFilter(words=f'tag="{study_tag(study)}"'), limit=None):
+    for row in list_runs(database, RunFilter(words=f'tag="study:{study.name}"'), limit=None):
         key = key_from_tags(row.tags)
         if key is not None and key.study == study.name and row.kind == "train" and row.has_settings:
             newest.setdefault(key, row)

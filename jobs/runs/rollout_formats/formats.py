@@ -121,11 +121,7 @@ def find_format(path: Path) -> RolloutFormat:
 
 
 def _check_encoding(sample: Sample) -> None:
-    """Refuse text in UTF-16, because some of its lines can be read by chance.
-
-    Raises:
-        UnknownRolloutsError: It is in UTF-16 or UTF-32.
-    """
+    """Refuse text in UTF-16, because some of its lines can be read by chance."""
     first = next((file for file in sample.files if file.stat().st_size), sample.path)
     is_text = bare(first).suffix in {".csv", ".json", ".jsonl"}
     if sample.head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or (is_text and b"\0" in sample.head[:400]):

@@ -120,11 +120,7 @@ def _decoded(content: bytes) -> str:
 
 
 def _table_rows(source: RolloutSource, file: Path, text: str) -> list[Row]:
-    """Return the rows of a table with commas, semicolons or tabs; one with more values than columns is named.
-
-    Raises:
-        ValueError: Two columns have one name.
-    """
+    """Return the rows of a table with commas, semicolons or tabs; one with more values than columns is named."""
     header = text.partition("\n")[0]
     table = csv.DictReader(io.StringIO(text), delimiter=max(",;\t", key=header.count))
     if twice := doubled(table.fieldnames or ()):

@@ -91,11 +91,7 @@ class _Residues:
 
 
 def _solve(system: dict[str, list[str]]) -> list[tuple[int, int]]:
-    """Return the residues that hold for all moduli at once; if there are none, the system is a list of answers.
-
-    Raises:
-        ValueError: A value or modulus is no integer, or there are too many residues.
-    """
+    """Return the residues that hold for all moduli at once; if there are none, the system is a list of answers."""
     read = [
         [(_read_integer(value.replace(" ", ""), int(modulus)), int(modulus)) for value in values]
         for modulus, values in system.items()
@@ -120,11 +116,7 @@ def _intersection(left: tuple[int, int], right: tuple[int, int]) -> tuple[int, i
 
 
 def _read_integer(text: str, modulus: int) -> int:
-    """Return an integer, a power as its residue.
-
-    Raises:
-        ValueError: The text is neither, or the modulus is zero.
-    """
+    """Return an integer, a power as its residue; a `ValueError` of any other text."""
     power = re.fullmatch(r"(-?\d+)\^\{?(-?\d+)\}?", text)
     if modulus < 1:
         raise ValueError(modulus)

@@ -30,7 +30,7 @@ _BRACKETS = {"(": Kind.OPEN, ")": Kind.CLOSE}
 
 _EXACT: dict[str, Callable[[Fraction, Fraction], Fraction]] = {"+": add, "-": sub, "*": mul, "/": truediv}
 _MODULAR: dict[str, Callable[[int, int], int]] = {"+": add, "-": sub, "*": mul}
-_RESIDUES = tuple(random.Random(PRIME).sample(range(2**60, PRIME), MAX_NUMBERS))
+RESIDUES = tuple(random.Random(PRIME).sample(range(2**60, PRIME), MAX_NUMBERS))
 
 
 class NotComputableError(ArithmeticError):
@@ -48,11 +48,6 @@ def constant(value: Fraction | int) -> Quantity:
     """Return a number that is the same in every story."""
     exact = Fraction(value)
     return Quantity(exact, exact.numerator * pow(exact.denominator, -1, PRIME) % PRIME)
-
-
-def story_number(index: int, value: Fraction) -> Quantity:
-    """Return the story's number at `index`, from 0 to 25."""
-    return Quantity(value, _RESIDUES[index])
 
 
 def combine(operator: str, left: Quantity, right: Quantity) -> Quantity:

@@ -9,6 +9,7 @@ from itertools import combinations
 from typing import Self
 
 from exgrpo.jobs.tasks.word_problems.expressions import (
+    RESIDUES,
     Binary,
     Expression,
     Letter,
@@ -18,7 +19,6 @@ from exgrpo.jobs.tasks.word_problems.expressions import (
     constant,
     numbers_of,
     parse_formula,
-    story_number,
 )
 
 NAMES = "abcdefghij"
@@ -71,7 +71,7 @@ class StoryProblem:
     @cached_property
     def letters(self) -> dict[str, Quantity]:
         """The story's numbers by their names."""
-        return {NAMES[index]: story_number(index, value) for index, value in enumerate(self.numbers)}
+        return {NAMES[index]: Quantity(value, RESIDUES[index]) for index, value in enumerate(self.numbers)}
 
     @cached_property
     def answer(self) -> Quantity:
