@@ -27,7 +27,7 @@ from exgrpo.jobs.runs.directory import CommandError, RunDirectory
 from exgrpo.jobs.runs.lookup import find_checkpoint, find_run_id
 from exgrpo.jobs.runs.people import Role, needs
 from exgrpo.jobs.runs.recording.event_reader import best_checkpoint
-from exgrpo.jobs.runs.supervisor_file import refuse_code
+from exgrpo.jobs.runs.state import refuse_code
 from exgrpo.jobs.specs.any_job import loop_name
 from exgrpo.jobs.specs.base import ANSWER_ALONE, DeclaredKind, checked, code_parts
 from exgrpo.jobs.specs.evaluation import API_KEY_VARIABLE, EvalModelSpec, EvalSpec

@@ -10,8 +10,7 @@ from exgrpo.jobs.runs.journal import Journal, JournalKind, request_resume, waite
 from exgrpo.jobs.runs.lookup import run_names
 from exgrpo.jobs.runs.people import Role, needs
 from exgrpo.jobs.runs.recording.event_reader import refusal_of_new_start
-from exgrpo.jobs.runs.state import RunState, describe_run, is_recorded, read_state
-from exgrpo.jobs.runs.supervisor_file import refuse_code
+from exgrpo.jobs.runs.state import RunState, describe_run, is_recorded, read_state, refuse_code
 from exgrpo.jobs.specs.any_job import JobSpec
 from exgrpo.jobs.specs.judging import JudgeSpec
 from exgrpo.jobs.specs.train import SpecError, TrainSpec, clean_name

@@ -1,12 +1,10 @@
 """The command that executes recorded steps again."""
 
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
 
-from exgrpo.db.connections.session import Database
 from exgrpo.db.queries.selections import steps_with_trajectories
 from exgrpo.jobs.actions.replay.facts import Outcome, ReplayRow, summed_over
 from exgrpo.jobs.actions.replay.loss import replay_step
@@ -66,7 +64,10 @@ def replay(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its
         rows = [row for number in numbers for row in replay_step(database, runs_root, run_id, number, *other)]
         if updates:
             rows = [row for row in rows if row.outcome is not Outcome.NO_EFFECT]  # the update shows the effect
-            rows += _executed_updates(database, runs_root, run_id, numbers, *other)
+            limit_threads()
+            from exgrpo.jobs.actions.replay.update import execute_updates  # loads torch
+
+            rows += execute_updates(database, runs_root, run_id, numbers, *other)
             rows.sort(key=lambda row: row.step)
     shown = summed_over(rows) if steps else rows
     if as_json:
@@ -78,20 +79,6 @@ def replay(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its
                 print_result(f"First difference: step {row.step}, {row.stage}, {row.compared}, {row.first_difference}.")
     if any(row.outcome is Outcome.DIFFERS for row in shown) and not settings and method is None:
         raise typer.Exit(EXIT_FAILURE)
-
-
-def _executed_updates(
-    database: Database,
-    runs_root: Path,
-    run_id: str,
-    steps: Sequence[int],
-    settings: Sequence[str],
-    method: str | None,
-) -> list[ReplayRow]:
-    limit_threads()
-    from exgrpo.jobs.actions.replay.update import execute_updates
-
-    return execute_updates(database, runs_root, run_id, steps, settings, method)
 
 
 def _numbers(step: int | None, steps: str | None) -> range:

@@ -58,7 +58,9 @@ class Protocol:
 def load_protocols() -> dict[str, Protocol]:
     """Return the protocols of the paper's benchmarks by name, in the order of its tables."""
     content: dict[str, dict[str, Any]] = yaml.safe_load(PROTOCOLS_FILE.read_text(encoding="utf-8"))
-    return {name: _protocol(name, fields) for name, fields in content.items()}
+    for fields in content.values():
+        fields |= {"data_sources": tuple(fields["data_sources"]), "hub": HubDataSet(**fields["hub"])}
+    return {name: Protocol(name=name, **fields) for name, fields in content.items()}
 
 
 def find_protocol(name: str) -> Protocol:
@@ -110,14 +112,6 @@ def graded_as(choice: BenchmarkChoice, kind: DeclaredKind) -> BenchmarkChoice:
     return choice.model_copy(update={"answer_kind": kind})
 
 
-def _protocol(name: str, fields: dict[str, Any]) -> Protocol:
-    parts = fields | {"data_sources": tuple(fields["data_sources"]), "hub": HubDataSet(**fields["hub"])}
-    return Protocol(name=name, **parts)
-
-
-BENCHMARKS_FOLDER = "benchmarks"
-
-
 @dataclass(slots=True)
 class UserBenchmarks:
     """What a user declared: benchmarks by name, and a sentence on each entry or file that is wrong."""
@@ -128,7 +122,7 @@ class UserBenchmarks:
 
 def benchmarks_folder(runs_root: Path) -> Path:
     """Return where a user's benchmarks are declared."""
-    return runs_root / WORKBENCH_FOLDER / BENCHMARKS_FOLDER
+    return runs_root / WORKBENCH_FOLDER / "benchmarks"
 
 
 def load_user_benchmarks(runs_root: Path) -> UserBenchmarks:

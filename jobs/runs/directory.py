@@ -71,10 +71,10 @@ def parse_run_info(content: bytes, origin: str) -> dict[str, Any]:
         RunDirectoryError: It is damaged: a field is missing or of another type.
     """
     try:
-        info = unseal(content)
+        info = {"spec_crc": None} | unseal(content)
         datetime.fromisoformat(info["created_at"]).astimezone(UTC)
         kinds = {"name": str, "created_at": str, "parent_run_id": str | None, "branched_from_step": int | None}
-        kinds["spec_crc"] = int
+        kinds["spec_crc"] = int | None
         is_whole = all(isinstance(info[name], kind) for name, kind in kinds.items())
         is_whole = is_whole and 0 <= (info["branched_from_step"] or 0) <= _MAX_STEP
     except (ValueError, KeyError, TypeError, OverflowError):
@@ -192,13 +192,14 @@ class RunDirectory(RunFolder):
         # The folder's name is the id: a copied and renamed folder is another run.
         return {"run_id": self.run_id} | info
 
-    def spec_crc(self) -> int:
-        """Return the CRC-32 of `spec.json` as it was written.
+    def spec_crc(self) -> int | None:
+        """Return the CRC-32 of `spec.json` as it was written, None of one without it.
 
         Raises:
             RunDirectoryError: `run.json`, which has it, is missing or damaged.
         """
-        return int(self._read_info_file()["spec_crc"])
+        crc: int | None = self._read_info_file()["spec_crc"]
+        return crc
 
     def _read_info_file(self) -> dict[str, Any]:
         try:

@@ -239,18 +239,6 @@ class RewardParts:
         return means | ({"reward/failed": float(np.mean(failed))} if failed else {})
 
 
-def _reward_answers(
-    _questions: Sequence[Question], _responses: Sequence[Response], verdicts: Sequence[Verdict]
-) -> Values:
-    return np.array([verdict.reward for verdict in verdicts])
-
-
-def _reward_format(
-    _questions: Sequence[Question], _responses: Sequence[Response], verdicts: Sequence[Verdict]
-) -> Values:
-    return np.array([float(verdict.outcome != Grade.UNPARSED) for verdict in verdicts])
-
-
 def _reward_at_random(
     _questions: Sequence[Question], responses: Sequence[Response], _verdicts: Sequence[Verdict]
 ) -> Values:
@@ -271,4 +259,10 @@ def _reward_by_code(
     return np.array(code.rewards(calls), dtype=np.float64)
 
 
-_PARTS: dict[str, Part] = {ANSWER: _reward_answers, FORMAT: _reward_format, RANDOM: _reward_at_random}
+_PARTS: dict[str, Part] = {
+    ANSWER: lambda _questions, _responses, verdicts: np.array([verdict.reward for verdict in verdicts]),
+    FORMAT: lambda _questions, _responses, verdicts: np.array(
+        [float(verdict.outcome != Grade.UNPARSED) for verdict in verdicts]
+    ),
+    RANDOM: _reward_at_random,
+}

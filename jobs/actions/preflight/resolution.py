@@ -33,7 +33,7 @@ from exgrpo.jobs.runs.checkpoints import ADAPTER_CONFIG
 from exgrpo.jobs.runs.directory import CommandError, RunDirectory, RunDirectoryError
 from exgrpo.jobs.runs.lookup import NamedCheckpoint, starting_checkpoint
 from exgrpo.jobs.runs.people import Role, needs
-from exgrpo.jobs.runs.supervisor_file import refuse_code
+from exgrpo.jobs.runs.state import refuse_code
 from exgrpo.jobs.specs.evaluation import EvalSpec
 from exgrpo.jobs.specs.train import SpecError, TrainSpec
 from exgrpo_core.errors import FieldError, Mistake, UserError, joined

@@ -16,8 +16,7 @@ from exgrpo.jobs.runs import lookup
 from exgrpo.jobs.runs.checkpoints import save_checkpoint
 from exgrpo.jobs.runs.directory import CommandError, RunDirectory, RunDirectoryError
 from exgrpo.jobs.runs.journal import Journal
-from exgrpo.jobs.runs.state import read_state
-from exgrpo.jobs.runs.supervisor_file import SingleInstance
+from exgrpo.jobs.runs.state import SingleInstance, read_state
 from exgrpo.jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
 from exgrpo.jobs.specs.judging import JudgedSpec, JudgeSpec
 from exgrpo.jobs.specs.train import DataSpec, ModelSpec, SpecError, TrainSpec, load_preset
