@@ -167,7 +167,7 @@ def _decide_as_written(gold: str, answer: str, parse: Parse, verify: Verify) -> 
     gold, answer = _without_directions(gold, answer)
     gold, answer = counted_numbers(gold, answer) or (gold, answer)
     pairs, have_units = comparable_values(gold, answer)
-    is_equal = any(_are_equal_values(*pair, parse, verify) for pair in pairs)
+    is_equal: bool | None = any(_are_equal_values(*pair, parse, verify) for pair in pairs)
     if is_equal or have_units:
         return is_equal, "units"
     lists = quantity_lists(gold, answer)
