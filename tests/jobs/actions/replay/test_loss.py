@@ -7,7 +7,9 @@ import pytest
 from exgrpo.jobs.actions.replay.facts import Outcome
 from exgrpo.jobs.actions.replay.loss import replay_step
 from exgrpo.jobs.execution.supervisor.indexing import open_fresh_index
+from exgrpo_core import algorithm
 from exgrpo_core.methods.loading import ALLOWED_CODE_VARIABLE
+from exgrpo_core.policy_optimization import objective
 from exgrpo_core.types import SeenMiniBatch
 from tests.exgrpo_core.methods import outside_rules
 from tests.jobs.actions.replay.trained_runs import Kept, trained
@@ -145,6 +147,63 @@ def test_a_fault_in_the_record_of_the_loss_is_found_there_and_nothing_else(kept,
     assert {row.step for row in rows} == {AT}
     assert {row.stage for row in rows} == {"loss"}
     assert expected <= different(rows) <= expected | others
+
+
+def masks_the_first_token(inputs, objective_settings, sizes):
+    inputs.response_mask[0] = False
+    return inputs, objective_settings, sizes
+
+
+def shapes_more(inputs, objective_settings, sizes):
+    inputs.advantages[inputs.is_replayed] *= 0.99
+    return inputs, objective_settings, sizes
+
+
+def clips_elsewhere(inputs, objective_settings, sizes):
+    return inputs, dataclasses.replace(objective_settings, clip_epsilon=0.01), sizes
+
+
+def weighs_kl_twice(inputs, objective_settings, sizes):
+    return inputs, dataclasses.replace(objective_settings, kl_coefficient=0.02), sizes
+
+
+def divides_by_others(inputs, objective_settings, sizes):
+    return inputs, objective_settings, dataclasses.replace(sizes, num_trajectories=sizes.num_trajectories - 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("fault", "expected"),
+    [
+        (masks_the_first_token, "loss/policy"),
+        (shapes_more, "loss/policy"),
+        (clips_elsewhere, "clipped tokens"),
+        (weighs_kl_twice, "loss/kl"),
+        (divides_by_others, "loss/policy"),
+    ],
+)
+def test_a_trainer_with_another_loss_is_found_at_the_loss_alone(tmp_path, monkeypatch, fault, expected):
+    from exgrpo.jobs.training.engines.embedded import update
+
+    monkeypatch.setattr(update, "exgrpo_loss", lambda *given: objective.exgrpo_loss(*fault(*given)))
+    trained(tmp_path, *BOTH, "algorithm.clipping=always")
+    monkeypatch.undo()
+    rows = [row for row in rows_of(tmp_path, "trained", range(1, 6)) if row.outcome is Outcome.DIFFERS]
+    assert {row.stage for row in rows} == {"loss"}
+    assert expected in different(rows)
+
+
+@pytest.mark.slow
+def test_a_trainer_that_divides_by_the_deviation_is_found_at_the_advantages_alone(tmp_path, monkeypatch):
+    assign = algorithm.assign_advantages
+
+    def wrong(groups, config):
+        assign(groups, dataclasses.replace(config, normalize_by_std=True))
+
+    monkeypatch.setattr(algorithm, "assign_advantages", wrong)
+    trained(tmp_path)
+    monkeypatch.undo()
+    assert different(rows_of(tmp_path, "trained", range(1, 6))) == {"advantage"}
 
 
 def test_first_difference_names_its_mini_batch(kept, tmp_path):
