@@ -1,7 +1,5 @@
 """What a database holds, read from its tables, to compare two of them."""
 
-import math
-
 from sqlalchemy import select
 
 from exgrpo.db.tables import models
@@ -10,10 +8,11 @@ from exgrpo.db.tables import models
 def contents(database):
     """Return all rows of all tables, sorted; NaN as the word, so that equal contents compare equal."""
     with database.read() as connection:
-        return {
-            table.name: sorted((tuple(map(_comparable, row)) for row in connection.execute(select(table))), key=repr)
-            for table in models.metadata.sorted_tables
-        }
+        rows = {table.name: connection.execute(select(table)).all() for table in models.metadata.sorted_tables}
+    return {
+        name: sorted((tuple(value if value == value else "NaN" for value in row) for row in of_table), key=repr)
+        for name, of_table in rows.items()
+    }
 
 
 def buffer_changes(database, run_id):
@@ -24,7 +23,3 @@ def buffer_changes(database, run_id):
     query = query.where(models.runs.c.run_id == run_id)
     with database.read() as connection:
         return [tuple(row) for row in connection.execute(query.order_by(changes.c.step, changes.c.position))]
-
-
-def _comparable(value):
-    return "NaN" if isinstance(value, float) and math.isnan(value) else value

@@ -30,11 +30,7 @@ def public_names(source):
     """
     kinds = (ast.FunctionDef, ast.ClassDef)
     tops = [node for node in ast.parse(source).body if isinstance(node, kinds) and not node.name.startswith("_")]
-    return [node.name for node in tops if not any(map(hands_over, node.decorator_list))]
-
-
-def hands_over(decorator):
-    return not ast.unparse(decorator).startswith("needs(")
+    return [node.name for node in tops if all(ast.unparse(one).startswith("needs(") for one in node.decorator_list)]
 
 
 def without_caller(sources, others):
@@ -47,12 +43,9 @@ def without_caller(sources, others):
         if path.parts[0] in PACKAGES and path.parent != FOUND_BY_NAME
         for name in public_names(source)
         if counts[path][name] == 1 and name not in elsewhere
-        if not any({name, module_name(path)} <= counts[other].keys() for other in sources if other != path)
+        for module in [path.parent.name if path.name == "__init__.py" else path.stem]
+        if not any({name, module} <= counts[other].keys() for other in sources if other != path)
     ]
-
-
-def module_name(path):
-    return path.parent.name if path.name == "__init__.py" else path.stem
 
 
 def test_every_public_function_and_class_has_a_caller():

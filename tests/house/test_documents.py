@@ -49,14 +49,6 @@ def folder_tree():
     return folders
 
 
-def top_folders():
-    return {path.parts[0] for path in tracked_files() if path.suffix == ".py" and len(path.parts) > 1}
-
-
-def make_targets():
-    return set(re.findall(r"^([a-z][a-z-]*):", read(Path("Makefile")), re.MULTILINE))
-
-
 @cache
 def exgrpo_commands():
     group = typer.main.get_command(command_line)
@@ -71,7 +63,7 @@ def options_of(command):
 
 def test_the_tree_names_every_top_folder_and_none_that_is_not_there():
     named = set(folder_tree())
-    missing = top_folders() - named
+    missing = {path.parts[0] for path in tracked_files() if path.suffix == ".py" and len(path.parts) > 1} - named
     assert not missing, f"ARCHITECTURE.md, Folders: add a line for {', '.join(sorted(missing))}."
     assert [folder for folder in named if not (REPOSITORY / folder).is_dir()] == []
     assert [folder for folder, what in folder_tree().items() if not what] == []
@@ -79,7 +71,8 @@ def test_the_tree_names_every_top_folder_and_none_that_is_not_there():
 
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_make_targets_and_exgrpo_commands_named_in_the_document_exist(document):
-    assert words_after("make", document) - make_targets() == set()
+    targets = re.findall(r"^([a-z][a-z-]*):", read(Path("Makefile")), re.MULTILINE)
+    assert words_after("make", document) - {*targets} == set()
     assert words_after("exgrpo", document) - exgrpo_commands().keys() == set()
 
 

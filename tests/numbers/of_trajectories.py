@@ -105,7 +105,8 @@ def detail_page(root, run, trajectory):
     expected.texts += [
         rf"Trajectory {trajectory}", rf"Question {row.question_index} · generated in step {row.step}",
         r"Step \d+ of \d+ is .*, expected .*", r"The start is not \d+",
-        *(rf"({re.escape(line.strip())}|The end) {fault}" for line in _calculations(row.text) for fault in _FAULTS),
+        *(rf"({re.escape(line.strip())}|The end) {fault}"
+          for line in re.findall(r"[\d ./*+-]+ = [\d./]+", row.text) or [""] for fault in _FAULTS),
         rf"Generated in step {row.step}; stored in bucket \d+; candidate in {len(scored)} steps?, replayed in "
         rf"{len(replays)}; .*entropy {nats(row.mean_entropy)} at rollout, {nats(last['mean_entropy'])} at its last .*",
         r"\*\*Entropy and bucket by step\*\* .*",
@@ -117,7 +118,9 @@ def detail_page(root, run, trajectory):
         *(rf"{member.num_tokens} tokens · entropy {nats(member.mean_entropy)} nats · advantage "
           rf"{re.escape(number(member.advantage))}" for member in members),
         *(rf".*replayed, generated in step {step}.*" for step in beside["rollout_step"]),
-        r"<div .*", re.escape(str(row.text)), *_question_texts(run, row.question_index),
+        r"<div .*", re.escape(str(row.text)),
+        *(re.escape(str(text).strip()) + r"\s*"
+          for text in run.questions.loc[row.question_index, ["prompt_text", "answer"]]),
     ]  # fmt: skip
     return expected
 
@@ -148,15 +151,6 @@ def difference_page(root, run, trajectory):
 
     expected.texts = [words for words in expected.texts if words != r"<div .*"] + [is_beside]
     return expected
-
-
-def _question_texts(run, question):
-    rows = run.questions
-    return [re.escape(str(rows.loc[question, name]).strip()) + r"\s*" for name in ("prompt_text", "answer")]
-
-
-def _calculations(text):
-    return re.findall(r"[\d ./*+-]+ = [\d./]+", text) or [""]
 
 
 # Of reasoning in English that is not valid.

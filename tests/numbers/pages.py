@@ -76,7 +76,11 @@ def _snowball(root):
         cases = of_thoughts.cases_of(run)
         yield "run", {"view": "Reasoning", "run": run_id, "part": "Cases"}, of_thoughts.cases_page(run, cases[:5])
     run = root.by_name[record.CHAINS]
-    yield "run", {"view": "Reasoning", "run": run.run_id, "part": "Saved cases"}, saved_page(run)
+    yield (
+        "run",
+        {"view": "Reasoning", "run": run.run_id, "part": "Saved cases"},
+        of_thoughts.cases_page(run, saved_cases(run)),
+    )
 
 
 def _jobs(root):
@@ -149,11 +153,6 @@ def _system(root):
     yield "system", {"view": "Audit log"}, log
     if shutil.which("nvidia-smi") is None:
         yield "system", {"view": "Machine"}, of_paper.machine_page(root)
-
-
-def saved_page(run):
-    """Return what the set of saved cases shows: the second and the first, as they were saved."""
-    return of_thoughts.cases_page(run, saved_cases(run))
 
 
 def saved_cases(run):

@@ -71,7 +71,9 @@ def _walk(block, shown, title):
             table = Table(proto)
             shown.tables.append((table.data["alt"], table.value))
         elif kind == "bidi_component" and proto.component_name == "chart":
-            shown.figures.append((title[0], _traces(json.loads(proto.bytes)["figure"])))
+            traces = json.loads(proto.bytes)["figure"]["data"]
+            made = [Trace(trace.get("name", ""), _in_order(trace, dict(_columns(trace)))) for trace in traces]
+            shown.figures.append((title[0], made))
         elif kind in {"markdown", "caption", "text", "code", "html", "title", "subheader", "header"}:
             _read_text(getattr(child, "value", None) or proto.body, shown, title)
         else:
@@ -109,10 +111,6 @@ def _html_table(text):
     frame = pd.DataFrame(rows, columns=["Line", *heads]).map(lambda cell: unescape(cell.replace("<br>", " ")).strip())
     [label] = re.findall(r'aria-label="([^"]*)"', text)
     return f"{label}: {heads[0]}", frame
-
-
-def _traces(spec):
-    return [Trace(trace.get("name", ""), _in_order(trace, dict(_columns(trace)))) for trace in spec["data"]]
 
 
 def _in_order(trace, columns):

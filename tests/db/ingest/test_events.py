@@ -110,29 +110,19 @@ def test_an_attempt_from_the_start_replaces_all_steps_and_repeats_the_first_eval
     assert [row.step for row in list_checkpoints(database, run.run_id)] == [4]
 
 
-def without_metrics(event):
-    return {key: value for key, value in event.items() if key != "metrics"}
-
-
-def without_answers(event):
-    return event | {"questions": [question | {"answer": None} for question in event["questions"]]}
-
-
-def with_choice_before_the_first(event):
-    return event | {"selections": [event["selections"][0] | {"chosen": [-1]}]}
-
-
 @pytest.mark.parametrize(
-    ("field", "damage"),
-    [("metrics", without_metrics), ("questions", without_answers), ("selections", with_choice_before_the_first)],
+    ("field", "change"), [("metrics", None), ("questions", {"answer": None}), ("selections", {"chosen": [-1]})]
 )
-def test_a_batch_that_fails_leaves_nothing_and_names_the_event(database, resumed, field, damage):
+def test_a_batch_that_fails_leaves_nothing_and_names_the_event(database, resumed, field, change):
     run, events, position = resumed
     register(database, run)
     index = next(index for index, event in enumerate(events) if event.get(field))
+    damaged = {key: value for key, value in events[index].items() if key != field or change}
+    if change:
+        damaged[field] = [item | change for item in damaged[field]]
     before = contents(database)
     with pytest.raises(ingest.IngestError, match=f"{run.run_id}, attempt 1, event {events[index]['seq']}: "):
-        ingest.ingest_events(database, run.run_id, [*events[:index], damage(events[index])], position)
+        ingest.ingest_events(database, run.run_id, [*events[:index], damaged], position)
     assert contents(database) == before
 
 
