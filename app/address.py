@@ -28,23 +28,14 @@ def whole_number(name: str) -> int | None:
     return int(written) if written.isascii() and written.isdigit() and len(written) < 16 else None
 
 
-def restore() -> None:
-    """Write the newest callbacks' parameters again; fragments that read the address call it first.
-
-    Fragments that refresh by themselves must not: their next refresh has the right address, and they could undo a step
-    back.
-    """
-    _write(_written())
-
-
 def keep() -> None:
-    """Write them again for a run of the whole page, before anything reads the address, and forget them.
+    """Write the newest callbacks' parameters again before a run of the whole page reads the address, and forget them.
 
     A step back or forward in the browser's history keeps the address that it opened.
     """
     context = get_script_run_ctx()
     if context is None or not context.is_history_navigation:
-        restore()
+        _write(_written())
     st.session_state.pop(_WRITTEN, None)
 
 

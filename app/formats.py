@@ -6,13 +6,12 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from decimal import ROUND_HALF_UP, Decimal
 
+from exgrpo.db.rows.display_names import as_utc as as_utc
 from exgrpo.db.rows.display_names import escape_control_characters as escape_control_characters
 from exgrpo.db.rows.display_names import utc_time
-from exgrpo.db.rows.spec_fields import UNKNOWN
 
 NONE_SHOWN = "\N{EN DASH}"
 VALIDITY = {True: "valid", False: "not valid", None: NONE_SHOWN}
-"""A verdict on a chain of thought, in words."""
 _SECONDS_PER_MINUTE, _SECONDS_PER_HOUR, _SECONDS_PER_DAY = 60, 3600, 86400
 _THOUSAND, _HUNDRED = 1000, 100
 _ROUNDS_TO_THOUSAND, _TINY = 999.5, 1e-3
@@ -78,11 +77,6 @@ def column_format(values: Iterable[object]) -> str | None:
     return f"%.{decimals}f" if decimals <= _MAX_DECIMALS else None
 
 
-def token_count(num_tokens: int) -> str:
-    """Return a number of tokens; unknown where the run that recorded it has texts only."""
-    return f"{num_tokens:,}" if num_tokens else UNKNOWN
-
-
 def counted(count: int, noun: str) -> str:
     """Return a number of things: `1 run`, `1,200 runs`, `2 trajectories`."""
     plural = f"{noun[:-1]}ies" if noun.endswith("ry") else f"{noun}s"
@@ -125,11 +119,6 @@ def byte_size(num_bytes: int) -> str:
             return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
         value /= _THOUSAND
     return f"{value:.1f} TB"
-
-
-def as_utc(at: datetime) -> datetime:
-    """Return the time with its zone; stored times without one are UTC."""
-    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
 
 
 def ago(at: datetime | None, now: datetime | None = None) -> str:

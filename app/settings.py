@@ -20,7 +20,6 @@ LINK_HOLDER = Person("link user", Role.ADMIN)
 VIEW_HOLDER = Person(
     "link user", Role.VIEWER, "These pages only read; `exgrpo up` opens a folder of runs that can be changed."
 )
-"""The person of a read-only view."""
 
 
 @dataclass(frozen=True)

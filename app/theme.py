@@ -10,49 +10,29 @@ LINK_DARK = "#8BB8FF"
 DASHES = {"solid": "solid", "dot": "dotted", "dash": "dashed", "dashdot": "double"}
 """Dashes of curves, where colours alone are too few, each with its border of CSS in legends."""
 FONT = '"Source Sans", sans-serif'
-"""Font of charts, which is Streamlit's."""
-ROW_HEIGHT = 34
-"""Height of a row of most tables, in pixels."""
 
 
 @dataclass(frozen=True, slots=True)
 class Palette:
     """Colours by meaning, after Okabe and Ito, so that colour-blind people can tell them apart."""
 
-    fresh: str
-    """What the policy generates now: Pass@1, fresh rollouts."""
-    held_out: str
-    """Scores on held-out questions."""
-    replay: str
-    """The replay buffer and what is drawn from it."""
-    retired: str
-    """The retired set."""
-    warning: str
-    """Limits, maxima, problems."""
-    muted: str
-    """Context: secondary curves."""
-    valid: str
-    """Valid chains of thought."""
-    invalid: str
-    """Invalid chains of thought with a correct answer."""
-    with_code: str
-    """Trajectories with code."""
-    easy: str
-    """Questions by how often they are solved; the three are in order of lightness."""
-    medium: str
-    """Between easy and hard."""
-    hard: str
-    """Rarely solved."""
-    grid: str
-    """Grid lines of charts."""
-    text: str
-    """Text of charts."""
-    ground: str
-    """What charts are drawn on."""
-    empty_cell: str
-    """Low end of the sequential scale."""
-    full_cell: str
-    """High end of the sequential scale."""
+    fresh: str  # what the policy generates now: Pass@1, fresh rollouts
+    held_out: str  # scores on held-out questions
+    replay: str  # the replay buffer and what is drawn from it
+    retired: str  # the retired set
+    warning: str  # limits, maxima, problems
+    muted: str  # context: secondary curves
+    valid: str  # valid chains of thought
+    invalid: str  # invalid chains of thought with a correct answer
+    with_code: str  # trajectories with code
+    easy: str  # questions by how often they are solved; the three are in order of lightness
+    medium: str  # between easy and hard
+    hard: str  # rarely solved
+    grid: str  # grid lines of charts
+    text: str  # text of charts
+    ground: str  # what charts are drawn on
+    empty_cell: str  # low end of the sequential scale
+    full_cell: str  # high end of the sequential scale
 
     @property
     def wheel(self) -> tuple[str, ...]:
@@ -87,13 +67,7 @@ _COLOURS = {
     "empty_cell": ("#EEF3F8", "#1B2635"),
     "full_cell": ("#0B4A82", "#8CCBFF"),
 }
-"""By the name in `Palette`, on a light and on a dark ground."""
 LIGHT, DARK = (Palette(**{name: both[place] for name, both in _COLOURS.items()}) for place in (0, 1))
-
-
-def table_height(num_rows: int, most: int | None = None) -> int:
-    """Return the height in pixels of a table with rows of `ROW_HEIGHT`; more rows than `most` scroll."""
-    return ROW_HEIGHT * (1 + (num_rows if most is None else min(num_rows, most))) + 2
 
 
 def palette() -> Palette:
@@ -143,7 +117,6 @@ _THEME_OPTIONS: dict[str, tuple[object, object]] = {
     "codeTextColor": ("#17202E", "#E6EBF3"),
     "chartCategoricalColors": (list(LIGHT.wheel), list(DARK.wheel)),
 }
-"""In the light theme and in the dark one."""
 _SHARED_OPTIONS = {
     "baseFontSize": 15,
     "baseRadius": "0.5rem",

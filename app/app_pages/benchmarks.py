@@ -54,14 +54,10 @@ def _wait_for_scores(num_scores: int, scheme: str) -> None:
             st.page_link("app_pages/runs.py", label=label, icon=f":material/{icon}:", query_params=query)
 
 
-def _fits(line: score_table.ScoreLine, words: str) -> bool:
-    text = f"{line.group} {line.name}".lower()
-    return all(word in text for word in words.split())
-
-
 def _scores(scheme: str, tables: list[str], words: str) -> None:
     rows = list_scores(scheme)
-    measured_lines = [line for line in score_table.measured_lines(rows) if _fits(line, words)]
+    found = ((line, f"{line.group} {line.name}".lower()) for line in score_table.measured_lines(rows))
+    measured_lines = [line for line, text in found if all(word in text for word in words.split())]
     newest_lines = measured_lines[:MAX_LINES]
     papers = score_table.with_columns([*newest_lines, *score_table.printed_lines(tables)], score_table.COLUMNS)
     lines = score_table.rank(papers)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import streamlit as st
 
@@ -10,7 +11,7 @@ from exgrpo.app.app_pages.tabs import buffer, reasoning, step, trajectories
 from exgrpo.app.components.benchmarks import samples
 from exgrpo.app.components.benchmarks.score_table import line_name, scored_names
 from exgrpo.app.components.replay_buffer import step_verdicts
-from exgrpo.app.components.runs import comparison, job_results, run_controls, run_details, run_header
+from exgrpo.app.components.runs import comparison, run_controls, run_details, run_header
 from exgrpo.app.components.widgets import (
     address_choice,
     curves,
@@ -29,7 +30,6 @@ from exgrpo.app.queries.runs import (
     TRAINING_RUNS,
     axis_points,
     has_folder,
-    list_judge_results,
     list_runs,
     log_file,
     metric_series,
@@ -129,13 +129,14 @@ def _curves(row: RunRow) -> None:
 
 def _results(row: RunRow) -> None:
     if row.kind == "eval":
-        job_results.show_scores(ask(benchmarks.list_scores, run_id=row.run_id))
+        run_details.show_scores(ask(benchmarks.list_scores, run_id=row.run_id))
         st.page_link(
             "app_pages/benchmarks.py", label="Compare these scores under Benchmarks", icon=":material/leaderboard:"
         )
         return
     judged = ask(runs.run_spec, row.run_id).get("judged", {})
-    job_results.show_judge(list_judge_results(row.run_id), ask(judging.count_reasons, row.run_id))
+    votes = [job for job in ask(judging.list_judges) if job.judge_run_id == row.run_id and job.num_votes]
+    run_details.show_judge(votes, ask(judging.count_reasons, row.run_id))
     if judged.get("run_id"):
         address = {"run": str(judged["run_id"]), address_choice.VIEW: "Reasoning"}
         label = "See verdicts next to entropies in the run that was judged"
@@ -201,11 +202,6 @@ def _often(row: RunRow) -> int | None:
     return CHECK_SECONDS if run_state.is_live(row) or run_state.pending(row) is not None else None
 
 
-def _no_rollouts(_row: RunRow) -> None:
-    text = "Supervised fine-tuning learns from demonstrations: it generates, stores and replays no trajectory."
-    notice.show_empty("article", "No trajectories", text)
-
-
 def _views(row: RunRow) -> Views:
     if row.kind != TRAIN:
         views: Views = {} if row.kind == UNREADABLE_KIND else {"Results": _results}
@@ -214,7 +210,9 @@ def _views(row: RunRow) -> Views:
     shown = (_curves, buffer.show, trajectories.show, reasoning.show, step.show, _log, _configuration)
     views = dict(zip(TABS["run"], shown, strict=True))
     if row.is_fine_tuning:
-        views |= dict.fromkeys(("Buffer", "Trajectories", "Reasoning", "Step"), _no_rollouts)
+        text = "Supervised fine-tuning learns from demonstrations: it generates, stores and replays no trajectory."
+        missing = partial(notice.show_empty, "article", "No trajectories", text)
+        views |= dict.fromkeys(("Buffer", "Trajectories", "Reasoning", "Step"), lambda _: missing())
     for name in ("Buffer", "Log") if row.is_recorded else ():
         del views[name]
     return views

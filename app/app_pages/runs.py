@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 import streamlit as st
 
 from exgrpo.app import settings
-from exgrpo.app.components.new_run import open_rollouts
-from exgrpo.app.components.runs import list_actions, run_controls, run_groups, run_table
+from exgrpo.app.components.new_run import data_preview
+from exgrpo.app.components.runs import run_controls, run_groups, run_table
 from exgrpo.app.components.system import system_view
 from exgrpo.app.components.widgets import data_table, notice
 from exgrpo.app.formats import counted
@@ -111,9 +111,9 @@ def _list(was_live: bool) -> None:
         return
     system_view.show_line(counts)
     where, columns, group, is_bin = _chosen()
-    list_actions.show_last()
+    run_controls.show_last()
     if is_bin:
-        list_actions.show_bin()
+        run_controls.show_bin()
         return
     num_runs: Mapping[str, int] | None = None
     with notice.refusals("Not searched"):
@@ -155,12 +155,12 @@ def _show_table(
     opened, ticked = run_table.show(rows, "runs-table", order, columns)
     with above:
         if ticked:
-            list_actions.show_compare(ticked)
+            run_controls.show_compare(ticked)
         if ticked and not settings.current().is_view:
-            run_controls.show_tags(ticked, "runs")
-            list_actions.show_rename(ticked)
-            list_actions.show_archive(ticked)
-            list_actions.show_delete(ticked)
+            run_controls.show_tags(ticked)
+            run_controls.show_rename(ticked)
+            run_controls.show_archive(ticked)
+            run_controls.show_delete(ticked)
         st.space("stretch")
         data_table.export(lambda: run_table.exported(all_rows(), columns), "runs", formats=data_table.WHOLE_FORMATS)
     if opened is not None:
@@ -171,7 +171,7 @@ with st.container(horizontal=True, vertical_alignment="center", horizontal_align
     st.title("Runs", anchor=False, width="content")
     if not settings.current().is_view:
         with st.container(horizontal=True, width="content"):
-            open_rollouts.show()
+            data_preview.show_open_rollouts()
             if st.button("New run", icon=":material/add:", type="primary", key="to-new-run"):
                 st.switch_page("app_pages/new_run.py")
 is_live = _has_live(ask(runs.count_runs, _EVERY_RUN))

@@ -1,5 +1,7 @@
 """The workbench itself: supervisor, queue, machine, database, versions, and the audit log."""
 
+from pathlib import Path
+
 import streamlit as st
 
 from exgrpo.app import settings
@@ -7,10 +9,7 @@ from exgrpo.app.components.system import system_view
 from exgrpo.app.components.widgets import address_choice, figures, page_frame
 from exgrpo.app.formats import ago, byte_size, counted, duration, escape_control_characters, exact
 from exgrpo.app.queries.answers import ask
-from exgrpo.app.queries.runs import (
-    SUPERVISOR_LOST_SECONDS,
-    current_runs_root,
-)
+from exgrpo.app.queries.runs import SUPERVISOR_LOST_SECONDS
 from exgrpo.db.queries import runs
 from exgrpo.db.queries.run_filter import RunFilter
 from exgrpo.db.queries.runs import database_facts
@@ -30,17 +29,15 @@ def _overview() -> None:
     age = None if heartbeat is None else heartbeat.age_seconds
     is_alive = age is not None and age <= SUPERVISOR_LOST_SECONDS
     facts = ask(database_facts)
-    tiles = st.columns(3, gap="small")
     state = "running" if is_alive else "not running" if heartbeat else "never ran"
     beat = f"heartbeat {duration(age)} ago" if age is not None else None
     process = f"Process {heartbeat.pid}, started {exact(heartbeat.since)}" if heartbeat else "Start it with: exgrpo up"
-    figures.show_tile(tiles[0], "Supervisor", state, beat, process)
-    num_listed = f"{counted(facts.num_runs, 'unarchived run')}"
-    figures.show_tile(tiles[1], "Database", facts.kind, byte_size(facts.num_bytes), num_listed)
     num_runs = ask(runs.count_runs, RunFilter(is_archived=None))
     num_running = sum(num_runs.get(state, 0) for state in LIVE[1:])
-    figures.show_tile(tiles[2], "Queue", f"{num_runs.get('queued', 0):,} queued", f"{num_running:,} running")
-    st.text(escape_control_characters(f"Runs root {current_runs_root()}, database {facts.url}"))
+    queue = "Queue", f"{num_runs.get('queued', 0):,} queued", f"{num_running:,} running"
+    database = "Database", facts.kind, byte_size(facts.num_bytes), counted(facts.num_runs, "unarchived run")
+    figures.show_tiles([("Supervisor", state, beat, process), database, queue])
+    st.text(escape_control_characters(f"Runs root {settings.runs_root()}, database {facts.url}"))
     if is_alive and heartbeat and heartbeat.since:
         st.caption(f"The supervisor has been running for {ago(heartbeat.since).removesuffix(' ago')}.")
     st.page_link("app_pages/runs.py", label="Active runs", icon=":material/list_alt:", query_params={"state": "Active"})
@@ -49,8 +46,8 @@ def _overview() -> None:
 
 
 @st.cache_data(ttl=CHECK_SECONDS, show_spinner="Checking this machine and its engines")
-def _findings(runs_root: str) -> list[Check]:  # noqa: ARG001 - part of the cache key
-    return examine_machine(settings.runs_root(), settings.current().database_url)
+def _findings(runs_root: Path) -> list[Check]:
+    return examine_machine(runs_root, settings.current().database_url)
 
 
 def _machine() -> None:
@@ -58,7 +55,7 @@ def _machine() -> None:
         st.subheader("Engines and what they need", anchor=False, width="content")
         if st.button("Check again", icon=":material/refresh:", key="check-again"):
             _findings.clear()
-    system_view.show_findings(_findings(current_runs_root()))
+    system_view.show_findings(_findings(settings.runs_root()))
     st.subheader("GPUs", anchor=False)
     system_view.show_gpus(list_gpus())
     system_view.show_versions(package_versions())

@@ -12,9 +12,8 @@ import streamlit as st
 
 from exgrpo.app import settings
 from exgrpo.app.queries.answers import UnavailableError, ask, ask_outside_pages, ask_pages, kept
-from exgrpo.db.queries import judging, metrics, runs, selections, trajectory_list
+from exgrpo.db.queries import metrics, runs, selections, trajectory_list
 from exgrpo.db.queries.run_filter import NEWEST_FIRST, RunFilter, RunOrder
-from exgrpo.db.rows.judging import JudgeRow
 from exgrpo.db.rows.replays import WrongChoiceRow
 from exgrpo.db.rows.runs import MetricPoint, RunRow
 from exgrpo.db.rows.trajectories import TrajectoryFacets, TrajectoryOrder, TrajectoryRow
@@ -24,7 +23,6 @@ from exgrpo_core.errors import InputError
 RUNS_PAGE_SIZE = 100
 MAX_CHART_POINTS = 300
 TRAINING_RUNS = RunFilter(kinds=("train",))
-"""The filter of choices that offer training runs only."""
 RECHECKED_STEPS = 20
 
 
@@ -123,14 +121,14 @@ def wrong_choices(run_id: str) -> list[WrongChoiceRow]:
     row = ask(runs.get_run, run_id)
     if row is None:
         return []
-    known = _checked().get((current_runs_root(), run_id))
+    known = _checked().get((settings.runs_root(), run_id))
     if known is None or known.attempt != row.attempt or known.step > row.step:
         known = _Checked(row.attempt, 0, [])
     wrong = [*known.wrong, *ask(selections.wrong_choices, run_id, known.step)][: selections.MAX_WRONG]
     # The newest steps may not be complete in the database yet, so they are checked again.
     last = max(0, row.step - RECHECKED_STEPS)
     older = [choice for choice in wrong if choice.step < last]
-    _checked()[current_runs_root(), run_id] = _Checked(row.attempt, last, older)
+    _checked()[settings.runs_root(), run_id] = _Checked(row.attempt, last, older)
     return wrong
 
 
@@ -144,13 +142,8 @@ class _Checked:
 
 
 @st.cache_resource(show_spinner=False)
-def _checked() -> dict[tuple[str, str], _Checked]:
+def _checked() -> dict[tuple[Path, str], _Checked]:
     return {}
-
-
-def list_judge_results(judge_run_id: str) -> list[JudgeRow]:
-    """Return the counts of a judge's votes, none before the first vote."""
-    return [row for row in ask(judging.list_judges) if row.judge_run_id == judge_run_id and row.num_votes]
 
 
 SUPERVISOR_LOST_SECONDS = 15.0
@@ -159,11 +152,6 @@ _LINE_BYTES = 4096
 """More of a line is not read."""
 _SEARCHED_SECONDS = 30
 """A search reads the whole log, which may be gigabytes; a page that shows it refreshes each few seconds."""
-
-
-def current_runs_root() -> str:
-    """Return the folder that holds the runs, part of the key of kept answers."""
-    return str(settings.current().runs_root)
 
 
 def has_folder(run_id: str) -> bool:

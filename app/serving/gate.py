@@ -20,7 +20,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from exgrpo.app.page_list import FORMER_PATHS, PATHS
+from exgrpo.app.page_list import PATHS
 from exgrpo.app.serving import downloads
 from exgrpo.app.serving.sign_in import PATHS as SIGN_IN_PATHS
 from exgrpo.app.serving.sign_in import SIGN_OUT_PATH, SignIn
@@ -33,7 +33,7 @@ _POLICY_VIOLATION = 1008
 _TOKEN_START = f"{TOKEN_PARAMETER}=".encode()
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 """Browsers leave them out, some proxies name them."""
-_KNOWN_PATHS = frozenset({*PATHS, *FORMER_PATHS, *downloads.PATHS, *SIGN_IN_PATHS, HEALTH_PATH})
+_KNOWN_PATHS = frozenset({*PATHS, *downloads.PATHS, *SIGN_IN_PATHS, HEALTH_PATH})
 
 _FIXED_HEADERS = {
     "X-Frame-Options": "DENY",
@@ -123,7 +123,10 @@ class Gate:
 
     def _is_admitted(self, headers: Headers) -> bool:
         sign_in = self._settings.sign_in
-        return self._has_cookie(headers) if sign_in is None else sign_in.admits(_cookies(headers))
+        if sign_in is not None:
+            return sign_in.admits(_cookies(headers))
+        given = _cookies(headers).get(self._settings.cookie_name, "")
+        return hmac.compare_digest(given.encode(), self._settings.cookie_value.encode())
 
     def _is_sign_in(self, scope: Scope) -> bool:
         return self._settings.sign_in is not None and scope["method"] == "GET" and scope["path"] in SIGN_IN_PATHS
@@ -156,10 +159,6 @@ class Gate:
         given = {unquote_to_bytes(quoted), unquote_to_bytes(quoted.replace(b"+", b" ")).strip()}
         pasted = {unquote_to_bytes(text.rpartition(_TOKEN_START)[2]) for text in given}
         return any(hmac.compare_digest(text, token) for text in given | pasted)
-
-    def _has_cookie(self, headers: Headers) -> bool:
-        given = _cookies(headers).get(self._settings.cookie_name, "")
-        return hmac.compare_digest(given.encode(), self._settings.cookie_value.encode())
 
     def _with_security_headers(self, send: Send, host: str) -> Send:
         policy = content_security_policy(host, self._settings.inline_script_hashes)

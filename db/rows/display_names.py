@@ -65,10 +65,14 @@ def _visible(character: str) -> str:
     return chr(0x2400 + code) if code < ord(" ") else f"\\u{code:04x}"
 
 
+def as_utc(at: datetime) -> datetime:
+    """Return the time with its zone; stored times without one are UTC."""
+    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+
+
 def utc_time(at: datetime) -> str:
-    """Return a time to the second, in UTC with its zone; stored times without one are UTC."""
-    known = at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
-    return f"{known:%Y-%m-%d %H:%M:%S} UTC"
+    """Return a time to the second, in UTC with its zone."""
+    return f"{as_utc(at):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def shorten(text: str) -> str:

@@ -31,14 +31,8 @@ def whole_page():
     )
 
 
-def fragment():
-    from exgrpo.app import address
-
-    address.restore()
-
-
-def address_after(script, written, **query):
-    page = AppTest.from_function(script)
+def address_after(written, **query):
+    page = AppTest.from_function(whole_page)
     page.query_params.update(query)
     page.session_state[WRITTEN] = written
     page.run()
@@ -46,28 +40,27 @@ def address_after(script, written, **query):
     return dict(page.query_params), page
 
 
-@pytest.mark.parametrize(("script", "is_kept"), [(whole_page, False), (fragment, True)])
-def test_what_was_written_a_moment_ago_comes_back_and_the_page_forgets_it(script, is_kept):
+def test_what_was_written_a_moment_ago_comes_back_and_the_page_forgets_it():
     written = (time.monotonic(), HERE, {"view": "Log", "mark": None})
-    parameters, page = address_after(script, written, mark="bucket:2", run="a")
+    parameters, page = address_after(written, mark="bucket:2", run="a")
     assert parameters == {"view": "Log", "run": "a"}
-    assert (WRITTEN in page.session_state) is is_kept
+    assert WRITTEN not in page.session_state
 
 
 @pytest.mark.parametrize(("age", "page"), [(60.0, HERE), (0.0, "/compare")])
 def test_what_was_written_long_ago_or_on_another_page_is_forgotten(age, page):
-    parameters, _ = address_after(whole_page, (time.monotonic() - age, page, {"view": "Log"}))
+    parameters, _ = address_after((time.monotonic() - age, page, {"view": "Log"}))
     assert parameters == {}
 
 
 def test_a_step_in_the_browsers_history_means_its_own_address(monkeypatch):
     monkeypatch.setattr(address, "get_script_run_ctx", lambda: SimpleNamespace(is_history_navigation=True))
-    parameters, page = address_after(whole_page, (time.monotonic(), HERE, {"view": "Log"}))
+    parameters, page = address_after((time.monotonic(), HERE, {"view": "Log"}))
     assert parameters == {}
     assert WRITTEN not in page.session_state
 
 
 def test_a_choice_is_written_and_what_it_ends_is_taken_out():
-    _, page = address_after(whole_page, (0.0, HERE, {}), mark="bucket:2")
+    _, page = address_after((0.0, HERE, {}), mark="bucket:2")
     page.selectbox(key="step").set_value("2").run()
     assert dict(page.query_params) == {"step": "2"}

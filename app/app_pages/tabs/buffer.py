@@ -7,8 +7,8 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from exgrpo.app.components.replay_buffer import buffer_charts, buffer_over_steps, chosen_bar
-from exgrpo.app.components.replay_buffer.chosen_bar import View
+from exgrpo.app.components.replay_buffer import buffer_charts, buffer_over_steps
+from exgrpo.app.components.replay_buffer.buffer_charts import View
 from exgrpo.app.components.widgets import address_choice, data_table, figures, notice, run_choice, run_state
 from exgrpo.app.formats import counted, known, literal
 from exgrpo.app.queries.answers import ask
@@ -113,7 +113,7 @@ def _buckets(view: View, algorithm: dict[str, Any], rows: list[BucketRow]) -> No
             num_stored, num_retired = len(view.state.buckets), len(view.state.retired)
             st.markdown(f"**{num_stored:,}** questions in the buffer, **{num_retired:,}** retired{limits(algorithm)}")
             bars = [f"bucket:{bucket}" for bucket in sorted(set(view.state.buckets.values()))]
-            chosen_bar.choose("Show questions", [*bars, "retired:all"], "bar-buckets")
+            buffer_charts.choose("Show questions", [*bars, "retired:all"], "bar-buckets")
 
 
 def limits(algorithm: dict[str, Any]) -> str:
@@ -132,7 +132,7 @@ def _flow(view: View, _algorithm: dict[str, Any], _rows: list[BucketRow]) -> Non
         figure, "flow", f"Flow of questions between buckets, from {view.then} to {view.now}",
     )  # fmt: skip
     bars = [f"flow:{was}:{now}" for (was, now), _ in view.flows().most_common()]
-    chosen_bar.choose("Show questions", bars, "bar-flow")
+    buffer_charts.choose("Show questions", bars, "bar-flow")
 
 
 def _ages(view: View, _algorithm: dict[str, Any], _rows: list[BucketRow]) -> None:
@@ -147,19 +147,19 @@ def _ages(view: View, _algorithm: dict[str, Any], _rows: list[BucketRow]) -> Non
             figures.show_card(
                 "Age of stored trajectories", "trajectories", age, "ages", "Bars: stored trajectories by age in steps"
             )
-            chosen_bar.choose("Show questions", [f"rollout:{step}" for step in sorted(counts)], "bar-rollout")
+            buffer_charts.choose("Show questions", [f"rollout:{step}" for step in sorted(counts)], "bar-rollout")
         with st.container():
             figures.show_card(
                 "Replays of stored trajectories", "trajectories", replayed, "replays",
                 "Bars: stored trajectories by how often they were replayed",
             )  # fmt: skip
-            chosen_bar.choose("Show questions", [f"replays:{count}" for count in replays], "bar-replays")
+            buffer_charts.choose("Show questions", [f"replays:{count}" for count in replays], "bar-replays")
 
 
 def _over_time(view: View, algorithm: dict[str, Any], _rows: list[BucketRow]) -> None:
     series = metric_series(view.run_id, buffer_over_steps.KEYS)
     retired = series["buffer/num_retired"]
-    buffer_over_steps.show_heatmap(view.run_id, algorithm, "heatmap", int(retired[-1].value) if retired else 0)
+    buffer_over_steps.show_heatmap(view.run_id, algorithm, int(retired[-1].value) if retired else 0)
     buffer_over_steps.show_area(series, "buffer-area")
 
 
@@ -208,16 +208,19 @@ def _show(row: RunRow, algorithm: dict[str, Any], name: str) -> None:
     rows = ask(buffer.buckets_at, row.run_id, step)
     views = dict(zip(VIEWS, (_buckets, _flow, _ages, _over_time, _concentration, _retired), strict=True))
     views[name](view, algorithm, rows)
-    bar = st.query_params.get(chosen_bar.ADDRESS)
+    bar = st.query_params.get(buffer_charts.ADDRESS)
     if bar and name in VIEWS[:3]:
-        chosen_bar.show(view.forward() if bar.startswith("flow:") else view, bar)
+        buffer_charts.show_questions(view.forward() if bar.startswith("flow:") else view, bar)
 
 
 def show(row: RunRow) -> None:
     """Show the buffer of the run, or why it has none."""
     spec = ask(runs.run_spec, row.run_id)
-    if not may_replay(spec):
-        notice.show_no_replay(row)
+    if row.is_recorded and not may_replay(spec):
+        text = "This run was recorded outside of the workbench: what it replayed is not known."
+        notice.show_empty("help", "Unknown", text)
+    elif not may_replay(spec):
+        notice.show_empty("replay", "No replay buffer", "This run is on-policy: it stores and replays nothing.")
     elif not row.step:
         notice.show_empty("hourglass_empty", "No steps yet", "The buffer begins with the first step.")
     else:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import streamlit as st
 
 from exgrpo.app import address
-from exgrpo.app.components.chains_of_thought import case_view, code_view, judges, thought_charts, validity, verdicts
+from exgrpo.app.components.chains_of_thought import case_view, code_view, judges, thought_charts, verdicts
 from exgrpo.app.components.widgets import address_choice, figures, notice, run_state
 from exgrpo.app.queries.answers import ask
 from exgrpo.db.queries import code_analysis, judging
@@ -53,7 +53,7 @@ def _entropy(row: RunRow, judge: str | None) -> None:
             "Mean perplexity", "exp of the mean NLL", thought_charts.mean_signals(lines, "perplexity"),
             "mean-perplexity", "Mean perplexity of valid and invalid chains by difficulty",
         )  # fmt: skip
-    validity.show_validity(lines)
+    thought_charts.show_validity(lines)
 
 
 def _code(row: RunRow, judge: str | None) -> None:
@@ -169,7 +169,6 @@ _VIEWS: dict[str, Callable[[RunRow, str | None], None]] = {
 }  # fmt: skip
 VIEWS = list(_VIEWS)
 _LIVE = VIEWS[:3]
-"""What changes while the run is live."""
 
 
 def show(row: RunRow) -> None:

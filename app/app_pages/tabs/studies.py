@@ -1,11 +1,12 @@
 """Methods, Studies: the paper's tables as matrices of runs, to launch and to see next to the printed numbers."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 import streamlit as st
 
 from exgrpo.app import address, settings
-from exgrpo.app.components.new_run.field_shapes import sections
+from exgrpo.app.components.new_run.field_shapes import fields
 from exgrpo.app.components.studies import study_matrix, study_results
 from exgrpo.app.components.widgets import address_choice, notice, run_choice
 from exgrpo.app.formats import counted, with_code
@@ -32,12 +33,12 @@ def _sweep_form() -> None:
     with menu:
         st.text_input("Name", key="sweep-name", max_chars=31)
         st.selectbox("Starts from", preset_names(), key="sweep-base")
-        shapes = {shape.path: shape for shapes in sections().values() for shape in shapes}
-        fields = st.multiselect(
+        shapes = fields()
+        chosen = st.multiselect(
             "Fields", list(shapes), key="sweep-fields", placeholder="Name or symbol, such as mu", select_all=False,
             format_func=lambda path: shapes[path].found_by, help="All combinations of their values are run",
         )  # fmt: skip
-        for path in fields:
+        for path in chosen:
             st.text_input(shapes[path].label, key=f"{_VALUES}{path}", placeholder="values, separated by commas")
         st.button("Check and open", type="primary", key="keep-sweep", on_click=_keep)
         if (refusal := st.session_state.pop(_REFUSAL, None)) is not None:
@@ -91,16 +92,9 @@ def _choices() -> tuple[Study, Scale, int]:
         return study, Scale(scale), num_seeds
 
 
-def _finished(study: Study, scale: Scale) -> tuple[str, ...]:
-    runs = study_runs(study.name)
-    return tuple(
-        sorted(run.run_id for key, run in runs.items() if key.scale is scale and run.status == RunStatus.FINISHED)
-    )
-
-
 def _runs(study: Study, scale: Scale, keys: Sequence[RunKey]) -> None:
     cells = study_matrix.cell_states(study, keys, study_runs(study.name))
-    counts = study_matrix.count_states(cells)
+    counts = Counter(state for cell in cells for state in cell.states)
     finished = counts.pop(RunStatus.FINISHED, 0)
     rest = ", ".join(f"{count:,} {state}" for state, count in sorted(counts.items()))
     st.progress(
@@ -119,18 +113,18 @@ def _runs(study: Study, scale: Scale, keys: Sequence[RunKey]) -> None:
 
 
 def _next_to_the_paper(study: Study, scale: Scale, keys: Sequence[RunKey]) -> None:
-    results = read_study_results(study.name, scale, _finished(study, scale))
+    ended = {key: run.run_id for key, run in study_runs(study.name).items() if run.status == RunStatus.FINISHED}
+    finished = tuple(sorted(run_id for key, run_id in ended.items() if key.scale is scale))
+    results = read_study_results(study.name, scale, finished)
     study_results.report(results, keys)
     study_results.show(results)
 
 
-def _paper(study: Study, _scale: Scale, _keys: Sequence[RunKey]) -> None:
-    study_results.show_paper(study)
-
-
 def _show(study: Study, scale: Scale, keys: Sequence[RunKey]) -> None:
     names = VIEWS if number_rows(study) else VIEWS_WITHOUT_PAPER
-    views = dict(zip(names, (_runs, _next_to_the_paper, _paper), strict=False))
+    views = dict(
+        zip(names, (_runs, _next_to_the_paper, lambda study, *_: study_results.show_paper(study)), strict=False)
+    )
     name, tab = address_choice.tabs(names, address_choice.PART)
     with tab:
         if keys or name == VIEWS[-1]:

@@ -62,14 +62,6 @@ def _list(row: RunRow, where: TrajectoryFacets, opened: int | None) -> None:
     trajectory_search.show_table(rows, opened, where, order, num_rows)
 
 
-def _detail(run_id: str, trajectory_id: int, neighbours: tuple[int | None, int | None]) -> None:
-    row = ask(trajectories.get_trajectory, run_id, trajectory_id)
-    if row is None:
-        notice.show_no_such_trajectory()
-    else:
-        trajectory_detail.show(row, *neighbours)
-
-
 def show(row: RunRow) -> None:
     """Show the run's trajectories, and next to them the one in the address."""
     trajectory_search.forget_other_run(row.run_id)
@@ -89,4 +81,7 @@ def show(row: RunRow) -> None:
         if trajectory is not None:
             with st.container(border=True, key="trajectory-panel"):
                 order = long_lists.order_of_address(TrajectorySortKey)
-                _detail(row.run_id, trajectory, ask(trajectory_list.neighbours, wanted, order, trajectory))
+                if (opened := ask(trajectories.get_trajectory, row.run_id, trajectory)) is None:
+                    notice.show_no_such_trajectory()
+                else:
+                    trajectory_detail.show(opened, *ask(trajectory_list.neighbours, wanted, order, trajectory))

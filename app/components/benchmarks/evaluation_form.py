@@ -53,7 +53,11 @@ def show() -> None:
     targets = _targets()
     left, right = st.columns(2, gap="medium")
     with left:
-        template = _template()
+        wanted = st.query_params.get("template", "")
+        template = st.selectbox(
+            "Template", TEMPLATES, index=TEMPLATES.index(wanted) if wanted in TEMPLATES else None,
+            placeholder="the run's; paper for other models", key="evaluate-template",
+        )  # fmt: skip
     with right:
         look, answer_kind = _own_data(targets[0] if targets else "", template)
     if look is not None:
@@ -161,14 +165,6 @@ def _own_fields(name: str, look: BenchmarkLook | None, answer_kind: DeclaredKind
     if look is None or name not in {look.name, *look.papers}:
         return {}
     return {"source": look.source, "answer_kind": None if look.papers else answer_kind}
-
-
-def _template() -> str | None:
-    wanted = st.query_params.get("template", "")
-    return st.selectbox(
-        "Template", TEMPLATES, index=TEMPLATES.index(wanted) if wanted in TEMPLATES else None,
-        placeholder="the run's; paper for other models", key="evaluate-template",
-    )  # fmt: skip
 
 
 def _targets() -> list[str]:

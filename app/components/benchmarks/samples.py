@@ -17,7 +17,6 @@ from exgrpo.jobs.evaluation.analysis import score_curves as evaluated
 from exgrpo.jobs.evaluation.recorded_answers import AnsweredQuestion, QuestionSummary
 
 ITEM = "item"
-"""The parameter of the address that names the question."""
 _BESIDE, _ON, _SHOWN, _SCHEME = "beside", "on", "shown", "scheme"
 _NOBODY = "none"
 SCHEMES = {
@@ -83,7 +82,8 @@ def show(run_id: str, name: str, benchmarks: Sequence[str]) -> None:
     listed = _filtered(rows, _OF_ONE if second is None else _OF_TWO)
     names = {run_id: name} if second is None else {run_id: f"A: {name}", second: f"B: {others[second]}"}
     _list(listed, names, f"{run_id}-{other}-{benchmark}-{scheme}")
-    opened = next((number for number, row in enumerate(listed) if row.question.question_id == _opened()), None)
+    wanted = st.query_params.get(ITEM)
+    opened = next((number for number, row in enumerate(listed) if row.question.question_id == wanted), None)
     if opened is not None:
         row = listed[opened]
         rates = [row.first, *([] if row.second is None else [row.second])]
@@ -91,10 +91,6 @@ def show(run_id: str, name: str, benchmarks: Sequence[str]) -> None:
         neighbours = [listed[place].question.question_id if 0 <= place < len(listed) else None
                       for place in (opened - 1, opened + 1)]  # fmt: skip
         show_answers(row.question.question_id, benchmark, sides, (neighbours[0], neighbours[1]))
-
-
-def _opened() -> str | None:
-    return st.query_params.get(ITEM)
 
 
 def _others(run_id: str, benchmark: str) -> dict[str, str]:
@@ -154,7 +150,7 @@ def _list(rows: Sequence[_Row], names: Mapping[str, str], key: str) -> None:
     )
     data_table.show_caption(f"{counted(len(rows), 'question')}; click one for its answers", frame, "samples")
     number = st.column_config.NumberColumn
-    opened, ids = _opened(), [row.question.question_id for row in rows]
+    opened, ids = st.query_params.get(ITEM), [row.question.question_id for row in rows]
     percent = number(format="%.0f%%", help="Share of its samples that are correct")
     grid.draw(
         frame, f"samples-{key}", "Questions of the benchmark with their grades",

@@ -4,27 +4,16 @@ from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
-from exgrpo.app import address
 from exgrpo.app.components.widgets import address_choice, cases, data_table, figures, notice, shown_text
 from exgrpo.app.formats import badge_label, counted, nats
 from exgrpo.app.queries.answers import ask
 from exgrpo.db.queries.cases import list_case_sets, saved_cases
 from exgrpo.db.rows.chains_of_thought import CaseResponse, SavedCase, SnowballCase
 from exgrpo.db.rows.runs import RunRow
-from exgrpo.jobs.evaluation.analysis.case_text import as_latex, as_markdown, cases_as_json, excerpts_of
+from exgrpo.jobs.evaluation.analysis.case_text import cases_as_json, excerpts_of
 
 _TEXT_HEIGHT = 420
 _LONG_TEXT, _LONG_LINES = 1_200, 16
-
-_FORMATS: data_table.Formats = {
-    "LaTeX": ("tex", "application/x-tex", lambda titled: as_latex(excerpts_of(titled[1]))),
-    "Markdown": (
-        "md",
-        "text/markdown",
-        lambda titled: as_markdown(titled[0], excerpts_of(titled[1])),
-    ),
-    "JSON": ("json", "application/json", lambda titled: cases_as_json(*titled)),
-}
 
 
 def show(case: SnowballCase, sets: Sequence[str], key: str) -> None:
@@ -86,7 +75,6 @@ def show_sets(_row: RunRow, _judge: str | None) -> None:
         notice.show_empty("bookmark", "No saved cases", "Keep a case under **Cases**; sets are kept with the runs.")
         return
     names = {row.name: f"{row.name} ({row.num_cases})" for row in rows}
-    address.restore()
     name = address_choice.select("Set", names, "set", rows[0].name, width=320)
     kept = ask(saved_cases, name)
     num_left = sum(row.num_cases for row in rows if row.name == name) - len(kept)
@@ -96,5 +84,10 @@ def show_sets(_row: RunRow, _judge: str | None) -> None:
         st.caption(f"{counted(len(kept), 'case')} of {counted(num_runs, 'run')}{left}", width="content")
         st.space("stretch")
         file_name = figures.file_name(name) or "cases"
-        data_table.export(lambda: (f"Snowball cases: {name}", kept), file_name, "case-set", formats=_FORMATS)
+        title = f"Snowball cases: {name}"
+        formats = {
+            **shown_text.PAPER_FORMATS,
+            "JSON": ("json", "application/json", lambda _: cases_as_json(title, kept)),
+        }
+        data_table.export(lambda: (title, excerpts_of(kept)), file_name, "case-set", formats=formats)
     show_all(kept, {case.saved: (name,) for case in kept}, "saved")

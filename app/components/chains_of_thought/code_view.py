@@ -17,7 +17,6 @@ from exgrpo.jobs.evaluation.judging.calibration import Calibration, correct_rate
 _PERCENT = 100.0
 PARSER = "parser"
 _PRINTED = ("Entropy, no code", "Entropy, code", "CoT %, no code", "CoT %, code", "Difference")
-"""The columns of the paper's table."""
 
 
 def show_code(lines: Sequence[CodeLine], calibration: Calibration | None) -> None:

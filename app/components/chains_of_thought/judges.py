@@ -64,7 +64,10 @@ def table(jobs: Sequence[JudgeRow]) -> pd.DataFrame:
             "State": [run_state.state_name(job.status) for job in jobs],
             "Judge": [escape_control_characters(job.judge) for job in jobs],
             "Prompt": [escape_control_characters(job.prompt) or None for job in jobs],
-            "Progress": [_fraction(job, plan) for job, plan in zip(jobs, plans, strict=True)],
+            "Progress": [
+                1.0 if job.status == RunStatus.FINISHED else min(1.0, job.num_votes / plan) if plan else 0.0
+                for job, plan in zip(jobs, plans, strict=True)
+            ],
             "Votes": [_of(job.num_votes, plan) for job, plan in zip(jobs, plans, strict=True)],
             "Unjudged": [job.num_unjudged_votes for job in jobs],
             "Requests": [_of(job.num_requests, job.max_requests) for job in jobs],
@@ -78,9 +81,8 @@ def show_prompts(rows: Sequence[JudgeRow]) -> None:
     """Show which judge voted with which version of the prompt, and the words of the newest version."""
     st.markdown("**Prompt versions**")
     if rows:
-        frame = _prompt_table(rows)
         alt = "Judges and prompt versions with the number of jobs, responses and tokens"
-        data_table.show(frame, "judge-prompts", alt)
+        data_table.show(_prompt_table(rows), "judge-prompts", alt)
     prompt = load_judge_prompt()
     with st.expander(f"Full text of {prompt.version_name}", icon=":material/description:", key="prompt-words"):
         st.caption(prompt.source)
@@ -104,12 +106,6 @@ def _prompt_table(rows: Sequence[JudgeRow]) -> pd.DataFrame:
             },
         }
     )
-
-
-def _fraction(job: JudgeRow, plan: int | None) -> float:
-    if job.status == RunStatus.FINISHED:
-        return 1.0
-    return min(1.0, job.num_votes / plan) if plan else 0.0
 
 
 def _of(count: int, most: int | None) -> str:
@@ -230,13 +226,18 @@ def show_agreement(rows: Sequence[AgreementRow]) -> None:
 
 def _agreement_table(rows: Sequence[AgreementRow]) -> pd.DataFrame:
     rates = [wilson(row.num_both_valid + row.num_both_invalid, row.num_compared) for row in rows]
+    tables = [
+        {(True, True): row.num_both_valid, (True, False): row.num_only_judge, (False, True): row.num_only_other,
+         (False, False): row.num_both_invalid}
+        for row in rows
+    ]  # fmt: skip
     return pd.DataFrame(
         {
             "With": [row.other for row in rows],
             "Compared": [row.num_compared for row in rows],
             "Agree": [share(rate.value) for rate in rates],
             "95% interval": [interval(rate) for rate in rates],
-            "Kappa": [number(_kappa(row)) for row in rows],
+            "Kappa": [number(cohen_kappa(counts)) for counts in tables],
             "Both valid": [row.num_both_valid for row in rows],
             "Valid by the judge only": [row.num_only_judge for row in rows],
             "Valid by the other only": [row.num_only_other for row in rows],
@@ -248,14 +249,3 @@ def _agreement_table(rows: Sequence[AgreementRow]) -> pd.DataFrame:
 def interval(rate: Rate | CorrectedRate) -> str:
     """Return a rate's 95% interval in percent."""
     return f"{interval_text((rate.low, rate.high))}%"
-
-
-def _kappa(row: AgreementRow) -> float:
-    return cohen_kappa(
-        {
-            (True, True): row.num_both_valid,
-            (True, False): row.num_only_judge,
-            (False, True): row.num_only_other,
-            (False, False): row.num_both_invalid,
-        }
-    )

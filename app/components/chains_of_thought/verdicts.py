@@ -7,7 +7,16 @@ import streamlit as st
 
 from exgrpo.app import address
 from exgrpo.app.components.chains_of_thought import judges
-from exgrpo.app.components.widgets import address_choice, cases, data_table, grid, long_lists, notice, shown_text
+from exgrpo.app.components.widgets import (
+    address_choice,
+    cases,
+    data_table,
+    figures,
+    grid,
+    long_lists,
+    notice,
+    shown_text,
+)
 from exgrpo.app.formats import NONE_SHOWN, VALIDITY, counted, escape_control_characters, nats, share
 from exgrpo.app.queries.answers import ask
 from exgrpo.app.settings import runs_root
@@ -58,13 +67,13 @@ def show_tiles(lines: Sequence[CodeLine], calibration: Calibration | None, *, is
     num_all, num_judged = sum(line.num_trajectories for line in all_lines), sum(line.num_judged for line in all_lines)
     num_valid = sum(round(line.cot_correctness * line.num_judged) for line in all_lines if line.num_judged)
     rate = wilson(num_valid, num_judged)
-    figures = [
+    tiles = [
         ("Correct answers", f"{num_all:,}", "fresh rollouts"),
         ("Judged", f"{num_judged:,}", share(num_judged / num_all) if num_all else NONE_SHOWN),
         ("Valid chains", share(rate.value), judges.interval(rate) if num_judged else "no verdict yet"),
         ("Corrected", *_corrected(all_lines, calibration, is_oracle=is_oracle)),
     ]
-    data_table.show_tiles(figures)
+    figures.show_tiles(tiles)
 
 
 def _corrected(lines: Sequence[CodeLine], calibration: Calibration | None, *, is_oracle: bool) -> tuple[str, str]:
@@ -89,7 +98,7 @@ def show_list(run_id: str, judge_run_id: str | None, opened: int | None) -> None
     rows = ask(judging.list_verdicts, run_id, judge_run_id, which, limit=most, order=order)
     if not rows:
         title = "No correct answer yet" if which is VerdictFilter.ALL else f"None {which}"
-        notice.show_empty("gavel", title, _why(which))
+        notice.show_empty("gavel", title, _WHY_NONE[which])
         return
     frame = verdict_table(rows)
     if judge_run_id is None:
@@ -149,15 +158,12 @@ def _votes(row: JudgedRow) -> str | None:
     return " / ".join(map(str, counts)) if any(counts) else None
 
 
-def _why(which: VerdictFilter) -> str:
-    return {
-        VerdictFilter.ALL: "Judges read answer-correct responses, as in the paper.",
-        VerdictFilter.JUDGED: "Start a judge under **Judges**.",
-        VerdictFilter.UNJUDGED: "Every correct answer has a verdict.",
-        VerdictFilter.DISPUTED: "No two verdicts on the same answer contradict each other.",
-    }[which]
-
-
+_WHY_NONE = {
+    VerdictFilter.ALL: "Judges read answer-correct responses, as in the paper.",
+    VerdictFilter.JUDGED: "Start a judge under **Judges**.",
+    VerdictFilter.UNJUDGED: "Every correct answer has a verdict.",
+    VerdictFilter.DISPUTED: "No two verdicts on the same answer contradict each other.",
+}
 _TEXT_HEIGHT = 420
 _CHOICES = {"valid": True, "not valid": False, "no verdict": None}
 

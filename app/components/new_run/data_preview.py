@@ -1,7 +1,9 @@
-"""A look at data and model before a run: first prompts and their lengths, and a few answers on a button."""
+"""A look at data and model before a run, and at rollouts of other programs, which become a run of this workbench."""
 
 import math
 from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import plotly.graph_objects as go
@@ -12,7 +14,7 @@ from exgrpo.app.components.widgets import figures, notice
 from exgrpo.app.formats import escape_control_characters, literal, with_code
 from exgrpo.app.settings import runs_root
 from exgrpo.db.statistics import half_of_mean, wilson
-from exgrpo.jobs.actions import page_commands
+from exgrpo.jobs.actions import import_process, page_commands
 from exgrpo.jobs.actions.preflight.data_preview import DataPreview, preview_data
 from exgrpo.jobs.actions.preflight.looks import FirstLook, first_look
 from exgrpo.jobs.specs.train import TrainSpec
@@ -145,15 +147,15 @@ def _show_report(report: ProbeReport) -> None:
         ("Format rate", report.format_rate, "Share of responses in which the grader finds an answer"),
         ("Truncated", report.truncation_rate, "Share of responses that do not end within the longest allowed"),
     )
-    *tiles, last = st.columns(len(rates) + 1)
-    for tile, (label, share, help_text) in zip(tiles, rates, strict=True):
+    tiles = []
+    for label, share, help_text in rates:
         rate = wilson(round(share * num_answers), num_answers)
         ends = f"{rate.low:.0%} to {rate.high:.0%} of {num_answers:,}"
-        figures.show_tile(tile, label, f"{share:.0%}", ends, f"{help_text}; next to it the 95% interval")
+        tiles.append((label, f"{share:.0%}", ends, f"{help_text}; next to it the 95% interval"))
     half = half_of_mean(report.entropy_deviation, num_answers)
     reach = f"{num_answers:,} answers" if math.isnan(half) else f"± {half:.2f} of {num_answers:,} answers"
     help_text = "Nats a token, the mean over answers; below it half of its 95% interval"
-    figures.show_tile(last, "Entropy", f"{report.mean_entropy:.2f}", reach, help_text)
+    figures.show_tiles([*tiles, ("Entropy", f"{report.mean_entropy:.2f}", reach, help_text)])
     if report.advice():
         notice.show("warning", "What to do", "\n".join(report.advice()))
     with st.expander("Prompt and answers"):
@@ -162,3 +164,39 @@ def _show_report(report: ProbeReport) -> None:
         for answer in report.answers:
             st.caption(f"{answer.verdict} · gold answer {literal(answer.gold_answer)}")
             st.code(escape_control_characters(answer.text), language=None, wrap_lines=True)
+
+
+def show_open_rollouts() -> None:
+    """Show the menu with the form; open the run's page once the rollouts are read."""
+    with st.popover("Open rollouts", icon=":material/folder_open:", key="open-rollouts"):
+        _ask_for_rollouts()
+
+
+def _ask_for_rollouts() -> None:
+    st.caption("Dumps and logs of any trainer; the format is found by content. `exgrpo view PATH` needs no workbench.")
+    path = st.text_input("Path on this server", key="rollouts-path", placeholder="/data/run/rollouts")
+    files = st.file_uploader("or files from here", accept_multiple_files=True, key="rollouts-files")
+    mapping = st.text_area(
+        "Own format", key="rollouts-format", height=80, placeholder="prompt: $.input\nresponse: $.output",
+        help="Only for rows of no known format: YAML that says where in a row the values are",
+    )  # fmt: skip
+    with st.container(horizontal=True):
+        is_preview = st.button("Preview", icon=":material/dataset:", key="rollouts-preview")
+        is_open = st.button("Open", icon=":material/folder_open:", type="primary", key="rollouts-open")
+    if not (is_preview or is_open):
+        return
+    with TemporaryDirectory(prefix="exgrpo-upload-") as folder, notice.refusals("Not opened"):
+        for file in files:
+            Path(folder, Path(file.name).name).write_bytes(file.getvalue())
+        source = folder if files else path.strip()
+        if is_preview:
+            show_preview(import_process.preview_import(source, mapping))
+            return
+        with st.spinner("Reading the rollouts"):
+            more = f" and {len(files) - 1} more" if len(files) > 1 else ""
+            origin = f"{files[0].name}{more}" if files else ""
+            with import_process.format_file(mapping) as own_format:
+                imported = import_process.import_in_process(runs_root(), Path(source), own_format, origin=origin)
+        if len(imported.run_ids) > 1:  # such as a run for each task of an evaluation
+            st.switch_page("app_pages/runs.py")
+        st.switch_page("app_pages/run.py", query_params={"run": imported.run_id})

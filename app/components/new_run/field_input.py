@@ -46,7 +46,7 @@ def show(shape: FieldShape, value: object, start: object, key: str, mistakes: Se
 
 def raw_of(shape: FieldShape, value: object) -> object:
     """Return what a field's widget holds for a value; one that it cannot hold leaves it empty."""
-    return _RAW.get(shape.kind, _text_of)(shape, value)
+    return _RAW[shape.kind](shape, value) if shape.kind in _RAW else "" if value is None else str(value)
 
 
 def value_of(shape: FieldShape, raw: object, before: object) -> object:
@@ -73,12 +73,9 @@ def _option_of(shape: FieldShape, value: object) -> str:
 def _lines_of(shape: FieldShape, value: object) -> str:
     if shape.kind is InputKind.MAPPING:
         items = value.items() if isinstance(value, dict) else ()
-        return "\n".join(f"{name}={_item_text(item)}" for name, item in items)
+        texts = {name: json.dumps(item, ensure_ascii=False) if isinstance(item, dict) else item for name, item in items}
+        return "\n".join(f"{name}={'' if text is None else text}" for name, text in texts.items())
     return (", " if shape.kind is InputKind.WORDS else "\n").join(_words_of(value))
-
-
-def _text_of(_shape: FieldShape, value: object) -> str:
-    return "" if value is None else str(value)
 
 
 def _words_of(value: object) -> list[str]:
@@ -94,10 +91,6 @@ def _number_from(_shape: FieldShape, raw: object) -> object:
     return text or None
 
 
-def _option_from(_shape: FieldShape, raw: object) -> object:
-    return None if raw == NOT_SET else int(str(raw)) if str(raw).isdigit() else raw
-
-
 def _words_from(shape: FieldShape, raw: object) -> list[str]:
     words = str(raw).split(",") if shape.kind is InputKind.WORDS else str(raw).splitlines()
     return [word.strip() for word in words if word.strip()]
@@ -106,11 +99,6 @@ def _words_from(shape: FieldShape, raw: object) -> list[str]:
 def _mapping_from(_shape: FieldShape, raw: object) -> dict[str, object]:
     lines = (line.partition("=") for line in str(raw).splitlines() if line.strip())
     return {name.strip(): _item_from(text.strip()) for name, _, text in lines}
-
-
-def _item_text(item: object) -> str:
-    """Return one line for an item of a mapping: fields as JSON, nothing for none."""
-    return json.dumps(item, ensure_ascii=False) if isinstance(item, dict) else "" if item is None else str(item)
 
 
 def _item_from(text: str) -> object:
@@ -211,7 +199,7 @@ _RAW: dict[InputKind, Callable[[FieldShape, object], object]] = {
 _VALUES: dict[InputKind, Callable[[FieldShape, object], object]] = {
     InputKind.SWITCH: lambda shape, raw: (part_defaults(shape.path) if raw else None) if shape.is_optional else raw,
     InputKind.OPTIONAL_NUMBER: _number_from,
-    InputKind.CHOICE: _option_from,
+    InputKind.CHOICE: lambda _, raw: None if raw == NOT_SET else int(str(raw)) if str(raw).isdigit() else raw,
     InputKind.WORDS: _words_from,
     InputKind.LINES: _words_from,
     InputKind.MAPPING: _mapping_from,

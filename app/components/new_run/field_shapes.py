@@ -22,7 +22,6 @@ from exgrpo_core.errors import InputError
 from exgrpo_core.methods.loading import KINDS, describe, find_part, names_of, part_numbers
 
 HIDDEN = frozenset({"kind", "preset"})
-"""Fields that the form does not show and does not change."""
 OPTIONAL_PARTS = {"sft": "run", "model.lora": "model", "reward_model": "algorithm"}
 """Parts of a specification that may be missing, with the section that shows them; a switch adds or removes them."""
 ONE_A_LINE = frozenset({"verl.overrides"})
@@ -96,6 +95,12 @@ def sections() -> dict[str, tuple[FieldShape, ...]]:
     for path, section in OPTIONAL_PARTS.items():
         shapes[section] += _part(path)
     return shapes
+
+
+@cache
+def fields() -> dict[str, FieldShape]:
+    """Return the fields by path."""
+    return {shape.path: shape for shapes in sections().values() for shape in shapes}
 
 
 @cache

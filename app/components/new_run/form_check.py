@@ -45,7 +45,10 @@ def check(content: dict[str, object], text_mistake: str, branched: tuple[str, in
 
 def _resolve(content: dict[str, object], branched: tuple[str, int] | None) -> Preflight:
     has_no_address = _lacks_address(content)
-    spec = parse_spec(_without_address(content) if has_no_address else content, "form")
+    if has_no_address:
+        verl: Any = content["verl"]
+        content = {**content, "verl": {**verl, "ray": {**verl["ray"], "address": None}}}
+    spec = parse_spec(content, "form")
     root = runs_root()
     preflight = resolve(spec, root) if branched is None else branching.check_branch(root, *branched, spec)
     if has_no_address:  # what this machine lacks says nothing of another
@@ -58,8 +61,3 @@ def _lacks_address(content: Mapping[str, Any]) -> bool:
     """Whether a form asks for a cluster and names none yet."""
     verl = content.get("verl")
     return isinstance(verl, dict) and isinstance(verl.get("ray"), dict) and verl["ray"].get("address") == ""
-
-
-def _without_address(content: Mapping[str, Any]) -> dict[str, Any]:
-    verl = content["verl"]
-    return {**content, "verl": {**verl, "ray": {**verl["ray"], "address": None}}}

@@ -11,7 +11,7 @@ import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from exgrpo.app.components.new_run import field_input
-from exgrpo.app.components.new_run.field_shapes import FieldShape, sections
+from exgrpo.app.components.new_run.field_shapes import fields
 from exgrpo.app.components.widgets import notice
 from exgrpo.app.components.widgets.spec_text import option_text
 from exgrpo.app.formats import literal
@@ -63,7 +63,7 @@ class FormState:
 
     def take_widgets(self) -> None:
         """Set the fields that are on the page to what users put in."""
-        for shape in _shapes():
+        for shape in fields().values():
             key = self.key(shape.path)
             if key in st.session_state:
                 before = self.value(shape.path)
@@ -77,7 +77,7 @@ class FormState:
     def replace(self, content: Mapping[str, Any]) -> None:
         """Take other values, such as those of an edited text; other widgets show them."""
         self.content = copy.deepcopy(dict(content))
-        self.editions.update(shape.path for shape in _shapes())
+        self.editions.update(fields())
 
 
 def open_form(start: Mapping[str, Any], origin: str) -> FormState:
@@ -134,10 +134,6 @@ def _read_value(text: str) -> object:
 
 def _refuse(constant: str) -> None:
     raise ValueError(constant)
-
-
-def _shapes() -> list[FieldShape]:
-    return [shape for shapes in sections().values() for shape in shapes]
 
 
 DRAFT_ADDRESS = "draft"

@@ -7,7 +7,7 @@ import streamlit as st
 
 from exgrpo.app import address
 from exgrpo.app.components.new_run import field_input, where
-from exgrpo.app.components.new_run.field_shapes import FieldShape, InputKind, is_about, section_of, sections
+from exgrpo.app.components.new_run.field_shapes import FieldShape, InputKind, fields, is_about, section_of, sections
 from exgrpo.app.components.new_run.form_state import TABS_KEY, FormState, value_at
 from exgrpo.app.components.new_run.where import FIELDS, Where
 from exgrpo.app.components.widgets import notice
@@ -31,7 +31,6 @@ TITLES = {
 _OF_MADE = {
     f"data.{name}" for name in ("min_operations", "max_operations", "modulus", "number_size", "code_reward_rate")
 }
-"""Settings of the questions that built-in tasks make."""
 SUBHEADINGS = {
     "sft": "Fine-tuning",
     "model.lora": "Low-rank adapters",
@@ -41,7 +40,6 @@ SUBHEADINGS = {
     "reward_model": "Reward model",
     "verl.ray.allow_unauthenticated": "Ray",
 }
-"""Headings inside a section, by the field below each."""
 _ADDRESS = "section"
 _MARK = " :red[:material/error:]"
 _TEXT_KEY, _WRITTEN, _TEXT_MISTAKE = "new-run-yaml", "new-run-yaml-written", "new-run-yaml-mistake"
@@ -53,8 +51,8 @@ def show_where(state: FormState, mistakes: Sequence[Mistake]) -> Where:
     """Show where the run is, with the fields that this needs."""
     with st.container(border=True, key="where"):
         chosen = where.show(state)
-        for shape in _shapes(FIELDS[chosen]):
-            _show_field(state, shape, mistakes)
+        for path in FIELDS[chosen]:
+            _show_field(state, fields()[path], mistakes)
         for mistake in _about(mistakes, "engine"):
             notice.show("error", "Engine", mistake)
     return chosen
@@ -62,7 +60,8 @@ def show_where(state: FormState, mistakes: Sequence[Mistake]) -> Where:
 
 def show(state: FormState, chosen: Where, mistakes: Sequence[Mistake]) -> None:
     """Show the sections as tabs, marked where they hold a mistake, and the fields of the open one."""
-    names = [name for name in sections() if name != "verl" or chosen is not Where.MACHINE or _is_used(state, "verl")]
+    has_verl = chosen is not Where.MACHINE or state.value("verl") != TrainSpec().model_dump(mode="json")["verl"]
+    names = [name for name in sections() if name != "verl" or has_verl]
     names.append("yaml")
     wrong = {section_of(path) for mistake in mistakes for path in mistake.fields if path not in FIELDS[chosen]}
     labels = {name: TITLES[name] + (_MARK if name in wrong else "") for name in names}
@@ -117,10 +116,6 @@ def _open(labels: Mapping[str, str]) -> None:
     open_section(next(TITLES[name] for name, label in labels.items() if label == st.session_state[TABS_KEY]))
 
 
-def _is_used(state: FormState, section: str) -> bool:
-    return state.value(section) != value_at(TrainSpec().model_dump(mode="json"), section)
-
-
 def _show_section_field(state: FormState, shape: FieldShape, mistakes: Sequence[Mistake]) -> None:
     if shape.path in SUBHEADINGS:
         st.subheader(SUBHEADINGS[shape.path], anchor=False)
@@ -137,7 +132,7 @@ def _show_field(state: FormState, shape: FieldShape, mistakes: Sequence[Mistake]
 
 def _about(mistakes: Sequence[Mistake], path: str) -> list[str]:
     """Return what the mistakes say of a field, after the name of the entry where the field's value has entries."""
-    shape = _shapes((path,))[0]
+    shape = fields()[path]
     about = (mistake for mistake in mistakes if any(is_about(name, shape) for name in mistake.fields))
     entries = re.compile(rf"{re.escape(path)}\.(.+)")
     inside = ((mistake, [match[1] for name in mistake.fields if (match := entries.match(name))]) for mistake in about)
@@ -147,11 +142,6 @@ def _about(mistakes: Sequence[Mistake], path: str) -> list[str]:
 def _capitalized(sentence: str) -> str:
     """Return the sentence with a capital letter first, unless it begins with a name such as vLLM."""
     return sentence[:1].upper() + sentence[1:] if sentence.partition(" ")[0].islower() else sentence
-
-
-def _shapes(paths: Sequence[str]) -> list[FieldShape]:
-    known = {shape.path: shape for shapes in sections().values() for shape in shapes}
-    return [known[path] for path in paths]
 
 
 def text_mistake() -> str:

@@ -16,7 +16,7 @@ from exgrpo.app.components.replay_buffer import buffer_charts
 from exgrpo.app.components.widgets import notice, spec_text
 from exgrpo.app.components.widgets.spec_text import shell_command
 from exgrpo.app.formats import byte_size, counted, duration, escape_control_characters, with_code
-from exgrpo.db.rows.spec_differences import Difference, differences
+from exgrpo.db.rows.spec_differences import differences
 from exgrpo.db.rows.spec_fields import bucket_meaning
 from exgrpo.jobs.actions.preflight.looks import lacks_model
 from exgrpo.jobs.actions.preflight.memory_estimate import ResourceEstimate
@@ -64,7 +64,10 @@ def show(check: FormCheck, state: FormState, start: StartingPoint) -> tuple[bool
             buffer_charts.show_weights(spec.algorithm, bucket_meaning(asdict(spec.algorithm)))
     with st.container(border=True, key="spec-diff"):
         spec_text.show_changes(spec.model_dump(mode="json"), base.content, base.name)
-    _as_text(spec, base, changes)
+    with st.container(border=True, key="spec-text"):
+        st.markdown("**CLI command**")
+        st.code(escape_control_characters(shell_command(base.command, changes)), language=None, wrap_lines=True)
+        spec_text.show_download(spec.model_dump(mode="json"))
     if is_verl and not check.mistakes:
         where.show_scripts(spec)
     return is_launched, refused
@@ -159,10 +162,3 @@ def _base(spec: TrainSpec, start: StartingPoint) -> _Base:
         return _Base("the defaults", "exgrpo train", TrainSpec().model_dump(mode="json"))
     preset = load_preset(spec.preset).model_dump(mode="json")
     return _Base("the preset", f"exgrpo train --preset {shlex.quote(spec.preset)}", preset)
-
-
-def _as_text(spec: TrainSpec, base: _Base, changes: list[Difference]) -> None:
-    with st.container(border=True, key="spec-text"):
-        st.markdown("**CLI command**")
-        st.code(escape_control_characters(shell_command(base.command, changes)), language=None, wrap_lines=True)
-        spec_text.show_download(spec.model_dump(mode="json"))

@@ -8,6 +8,7 @@ import streamlit as st
 
 from exgrpo.app import address
 from exgrpo.app.components.new_run import form_state
+from exgrpo.app.components.new_run.form_state import value_at
 from exgrpo.app.components.widgets import address_choice, notice
 from exgrpo.app.formats import literal, with_code
 from exgrpo.app.queries.answers import ask
@@ -52,7 +53,6 @@ class StartingPoint:
 
     def unmended(self, content: Mapping[str, Any]) -> list[Mistake]:
         """Return why the parent failed, as far as the fields to change are as they were."""
-        value_at = form_state.value_at
         return [
             mistake
             for mistake in self.failure
@@ -61,7 +61,6 @@ class StartingPoint:
 
     def unfilled(self, mistakes: Sequence[Mistake]) -> list[Mistake]:
         """Return the mistakes of fields that are empty at first: a preset leaves to the user what only users know."""
-        value_at = form_state.value_at
         return [mistake for mistake in mistakes if any(value_at(self.values, name) == "" for name in mistake.fields)]
 
 

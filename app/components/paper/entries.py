@@ -11,7 +11,6 @@ Drawing = Literal[
     "method", "scores", "backbones", "curves", "buffer", "bounds", "validity", "valid_by_difficulty", "signals", "code",
     "cases", "rules", "settings", "costs", "counts",
 ]  # fmt: skip
-"""How an entry is drawn from runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +85,7 @@ ENTRIES = (
     Entry(
         "backbones", "Figure 3", "Backbones and training variants", PAPER,
         "ExGRPO is above on-policy training on every backbone, and trains Llama-3.1-8B, where on-policy collapses.",
-        "backbones", (_BENCHMARKS, _study("model-extension")),
-        "model-extension", "tab:extension_res", "ID Avg.",
+        "backbones", (_BENCHMARKS, _study("model-extension")), "model-extension", "tab:extension_res", "ID Avg.",
     ),
     Entry(
         "continuous-rewards", "Table 2", "Rewards of a reward model", PAPER,
@@ -141,14 +139,12 @@ ENTRIES = (
     Entry(
         "ablations", "Table 6", "Ablations", APPENDIX,
         "Every part counts; without policy shaping the average falls from 48.3 to 41.2.",
-        "scores", (_study("ablations"), _study("repo"), _BENCHMARKS), "ablations", "tab:ablation", "Avg.",
-        ("repo",),
+        "scores", (_study("ablations"), _study("repo"), _BENCHMARKS), "ablations", "tab:ablation", "Avg.", ("repo",),
     ),
     Entry(
         "shaping-entropy", "Figure 8", "Policy entropy with and without shaping", APPENDIX,
         "Without shaping, entropy falls below on-policy training at once, and exploration is lost.",
-        "curves", (_COMPARE,),
-        "ablations", quantities=("policy/entropy",),
+        "curves", (_COMPARE,), "ablations", quantities=("policy/entropy",),
     ),
     Entry(
         "retired-review", "Table 7", "Reviewing retired questions", APPENDIX,
@@ -180,14 +176,12 @@ ENTRIES = (
     Entry(
         "mini-batch-curves", "Figure 9", "Questions per mini-batch over steps", APPENDIX,
         "The three masked groups see similar amounts of data throughout.",
-        "curves", (_COMPARE, _study("mini-batch-counts")), "mini-batch-counts",
-        quantities=("batch/questions_left",),
+        "curves", (_COMPARE, _study("mini-batch-counts")), "mini-batch-counts", quantities=("batch/questions_left",),
     ),
     Entry(
         "signals", "Figure 10", "Entropy and perplexity of right and wrong reasoning", APPENDIX,
         "Both are lower for valid chains in every bucket, and the margin of entropy is wider.",
-        "signals", (_REASONING, _study("entropy-perplexity")),
-        "entropy-perplexity",
+        "signals", (_REASONING, _study("entropy-perplexity")), "entropy-perplexity",
     ),
     Entry(
         "code-rules", "Table 11", "Rules that detect code", APPENDIX,
@@ -197,8 +191,7 @@ ENTRIES = (
     Entry(
         "code-table", "Table 12", "Code, entropy and valid reasoning", APPENDIX,
         "Correct answers with code have about twice the entropy and 9 to 12 points fewer valid chains.",
-        "code", (_CODE, _study("code-analysis")), "code-analysis", "tab:code_analysis",
-        "Entropy with code",
+        "code", (_CODE, _study("code-analysis")), "code-analysis", "tab:code_analysis", "Entropy with code",
     ),
     Entry(
         "cases", "Cases 1 to 3", "The snowball effect in examples", APPENDIX,
@@ -206,5 +199,4 @@ ENTRIES = (
         "cases", (Home("run", "Cases", {"view": "Reasoning", "part": "Cases"}),), "code-analysis",
     ),
 )  # fmt: skip
-"""Every figure and table, in the paper's order."""
 BY_KEY = {entry.key: entry for entry in ENTRIES}

@@ -2,6 +2,7 @@
 
 import html
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,6 @@ import streamlit as st
 from exgrpo.app import theme
 from exgrpo.app.components.benchmarks import backbone_bars, score_table, score_table_view
 from exgrpo.app.components.chains_of_thought import case_view, code_view, thought_charts
-from exgrpo.app.components.paper import method_overview
 from exgrpo.app.components.paper.entries import Drawing, Entry
 from exgrpo.app.components.paper.run_selection import PRINTED, REPLAYING, RunSelection
 from exgrpo.app.components.replay_buffer import buffer_over_steps
@@ -34,7 +34,6 @@ from exgrpo.jobs.specs.train import load_preset
 _SCHEME = "paper"
 _PAPER_PRESET = "paper-exgrpo"
 _WITHOUT_RUNS = ("backbones", "rules", "settings")
-"""Drawings that show something without any run."""
 _SETTING_GROUPS = ("algorithm", "optim", "num_steps")
 _PER_RUN = 34
 
@@ -42,7 +41,7 @@ _PER_RUN = 34
 def show(entry: Entry, selection: RunSelection) -> None:
     """Show the entry's figure of the selected runs, or in a sentence what is missing for it."""
     if entry.drawing == "method":
-        method_overview.show(selection.first.run_id if selection.first else None)
+        show_overview(selection.first.run_id if selection.first else None)
     elif entry.drawing in _WITHOUT_RUNS:
         _DRAWINGS[entry.drawing](entry, selection)
     elif selection.kind == PRINTED:
@@ -71,10 +70,6 @@ def _scores(entry: Entry, selection: RunSelection) -> None:
         st.caption(
             "None of these runs is scored on the paper's benchmarks yet; **Benchmarks** starts that for a checkpoint."
         )
-
-
-def _backbones(_entry: Entry, _selection: RunSelection) -> None:
-    backbone_bars.show(score_table.measured_lines(list_scores(_SCHEME)))
 
 
 def _curves(entry: Entry, selection: RunSelection) -> None:
@@ -130,10 +125,6 @@ def _signals(_entry: Entry, selection: RunSelection) -> None:
             )  # fmt: skip
 
 
-def _code(_entry: Entry, selection: RunSelection) -> None:
-    code_view.show_code(ask(code_analysis.code_lines, _first(selection).run_id, None), None)
-
-
 def _cases(_entry: Entry, selection: RunSelection) -> None:
     cases = ask(find_cases, _first(selection).run_id, None, limit=1)
     if cases:
@@ -148,17 +139,12 @@ def _rules(_entry: Entry, selection: RunSelection) -> None:
 
 
 def _settings(_entry: Entry, selection: RunSelection) -> None:
-    frame = settings_table(selection)
-    grid.draw(frame, "hyperparameters", "Hyperparameters of the paper and of these runs")
-
-
-def settings_table(selection: RunSelection) -> pd.DataFrame:
-    """Return one row a hyperparameter: the paper's value by the preset of its main run, and each run's."""
+    """Show one row a hyperparameter: the paper's value by the preset of its main run, and each run's."""
     columns: dict[str, Mapping[str, object]] = {"Paper": load_preset(_PAPER_PRESET).model_dump(mode="json")}
     for run_id, name in selection.names.items():
         columns[escape_control_characters(name)] = ask(runs.run_spec, run_id)
     flat = {name: flatten({key: spec[key] for key in _SETTING_GROUPS if key in spec}) for name, spec in columns.items()}
-    return pd.DataFrame(
+    frame = pd.DataFrame(
         [
             dict[str, object](Field=path)
             | {
@@ -168,10 +154,7 @@ def settings_table(selection: RunSelection) -> pd.DataFrame:
             for path in flat["Paper"]
         ]
     )
-
-
-def _costs(_entry: Entry, selection: RunSelection) -> None:
-    comparison_tables.show_costs(selection.rows, selection.names, "paper-costs")
+    grid.draw(frame, "hyperparameters", "Hyperparameters of the paper and of these runs")
 
 
 def _counts(entry: Entry, selection: RunSelection) -> None:
@@ -197,18 +180,18 @@ def _first(selection: RunSelection) -> RunRow:
 
 _DRAWINGS: dict[Drawing, Callable[[Entry, RunSelection], None]] = {
     "scores": _scores,
-    "backbones": _backbones,
+    "backbones": lambda *_: backbone_bars.show(score_table.measured_lines(list_scores(_SCHEME))),
     "curves": _curves,
     "buffer": _buffer,
     "bounds": _bounds,
     "validity": _validity,
     "valid_by_difficulty": _validity,
     "signals": _signals,
-    "code": _code,
+    "code": lambda _, chosen: code_view.show_code(ask(code_analysis.code_lines, _first(chosen).run_id, None), None),
     "cases": _cases,
     "rules": _rules,
     "settings": _settings,
-    "costs": _costs,
+    "costs": lambda _, chosen: comparison_tables.show_costs(chosen.rows, chosen.names, "paper-costs"),
     "counts": _counts,
 }
 
@@ -236,3 +219,44 @@ def held_out_bars(selection: RunSelection) -> go.Figure | None:
         )
     )  # fmt: skip
     return figure
+
+
+_BUFFER, _TRAJECTORIES = (("view", "Buffer"),), (("view", "Trajectories"),)
+_STEP = (("view", "Step"),)
+PHASES = "(a) Experience management", "(b) Policy optimization"
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """One part of the method, and the parameters of the run's page that shows it."""
+
+    phase: str
+    title: str
+    text: str
+    query: tuple[tuple[str, str], ...] = ()
+
+
+BOXES = (
+    Box(PHASES[0], "Questions D", "fresh ones, none retired", _TRAJECTORIES),
+    Box(PHASES[0], "Replay buffer E", "successes by question", (*_BUFFER, ("part", "Over time"))),
+    Box(PHASES[0], "Buckets by Acc", "latest correctness k/K", _BUFFER),
+    Box(PHASES[0], "Medium first", "p ∝ N(Acc; 0.5, 1)", _STEP),
+    Box(PHASES[0], "Lowest entropy o*", "under the policy now", _STEP),
+    Box(PHASES[0], "K or K-1 rollouts", "verified rewards", _TRAJECTORIES),
+    Box(PHASES[0], "Keep successes", "1 to K-1 correct", (*_TRAJECTORIES, ("outcome", "correct"))),
+    Box(PHASES[0], "Retired set S", "solved K of K", (*_BUFFER, ("part", "Flow"))),
+    Box(PHASES[1], "Mixed mini-batch", "fresh and replayed groups"),
+    Box(PHASES[1], "Objective", "w·Â fresh, f(w*)·Â replayed"),
+    Box(PHASES[1], "Policy π", "writes the next rollouts"),
+)
+
+
+def show_overview(run_id: str | None) -> None:
+    """Show both phases side by side; links open this run's page, where there is a run."""
+    for column, phase in zip(st.columns(2), PHASES, strict=True):
+        with column.container(border=True, height="stretch", gap="xsmall"):
+            st.markdown(f"**{phase}**")
+            for box in BOXES:
+                if box.phase == phase:
+                    query = dict(box.query) | ({"run": run_id} if run_id else {})
+                    st.page_link("app_pages/run.py", label=f"**{box.title}**: {box.text}", query_params=query)

@@ -22,10 +22,8 @@ _KINDS = {
     STUDY: ("The study's runs", "One finished run of each cell of the study that this figure belongs to"),
     PRINTED: ("Printed numbers", "Only what the paper prints"),
 }
-"""Label and meaning of each kind of selection."""
 _MAX_STUDY_RUNS = 12
 REPLAYING = "ExGRPO"
-"""The method of runs that replay."""
 
 
 @dataclass(frozen=True, slots=True)

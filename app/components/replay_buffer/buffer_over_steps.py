@@ -29,7 +29,6 @@ _QUANTITIES = {
     "questions": ("Questions", "questions in the bucket before the step"),
     "draws": ("Draws", "questions drawn from the bucket"),
 }
-"""Label and meaning of what colours the cells."""
 
 
 def show_area(series: Series, key: str) -> None:
@@ -55,10 +54,11 @@ def area(series: Series) -> go.Figure | None:
     return figure
 
 
-def show_ratios(ratios: Mapping[int, Sequence[float]], key: str, view: CurveView) -> None:
+def show_ratios(ratios: Mapping[int, Sequence[float]], view: CurveView) -> None:
     """Show the median and two bands of the trajectories' mean ratios over the steps."""
     figures.show_card(
-        "Importance ratios by trajectory", "mean π now / π then, logarithmic", bands(ratios, view), key,
+        "Importance ratios by trajectory", "mean π now / π then, logarithmic", bands(ratios, view),
+        "curve-ratio-bands",
         "Median, middle half and range of replayed trajectories' mean importance ratios over steps",
     )  # fmt: skip
 
@@ -94,13 +94,13 @@ def _quantile(ratios: Mapping[int, Sequence[float]], steps: Sequence[int], perce
     return np.array([np.percentile(ratios[step], percent) for step in steps], dtype=np.float32)
 
 
-def show_heatmap(run_id: str, algorithm: Mapping[str, Any], key: str, num_retired: int = 0) -> str:
-    """Show buckets against steps, coloured by size or by draws; return the chosen quantity.
+def show_heatmap(run_id: str, algorithm: Mapping[str, Any], num_retired: int) -> None:
+    """Show buckets against steps, coloured by size or by draws.
 
     `num_retired` explains a buffer that never held a question because every solved question retired at once. Files
     have every step, the chart about `MAX_COLUMNS`.
     """
-    with st.container(border=True, gap="xxsmall", key=f"card-{key}"):
+    with st.container(border=True, gap="xxsmall", key="card-heatmap"):
         head = st.container(horizontal=True, wrap=False, vertical_alignment="center")
         head.markdown(
             f"**Buckets** &nbsp; :gray[:small[before each step, by {bucket_meaning(algorithm)}]]", width="stretch"
@@ -111,10 +111,10 @@ def show_heatmap(run_id: str, algorithm: Mapping[str, Any], key: str, num_retire
         )  # fmt: skip
         figure = heatmap(ask(buffer.bucket_grid, run_id), algorithm["rollouts_per_question"], chosen)
         if figure is not None:
-            shown, unit = f"{key}-{chosen}", _QUANTITIES[chosen][1]
+            shown, unit = f"heatmap-{chosen}", _QUANTITIES[chosen][1]
             with head:
                 data_table.export(
-                    lambda: [asdict(row) for row in ask(buffer.bucket_grid, run_id, None)], "buckets", key,
+                    lambda: [asdict(row) for row in ask(buffer.bucket_grid, run_id, None)], "buckets", "heatmap",
                     pictures=lambda: chart.offer_files(shown, f"Buckets: {unit}", unit, "buckets"),
                 )  # fmt: skip
         if figure is None:
@@ -122,7 +122,6 @@ def show_heatmap(run_id: str, algorithm: Mapping[str, Any], key: str, num_retire
         else:
             figures.mark_whole_steps(figure)
             chart.show(figure, shown, f"Heat-map of steps against buckets, coloured by {unit}")
-    return chosen
 
 
 def _why_empty(num_retired: int) -> str:

@@ -8,7 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from exgrpo.app import settings
-from exgrpo.app.components.widgets import data_table, notice
+from exgrpo.app.components.widgets import data_table, figures, notice
 from exgrpo.app.formats import NONE_SHOWN, counted, known, with_code
 from exgrpo.app.queries.answers import ask, kept
 from exgrpo.app.settings import runs_root
@@ -37,7 +37,7 @@ def show(
     is_other = bool(changes or method)
     rows = [*summed_up(step, facts), *(item for item in st.session_state.get(key, ()) if item.stage in OF_TORCH)]
     missing = obstacles(runs_root(), row.run_id, step)
-    data_table.show_tiles([_tile(stage, rows, is_other, missing.get(stage)) for stage in Stage])
+    figures.show_tiles([_tile(stage, rows, is_other, missing.get(stage)) for stage in Stage])
     differing = [item for item in rows if item.outcome is Outcome.DIFFERS]
     if differing and not (is_other or row.is_recorded):
         named = [f"{item.stage}, {item.compared}: {item.first_difference}" for item in differing[:MAX_NAMED]]

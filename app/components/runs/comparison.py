@@ -150,13 +150,11 @@ def _shared_name(names: Sequence[str]) -> str:
 
 
 HELD_OUT = "held_out"
-"""The held-out score among the keys of metrics."""
 MAX_RECORDED = 12
 """Charts of runs that have metrics of their own, next to each other."""
 MAX_OWN = 24
 """Those of one run."""
 HIDDEN = "hide"
-"""The parameter of the address with the curves that the legend hides."""
 
 
 QUANTITIES = (
@@ -171,9 +169,7 @@ QUANTITIES = (
 )
 _BY_KEY = {curve.key: chart for chart in QUANTITIES for curve in chart.curves}
 KEYS = tuple(_BY_KEY)
-"""Metrics that every comparison has."""
 MORE = tuple(sorted(METRICS.keys() - _BY_KEY.keys()))
-"""Metrics that can be shown next to these."""
 
 
 def recorded_keys(run_ids: Sequence[str]) -> list[str]:

@@ -135,7 +135,6 @@ _STORED = {
     "Files, MB": ("buffer/file_bytes", 1e6),
     "Trajectories": ("buffer/num_trajectories", 1),
 }
-"""The metric and the unit of what a replay buffer holds."""
 _ALL_POINTS = 1_000_000
 _TIMES = ("Peak step, s", "Min. step, s", "Avg. step, s")
 

@@ -1,23 +1,31 @@
-"""What the views of a run's page show: curves in the groups of the paper, attempts, checkpoints, configuration."""
+"""What the views of a run's page show: curves, results of evaluations and judges, attempts, configuration."""
 
 import io
 import tarfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
+import plotly.graph_objects as go
 import streamlit as st
 
+from exgrpo.app import theme
 from exgrpo.app.components.replay_buffer import buffer_over_steps
-from exgrpo.app.components.runs import reward_histograms
-from exgrpo.app.components.widgets import curves, data_table, figures, notice, own_charts, run_state
+from exgrpo.app.components.widgets import curve_view, curves, data_table, figures, notice, own_charts, run_state
 from exgrpo.app.components.widgets.curve_view import CurveView, Line, paired
 from exgrpo.app.components.widgets.curves import Series
 from exgrpo.app.components.widgets.own_charts import OwnChart
 from exgrpo.app.components.widgets.spec_text import as_yaml, show_download
-from exgrpo.app.formats import byte_size, counted, escape_control_characters, exact
+from exgrpo.app.formats import byte_size, counted, escape_control_characters, exact, hover, number, share
+from exgrpo.app.queries.answers import ask
+from exgrpo.db.queries import runs
+from exgrpo.db.queries.metrics import WHOLE_REWARD
+from exgrpo.db.rows.judging import JudgeRow
 from exgrpo.db.rows.runs import AttemptRow, CheckpointRow, EvaluationRow, MetricPoint, RewardCountRow, RunRow
+from exgrpo.db.rows.scores import BenchmarkScoreRow
 
 MAX_DOWNLOAD_BYTES = 200_000_000
 """Larger checkpoints are copied by their path: a download is packed in memory."""
@@ -40,7 +48,7 @@ def show_curves(
         first.append(partial(curves.show_figure, curves.PASS_RATES, scores_figure, "curve"))
     folded: dict[str, list[Callable[[], None]]] = {
         "Histograms of rewards": [
-            partial(reward_histograms.show, part, [row for row in rewards if row.part == part], view)
+            partial(_show_rewards, part, [row for row in rewards if row.part == part], view)
             for part in dict.fromkeys(row.part for row in rewards)
         ]
     }
@@ -53,7 +61,7 @@ def show_curves(
             if (is_live and not chart.is_hidden_if_empty) or any(series.get(curve.key) for curve in chart.curves)
         ]
         if title == curves.RATIO_GROUP and ratios is not None:
-            cards.append(lambda: buffer_over_steps.show_ratios(ratios, "curve-ratio-bands", view))
+            cards.append(lambda: buffer_over_steps.show_ratios(ratios, view))
         num_open = 0 if title == curves.SYSTEM_GROUP else figures.NUM_OPEN - len(first)
         first += cards[:num_open]
         folded[title] = cards[num_open:]
@@ -161,3 +169,117 @@ def show_whole(spec: Mapping[str, object]) -> None:
         st.subheader("Whole specification", anchor=False, width="content")
         show_download(spec)
     st.code(escape_control_characters(as_yaml(spec)), language=None, height=480)
+
+
+MIN_SAMPLES = 30
+"""Fewer rewards are drawn as points."""
+
+
+def _show_rewards(part: str, counts: Sequence[RewardCountRow], view: CurveView) -> None:
+    """Show the rewards of a run's steps, or a part of them by name."""
+    title = "Rewards" if part == WHOLE_REWARD else f"Reward part: {escape_control_characters(part)}"
+    alt = f"{title}: how many fresh responses of each step had which"
+    figures.show_card(title, "fresh responses of a step", histogram(counts, view), f"curve-rewards-{part}", alt)
+
+
+def histogram(counts: Sequence[RewardCountRow], view: CurveView) -> go.Figure | None:
+    """Return a map of steps against rewards; of few responses a point each; None where steps have no place on x."""
+    steps = sorted({row.step for row in counts})
+    x = view.line([MetricPoint(step, 0.0) for step in steps]).x
+    if not x.size:
+        return None
+    figure = figures.new_figure()
+    place_of = {step: place for place, step in enumerate(steps)}
+    colours = theme.palette()
+    if sum(row.num_responses for row in counts) < MIN_SAMPLES:
+        each = [row for row in counts for _ in range(row.num_responses)]
+        figure.add_trace(
+            go.Scatter(
+                x=x[[place_of[row.step] for row in each]], y=[row.least for row in each], mode="markers",
+                marker={"color": colours.fresh, "size": 7, "opacity": 0.5},
+                hovertemplate=f"%{{y:{hover(row.least for row in each)}}}<extra></extra>",
+            )
+        )  # fmt: skip
+    else:
+        bins = sorted({(row.least, row.largest) for row in counts})
+        cells = np.zeros((len(bins), len(steps)), dtype=np.int32)
+        for row in counts:
+            cells[bins.index((row.least, row.largest)), place_of[row.step]] = row.num_responses
+        names = [f"{low:z.6g}" if low == high else f"{low:z.6g} to {high:z.6g}" for low, high in bins]
+        figure.add_trace(
+            go.Heatmap(
+                x=x, y=names, z=cells, zmin=0, colorscale=[[0, colours.empty_cell], [1, colours.full_cell]],
+                colorbar=figures.colour_bar("responses"),
+                hovertemplate="reward %{y} at %{x}<br>responses: %{z:,}<extra></extra>",
+            )
+        )  # fmt: skip
+        figure.update_yaxes(showgrid=False, type="category")
+    curve_view.dress(figure, replace(view, has_log_axis=False))
+    figure.update_layout(hovermode="closest")
+    return figure
+
+
+def show_scores(rows: Sequence[BenchmarkScoreRow]) -> None:
+    """Show one row per benchmark and scheme of scoring, and the means of the parts of a training reward."""
+    if not rows:
+        text = "A benchmark's score appears when its last question is answered."
+        notice.show_empty("leaderboard", "No score yet", text)
+        return
+    number = st.column_config.NumberColumn
+    columns = {
+        "Score": number(format="%.1f%%"),
+        "From": number("95% from", format="%.1f%%", help="Ends of the interval, clustered over questions"),
+        "To": number("to", format="%.1f%%"),
+        "Truncated": number(format="%.1f%%", help="Answers cut at the length limit"),
+        "Mean tokens": number(format="%.0f"),
+    }
+    alt = "Scores of the evaluation by benchmark and scheme"
+    data_table.show_titled("Scores", score_table(rows), "scores", alt, columns)
+    # The schemes of a benchmark have the same rewards.
+    means = {(row.title, part): mean for row in rows for part, mean in row.reward_means.items()}
+    if means:
+        names = [tuple(map(escape_control_characters, name)) for name in means]
+        rewards = pd.DataFrame(names, columns=["Benchmark", "Part"]).assign(Mean=list(means.values()))
+        alt = "Mean of each part of the training reward by benchmark"
+        data_table.show_titled("Rewards", rewards, "rewards", alt, {"Mean": number(format="%.4f")})
+        text = "Means over all responses before weights. A part for correct answers follows the score as rewarded."
+        st.caption(text)
+
+
+def score_table(rows: Sequence[BenchmarkScoreRow]) -> pd.DataFrame:
+    """Return one row per benchmark and scheme of scoring, scores in percent."""
+    return pd.DataFrame(
+        {
+            "Benchmark": [escape_control_characters(row.title) for row in rows],
+            "Scored": [row.scheme for row in rows],
+            "Measure": [row.metric for row in rows],
+            "Score": [100 * row.score for row in rows],
+            "From": [100 * row.interval[0] for row in rows],
+            "To": [100 * row.interval[1] for row in rows],
+            "Questions": [row.num_questions for row in rows],
+            "Mean tokens": [row.mean_tokens for row in rows],
+            "Truncated": [100 * row.truncated_share for row in rows],
+        }
+    )
+
+
+_COUNTS = (("Valid", "num_valid"), ("Not valid", "num_invalid"), ("Unjudged", "num_unjudged"))
+
+
+def show_judge(rows: Sequence[JudgeRow], reasons: Mapping[str, int]) -> None:
+    """Show counts of verdicts over responses, what they cost, and why votes gave no verdict."""
+    if not rows:
+        notice.show_empty("gavel", "No verdict yet", "Verdicts appear after the judge's first votes.")
+        return
+    for row in rows:
+        counts = ((name, getattr(row, field)) for name, field in _COUNTS)
+        told = "Responses, by the majority of their votes"
+        tiles = [(name, number(count), share(count / row.num_responses), told) for name, count in counts]
+        votes = counted(row.num_votes, "vote")
+        figures.show_tiles([*tiles, ("Tokens", number(row.num_tokens), votes, "Prompt and answer tokens of the judge")])
+        judged = ask(runs.get_run, row.source)
+        source = judged.name if judged else row.source
+        st.text(escape_control_characters(f"Judge {row.judge}, prompt {row.prompt}, on {source}"))
+    if reasons:
+        frame = pd.DataFrame({"Why a vote gave no verdict": list(reasons), "Votes": list(reasons.values())})
+        data_table.show(frame, "unjudged-votes", "Reasons of votes without a verdict")

@@ -33,6 +33,7 @@ from exgrpo_core.recording.run_status import RunStatus
 
 _MAX_CHANGES = 3
 """Of a branch's settings that are not its parent's, those in its header."""
+_MAX_SENTENCES = 5
 
 
 def show_identity(row: RunRow) -> None:
@@ -122,7 +123,10 @@ def show_faults(row: RunRow) -> None:
     """Show which files of the run are damaged, and why not all of it is shown."""
     if row.not_shown:
         notice.show("warning", "Not all of this run is shown", row.not_shown)
-    notice.show_left_out(row)
+    if row.left_out:
+        more = len(row.left_out) - _MAX_SENTENCES
+        further = [f"{more} more sentences are printed by exgrpo query run {row.run_id}."] if more > 0 else []
+        notice.show("info", "Not all was recorded", "\n".join([*row.left_out[:_MAX_SENTENCES], *further]))
     if row.faults:
         advice = f"exgrpo verify {row.run_id} checks every file and says what can be recovered."
         notice.show("warning", "Files of this run are damaged", "\n".join([*row.faults, advice]))

@@ -141,7 +141,6 @@ SORT_KEYS = {
     "Created": RunSortKey.CREATED,
     "Started": RunSortKey.STARTED,
 }
-"""The sort key of each column that can be sorted by."""
 _FROM_A = {RunSortKey.STATE, RunSortKey.NAME, RunSortKey.METHOD}
 _LEFT_OUT_IF_EMPTY = (
     "Time left", BATCH_PASS_RATE, "Curve", held_out_score(), "Scores", "Health", "Reason", "Tags", "Model",
@@ -223,7 +222,7 @@ _OF_ROWS: dict[str, tuple[Callable[[RunRow], object], ColumnConfig]] = {
         st.column_config.AreaChartColumn(width=88, y_min=0, y_max=100, help=f"{BATCH_PASS_RATE} by step, 0 to 100%"),
     ),
     held_out_score(): (lambda row: in_percent(row.last_avg_at_n), _HELD_OUT),
-    "Health": (lambda row: run_state.health_names(row.health), run_state.column(run_state.HEALTH, 104)),
+    "Health": (lambda row: [run_state.HEALTH[key][0] for key in row.health], run_state.column(run_state.HEALTH, 104)),
     "Reason": (
         lambda row: "" if row.status == RunStatus.STOPPED else escape_control_characters(row.status_reason),
         _TEXT(width=190, help="Why the run failed, was lost or waits"),
@@ -238,7 +237,6 @@ _OF_ROWS: dict[str, tuple[Callable[[RunRow], object], ColumnConfig]] = {
     "Data": (lambda row: escape_control_characters(row.dataset), _TEXT()),
     "Step": (lambda row: row.step, _NUMBER(width=64)),
 }
-"""The cell of a row and the look of each column that has nothing but rows to read."""
 
 
 def _columns(chosen: Sequence[str]) -> dict[str, ColumnConfig]:

@@ -1,7 +1,6 @@
 """A study as a matrix of the state of each cell and seed, and the launch of its missing runs."""
 
 import shlex
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -85,11 +84,6 @@ def one_run_of_each_cell(cells: Sequence[CellState]) -> list[str]:
     """Return the id of one run of each cell that has any with steps: that of its first seed."""
     begun = [[run.run_id for run in cell.runs if run is not None and run.step] for cell in cells]
     return [run_ids[0] for run_ids in begun if run_ids]
-
-
-def count_states(cells: Sequence[CellState]) -> Counter[str]:
-    """Return how many runs are in each state."""
-    return Counter(state for cell in cells for state in cell.states)
 
 
 _ROWS_IN_VIEW = 15

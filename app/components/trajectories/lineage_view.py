@@ -121,7 +121,10 @@ def table(row: TrajectoryRow, rows: Sequence[LineageRow]) -> pd.DataFrame:
         {
             "Step": [entry.step for entry in entries],
             "Age": [entry.step - row.step for entry in entries],
-            "Event": [_event_text(entry, count) for entry, count in counts],
+            "Event": [
+                LINEAGE_EVENTS.get(entry.kind, "generated") + (f" ({counted(count, 'time')})" if count > 1 else "")
+                for entry, count in counts
+            ],
             "Bucket": [_bucket_text(entry) for entry in entries],
             **{name: [number(getattr(entry, field)) for entry in entries] for name, field in _NUMBERS.items()},
         }
@@ -130,11 +133,6 @@ def table(row: TrajectoryRow, rows: Sequence[LineageRow]) -> pd.DataFrame:
 
 def _entropies(rows: Sequence[LineageRow], kind: str) -> list[tuple[int, float]]:
     return [(entry.step, entry.entropy) for entry in rows if entry.kind == kind and entry.entropy is not None]
-
-
-def _event_text(entry: LineageRow, count: int) -> str:
-    text = LINEAGE_EVENTS.get(entry.kind, "generated")
-    return text if count == 1 else f"{text} ({counted(count, 'time')})"
 
 
 def _bucket_text(entry: LineageRow) -> str:

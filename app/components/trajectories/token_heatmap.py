@@ -41,11 +41,6 @@ class TokenValues:
         return self.texts[position] if self.texts else f"⟨{self.token_ids[position]}⟩ "
 
     @property
-    def negative_log_probs(self) -> list[float]:
-        """Negative log-probs."""
-        return [-value for value in self.log_probs]
-
-    @property
     def log_ratios(self) -> list[float]:
         """Logarithms of the importance ratios pi_now / pi_then; none for a fresh trajectory."""
         pairs = zip(self.log_probs, self.behavior_log_probs, strict=False)
@@ -54,7 +49,7 @@ class TokenValues:
 
 _QUANTITIES: dict[str, tuple[str, Callable[[TokenValues], list[float]]]] = {
     "Entropy": ("nats", lambda values: values.entropies),
-    "-log p": ("negative log-likelihood, nats", lambda values: values.negative_log_probs),
+    "-log p": ("negative log-likelihood, nats", lambda values: [-value for value in values.log_probs]),
     "Ratio": ("log(π now / π then)", lambda values: values.log_ratios),
 }
 

@@ -1,5 +1,6 @@
-"""One trajectory: its question, text, figures and marks, and all trajectories with a chosen mark."""
+"""One trajectory: its question, text, figures, verdict and marks, and all trajectories with a chosen mark."""
 
+import math
 from collections.abc import Callable, Sequence
 
 import pandas as pd
@@ -8,23 +9,33 @@ import streamlit as st
 from exgrpo.app import address
 from exgrpo.app.components.trajectories import (
     conversation_view,
-    difference_view,
     lineage_view,
     question_view,
     token_heatmap,
-    trajectory_case,
 )
-from exgrpo.app.components.widgets import address_choice, copied_text, data_table, notice, shown_text
-from exgrpo.app.formats import NONE_SHOWN, escape_control_characters, literal, nats, number, token_count
+from exgrpo.app.components.widgets import address_choice, cases, copied_text, data_table, figures, notice, shown_text
+from exgrpo.app.formats import NONE_SHOWN, VALIDITY, escape_control_characters, literal, nats, number
 from exgrpo.app.queries.answers import ask
 from exgrpo.app.settings import runs_root
-from exgrpo.db.queries import lineage, trajectories
+from exgrpo.db.queries import judging, lineage, trajectories, trajectory_list
+from exgrpo.db.queries.cases import sets_of_run
+from exgrpo.db.rows.chains_of_thought import SavedCase
 from exgrpo.db.rows.display_names import distinct_names, shorten
 from exgrpo.db.rows.spec_fields import UNKNOWN
-from exgrpo.db.rows.trajectories import LineageRow, MarkedRow, MarkedTrajectory, TrajectoryRow
+from exgrpo.db.rows.trajectories import (
+    LineageRow,
+    MarkedRow,
+    MarkedTrajectory,
+    TrajectoryFacets,
+    TrajectoryOrder,
+    TrajectoryRow,
+    TrajectorySortKey,
+)
 from exgrpo.jobs.actions import annotations
 from exgrpo.jobs.actions.token_texts import token_data
 from exgrpo.jobs.evaluation.analysis.case_text import Excerpt
+from exgrpo.jobs.evaluation.judging.items import JudgedItem
+from exgrpo.jobs.evaluation.judging.oracles import judge_item
 
 PARTS = ["Text", "Tokens", "Lineage", "Group", "Difference", "Question"]
 
@@ -48,12 +59,12 @@ def show(row: TrajectoryRow, previous: int | None, following: int | None) -> Non
             width="content",
         )
         copied_text.show(f"{row.run_id} {row.trajectory_id}", "Copy the IDs of run and trajectory", "copied-trajectory")
-    trajectory_case.show_validity(row)
+    _show_validity(row)
     show_of(row)
     rows = ask(lineage.lineage, row.run_id, row.trajectory_id, row.question_index, row.step)
     _tiles(row, rows)
     views: list[Callable[[TrajectoryRow, list[LineageRow]], None]] = [
-        _text, _tokens, lineage_view.show, question_view.show_group, difference_view.show, question_view.show,
+        _text, _tokens, lineage_view.show, question_view.show_group, question_view.show_difference, question_view.show,
     ]  # fmt: skip
     name, tab = address_choice.tabs(PARTS, address_choice.PART)
     with tab:
@@ -99,17 +110,16 @@ def _tiles(row: TrajectoryRow, rows: list[LineageRow]) -> None:
     replays = [entry for entry in rows if entry.kind == "replayed"]
     last = replays[-1] if replays else None
     times = f"last in step {last.step:,}" if last else "never"
-    figures = [
+    tiles = [
         ("Verdict", row.verdict or NONE_SHOWN, f"reward {number(row.reward)}"),
-        ("Length", token_count(row.num_tokens), "tokens"),
+        ("Length", f"{row.num_tokens:,}" if row.num_tokens else UNKNOWN, "tokens"),
         ("Entropy", nats(row.mean_entropy), f"when last replayed {nats(last.entropy)}" if last else "nats per token"),
         ("NLL", nats(-row.mean_log_prob), f"when last replayed {nats(last.nll)}" if last else "nats per token"),
         ("Advantage", number(row.advantage), f"in step {row.step:,}"),
         ("Replays", f"{len(replays):,}" if row.num_tokens else UNKNOWN, times),
     ]
-    known = [figure for figure in figures if figure[1] not in {NONE_SHOWN, UNKNOWN}]
-    if known:
-        data_table.show_tiles(known)
+    if known := [tile for tile in tiles if tile[1] not in {NONE_SHOWN, UNKNOWN}]:
+        figures.show_tiles(known)
     if row.extra:
         st.caption(" · ".join(f"{literal(name)}: {literal(str(value))}" for name, value in row.extra.items()))
 
@@ -169,7 +179,7 @@ def show_of(row: TrajectoryRow) -> None:
     """Show the marks of a trajectory, each removed by a click, and a form that adds one."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         _form(row)
-        trajectory_case.show_keep(row)
+        _show_keep(row)
         st.button(
             f"Mark: {literal(_last_mark())}", key="quick-mark", shortcut="m", type="tertiary", on_click=_toggle_mark,
             args=(row,), help="Adds or removes the last mark that you used",
@@ -271,3 +281,70 @@ def _files(rows: Sequence[MarkedRow]) -> pd.DataFrame:
     frame["Gold answer"] = [row.answer for row in rows]
     frame["Response"] = [row.text for row in rows]
     return frame
+
+
+_MAX_OTHERS = 200
+
+
+def _show_validity(row: TrajectoryRow) -> None:
+    """Show whether its reasoning is valid, by a user, the oracle or the newest judge's votes, and what is wrong."""
+    judged = ask(judging.get_verdicts, row.run_id, row.trajectory_id)
+    by_user = None if judged is None else judged.user
+    is_valid, why = (row.is_valid if by_user is None else by_user), ""
+    if is_valid is None:
+        votes = ask(judging.list_votes, row.run_id, row.trajectory_id)
+        if not votes:
+            return
+        newest = [vote for vote in votes if vote.judge_run_id == votes[0].judge_run_id]
+        judged = ask(judging.get_verdicts, row.run_id, row.trajectory_id, votes[0].judge_run_id)
+        is_valid = None if judged is None else judged.by_judge
+        issues = dict.fromkeys(issue for vote in newest for issue in vote.issues)
+        why = f"by {votes[0].judge}" + (f", which names: {', '.join(issues)}" if issues else "")
+    elif (
+        is_valid is False
+        and row.is_valid is False
+        and (question := ask(lineage.get_question, row.run_id, row.question_index))
+    ):
+        problem = question.details.get("question") or question.prompt_text
+        why = judge_item(JudgedItem("", problem, row.text, details={**question.details})).fault
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="validity"):
+        st.caption("Chain of thought", width="content")
+        cases.verdict_badge(is_valid)
+        st.caption(literal(why + ("; by you" if why and by_user is not None else "")))
+
+
+def _show_keep(row: TrajectoryRow) -> None:
+    """Show the menu that keeps it as a case next to another correct answer to its question, or as a case of one."""
+    menu = st.popover("Keep as a case", icon=":material/bookmark_add:", key="case-menu", on_change="rerun")
+    if not menu.open:
+        return
+    correct = TrajectoryFacets(run_id=row.run_id, question_index=row.question_index, is_correct=True)
+    # The other end of a snowball case: the most certain one next to one that is not valid, else the least certain.
+    order = TrajectoryOrder(TrajectorySortKey.ENTROPY, is_descending=row.is_valid is not False)
+    others = {
+        other.trajectory_id: other
+        for other in ask(trajectory_list.list_snippets, correct, limit=_MAX_OTHERS, order=order)
+        if other.attempt == row.attempt and other.trajectory_id != row.trajectory_id
+    }
+    opposite = (number for number, other in others.items() if {row.is_valid, other.is_valid} == {True, False})
+    numbers = [row.trajectory_id, *others]
+    usual = next(opposite, numbers[min(1, len(others))])
+    with menu:
+        chosen = st.selectbox(
+            "Next to", numbers, index=numbers.index(usual), key=f"case-with-{row.trajectory_id}",
+            format_func=lambda number: _words(others[number]) if number in others else "no other",
+            help="Another correct answer to the same question",
+        )  # fmt: skip
+        ends = sorted((row, others.get(chosen, row)), key=_entropy)
+        saved = SavedCase(row.run_id, row.attempt, ends[0].trajectory_id, ends[1].trajectory_id)
+        cases.show_keep(saved, ask(sets_of_run, row.run_id).get(saved, ()), "of-trajectory")
+
+
+def _entropy(row: TrajectoryRow) -> tuple[float, int]:
+    """Return by what the ends of a case are ordered: the entropy, without one the id."""
+    has_none = row.mean_entropy is None or math.isnan(row.mean_entropy)
+    return 0.0 if has_none else row.mean_entropy, row.trajectory_id
+
+
+def _words(other: TrajectoryRow) -> str:
+    return f"{other.trajectory_id}, step {other.step:,}, {nats(other.mean_entropy)} nats, {VALIDITY[other.is_valid]}"

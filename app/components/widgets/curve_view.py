@@ -172,7 +172,8 @@ def choose(show_more: Callable[[], None]) -> CurveView:
         )  # fmt: skip
         st.session_state["curves-log"] = [LOG_AXIS] * wanted.has_log_axis
         st.pills(
-            "Vertical axis", [LOG_AXIS], selection_mode="multi", key="curves-log", on_change=_take_log,
+            "Vertical axis", [LOG_AXIS], selection_mode="multi", key="curves-log",
+            on_change=lambda: address.put({"log": "true" if st.session_state["curves-log"] else None}),
         )  # fmt: skip
         show_more()
     return wanted
@@ -244,7 +245,3 @@ def _number(text: str) -> float | None:
     except ValueError:
         return None
     return value if np.isfinite(value) else None
-
-
-def _take_log() -> None:
-    address.put({"log": "true" if st.session_state["curves-log"] else None})

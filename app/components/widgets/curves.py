@@ -100,7 +100,6 @@ VARIANCE_BOUNDS = Chart(
 )  # fmt: skip
 BUFFER_GROUP, RATIO_GROUP = "Replay buffer and retired set", "Importance ratios"
 SYSTEM_GROUP = "Machine"
-"""The group that is folded."""
 REPLAY_GROUPS = frozenset({BUFFER_GROUP, RATIO_GROUP})
 """Groups that are empty for a run without replay."""
 GROUPS: dict[str, tuple[Chart, ...]] = {
@@ -214,7 +213,6 @@ GROUPS: dict[str, tuple[Chart, ...]] = {
 """Charts as the paper groups them, after the scores."""
 CHARTS = tuple(chart for charts in GROUPS.values() for chart in charts)
 KEYS = tuple(curve.key for chart in (PASS_RATES, *CHARTS) for curve in chart.curves)
-"""Every metric that these charts need, to be read at once."""
 
 
 def figure_of(chart: Chart, series: Series, view: CurveView = WHOLE) -> go.Figure | None:

@@ -255,12 +255,6 @@ def pick(
     return click.row if click else None
 
 
-def show_tiles(figures: Sequence[tuple[str, str, str]]) -> None:
-    """Show figures side by side, each as its label, value and what is below it."""
-    for column, (label, value, below) in zip(st.columns(len(figures), gap="small"), figures, strict=True):
-        column.metric(label, value, below, delta_color="off", delta_arrow="off", border=True, height="stretch")
-
-
 def show_numbers(frame: pd.DataFrame, words: Collection[str], alt: str, title: str = "", name: str = "") -> None:
     """Show a table whose numbers are texts, such as a mean with its interval: right-aligned, except columns `words`.
 
@@ -269,10 +263,6 @@ def show_numbers(frame: pd.DataFrame, words: Collection[str], alt: str, title: s
     if title:
         show_heading(title, frame, name)
     columns = {str(name): st.column_config.Column(alignment="right") for name in frame if name not in words}
-    key = f"table-{name}" if name else key_of(alt, frame.to_numpy().tolist())  # a table may be printed in two parts
-    grid.draw(frame, key, alt, columns, _MAX_NUMBER_ROWS)
-
-
-def key_of(name: str, ids: Sequence[object]) -> str:
-    """Return the key of a table with these rows: a table of others must not keep the selection."""
-    return f"{name}-{hashlib.sha256(repr(ids).encode()).hexdigest()[:16]}"
+    # A table may be printed in two parts.
+    key = name or hashlib.sha256(f"{alt}{frame.to_numpy().tolist()}".encode()).hexdigest()[:16]
+    grid.draw(frame, f"table-{key}", alt, columns, _MAX_NUMBER_ROWS)

@@ -206,6 +206,12 @@ def show_tile(
     )
 
 
+def show_tiles(tiles: Sequence[Sequence[Any]]) -> None:
+    """Show tiles side by side, each given as what `show_tile` takes after the column."""
+    for column, tile in zip(st.columns(len(tiles), gap="small"), tiles, strict=True):
+        show_tile(column, *tile)
+
+
 def show_card(
     title: str, unit: str, figure: go.Figure | None, key: str, alt: str, explanation: str | None = None
 ) -> None:

@@ -13,12 +13,11 @@ import pandas as pd
 import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
-from exgrpo.app import theme
 from exgrpo.app.formats import as_utc, column_format
 
 Columns = Mapping[str, ColumnConfig]
-_SCROLLBAR = 12
-"""Pixels below the rows for the bar of a table that is wider than the page."""
+_ROW_HEIGHT, _FRAME = 34, 14
+"""Pixels of a row, and of the borders with the bar of a table that is wider than the page."""
 _NAMING = re.compile(r"(?:.*[._ ])?(?:id|trajectory|question|seed|attempt|index|port|pid)", re.IGNORECASE)
 """Columns of whole numbers that count nothing, fields of a specification such as `algorithm.seed` too."""
 _KINDS = {"progress": "progress", "area_chart": "curve"}
@@ -132,7 +131,7 @@ def draw(
             sorting.on_end()
 
     result = _component(
-        key=key, data=data, height=theme.table_height(max(len(values), 1), most) + _SCROLLBAR,
+        key=key, data=data, height=_ROW_HEIGHT * (1 + min(max(len(values), 1), most or max(len(values), 1))) + _FRAME,
         on_opened_change=take_click, on_sorted_change=take_order, on_more_change=take_end,
         on_ticked_change=lambda: None,
     )  # fmt: skip

@@ -14,7 +14,6 @@ from exgrpo.db.rows.spec_fields import UNREADABLE_KIND
 from exgrpo.jobs.actions import run_bin
 from exgrpo_core.errors import UserError
 
-_MAX_SENTENCES = 5
 Kind = Literal["error", "warning", "info"]
 
 _ICONS = {"error": ":red[:material/error:]", "warning": ":orange[:material/warning:]", "info": ":blue[:material/info:]"}
@@ -62,14 +61,6 @@ def show_unreadable_settings(row: RunRow) -> None:
     )
 
 
-def show_left_out(row: RunRow) -> None:
-    """Show which rows or lines are left out of what the run should have."""
-    if row.left_out:
-        more = len(row.left_out) - _MAX_SENTENCES
-        further = [f"{more} more sentences are printed by exgrpo query run {row.run_id}."] if more > 0 else []
-        show("info", "Not all was recorded", "\n".join([*row.left_out[:_MAX_SENTENCES], *further]))
-
-
 def show_empty(icon: str, title: str, text: str, command: str | None = None) -> None:
     """Show why there is no content and how to get some; `command` is a shell command for that."""
     with st.container(
@@ -101,11 +92,3 @@ def show_no_such_run() -> None:
 def show_no_such_trajectory() -> None:
     """Show that the run has no trajectory of the address."""
     show_empty("search_off", "No such trajectory", "This run has no trajectory with the number in the address.")
-
-
-def show_no_replay(row: RunRow) -> None:
-    """Show the reason in place of what a run that replays would show."""
-    if row.is_recorded:
-        show_empty("help", "Unknown", "This run was recorded outside of the workbench: what it replayed is not known.")
-    else:
-        show_empty("replay", "No replay buffer", "This run is on-policy: it stores and replays nothing.")

@@ -116,7 +116,9 @@ def _chosen() -> list[RunRow]:
     named = st.query_params.get(_COMPARED_ADDRESS)
     wanted = list(dict.fromkeys(word for word in (named or "").split(",") if word))
     if named is None:
-        wanted = st.session_state.get("last-compared") or _all_of_view()
+        wanted = st.session_state.get("last-compared", [])
+        if not wanted and settings.current().is_view:  # `exgrpo view A B` was asked to show them side by side
+            wanted = [row.run_id for row in training_names()[:MAX_COMPARED]]
         st.query_params.update(compared_parameters(wanted) if wanted else {})
     looked_up = [(run_id, ask(runs.get_run, run_id)) for run_id in wanted]
     rows = [row for _, row in looked_up if row is not None and row.kind == "train"]
@@ -129,11 +131,6 @@ def _chosen() -> list[RunRow]:
         notice.show("warning", "Too many", f"Of {len(rows)} runs in the address the first {MAX_COMPARED} are compared.")
     st.session_state["last-compared"] = [row.run_id for row in rows[:MAX_COMPARED]]
     return rows[:MAX_COMPARED]
-
-
-def _all_of_view() -> list[str]:
-    """Return the first runs of `exgrpo view A B`, which was asked to show them side by side; none of a workbench."""
-    return [row.run_id for row in training_names()[:MAX_COMPARED]] if settings.current().is_view else []
 
 
 def _choose_compared(offered: Sequence[str]) -> None:

@@ -28,7 +28,6 @@ _HEX: dict[str, str] = {
     "yellow": "#8A6D10",
     FAINT: "rgba(127, 140, 160, 0.17)",
 }
-"""The colours in tables, by the names that badges use."""
 
 STATES: dict[str, tuple[str, Colour, str]] = {
     RunStatus.QUEUED: (RunStatus.QUEUED, "gray", "schedule"),
@@ -42,20 +41,11 @@ STATES: dict[str, tuple[str, Colour, str]] = {
     "growing": ("growing", "blue", "play_circle"),
     "imported": ("imported", "gray", "download_done"),
 }
-"""Displayed name, colour and icon of each state; tables and badges take them from here."""
 
 HEALTH: dict[Badge, tuple[str, Colour, str]] = {
     "no_reward": ("no reward", "orange", "No rollout was correct for many steps, so there is nothing to learn from."),
-    "no_gradient": (
-        "no gradient",
-        "orange",
-        "All rollouts of each question earned the same for many steps, so rewards taught nothing.",
-    ),
-    "empty_buffer": (
-        "empty buffer",
-        "orange",
-        "The replay buffer holds no question, though questions are left to collect.",
-    ),
+    "no_gradient": ("no gradient", "orange", "All rollouts of each question earned the same reward for many steps."),
+    "empty_buffer": ("empty buffer", "orange", "The replay buffer holds no question, though some are left to collect."),
     "entropy_collapse": ("entropy collapse", "orange", "Policy entropy fell close to zero: rollouts hardly differ."),
     "stalled": ("stalled", "red", "Nothing was recorded for much longer than a step takes."),
     "not_finite": ("not finite", "red", "A loss or gradient is not a finite number."),
@@ -68,7 +58,6 @@ HEALTH: dict[Badge, tuple[str, Colour, str]] = {
         "Every training question is retired, so none is left to replay: the run has learned its data.",
     ),
 }
-"""Displayed name, colour and explanation of each health badge."""
 
 
 def show(row: RunRow, asked: str | None = None) -> None:
@@ -93,11 +82,6 @@ def state_of(row: RunRow) -> str:
 def state_name(status: str) -> str:
     """Return the displayed name of a state."""
     return STATES.get(status, ("unknown", "gray", "help"))[0]
-
-
-def health_names(health: tuple[Badge, ...]) -> list[str]:
-    """Return the displayed names of health badges."""
-    return [HEALTH[key][0] for key in health]
 
 
 def column(badges: Mapping[Any, tuple[str, str, str]], width: int, explanation: str | None = None) -> ColumnConfig:

@@ -160,17 +160,14 @@ def show_mathematics(text: str) -> None:
 def formula_pieces(text: str) -> Iterator[tuple[str, bool]]:
     """Yield the text's pieces in order, each with whether it is a formula; formulas come without their delimiters."""
     end = 0
-    for formula in islice(filter(_is_formula, _FORMULA.finditer(text)), MAX_FORMULAS):
+    formulas = (found for found in _FORMULA.finditer(text) if not _PROSE.search(_body(found)))
+    for formula in islice(formulas, MAX_FORMULAS):
         if before := text[end : formula.start()].strip():
             yield before, False
         yield _body(formula), True
         end = formula.end()
     if rest := text[end:].strip():
         yield rest, False
-
-
-def _is_formula(formula: re.Match[str]) -> bool:
-    return not _PROSE.search(_body(formula))
 
 
 def _body(formula: re.Match[str]) -> str:

@@ -3,7 +3,7 @@
 import json
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import pandas as pd
 import streamlit as st
@@ -64,17 +64,6 @@ def _is_plain(text: str) -> bool:
         return False
 
 
-def difference_table(changes: Sequence[Difference], other: str) -> pd.DataFrame:
-    """Return one row per field with its value in the `other` specification and in this run."""
-    return pd.DataFrame(
-        {
-            "Field": [change.path for change in changes],
-            other: [escape_control_characters(option_text(change.before)) for change in changes],
-            "This run": [escape_control_characters(option_text(change.after)) for change in changes],
-        }
-    )
-
-
 def show_download(content: Mapping[str, object]) -> None:
     """Show the button that downloads the specification as YAML."""
     st.download_button(
@@ -89,7 +78,11 @@ def show_changes(spec: Mapping[str, object], base: Mapping[str, object], base_na
     st.subheader(f"Differences from {literal(base_name)}", anchor=False)
     if changes:
         alt = escape_control_characters(f"Fields that differ from {base_name}")
-        table = difference_table(changes, "Before")
+        rows = [
+            (change.path, *(escape_control_characters(option_text(value)) for value in (change.before, change.after)))
+            for change in changes
+        ]
+        table = pd.DataFrame(rows, columns=["Field", "Before", "This run"])
         data_table.show(table, figures.file_name(f"differences from {base_name}"), alt)
     else:
         st.caption("None: the run uses it unchanged.")

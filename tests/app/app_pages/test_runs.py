@@ -34,12 +34,12 @@ def actions_on(*run_ids):
     """Show what can be done to ticked runs, without their table, in which no test can tick."""
 
     def show(rows):
-        from exgrpo.app.components.runs import list_actions
+        from exgrpo.app.components.runs import run_controls
 
-        list_actions.show_last()
-        list_actions.show_archive(rows)
-        list_actions.show_delete(rows)
-        list_actions.show_rename(rows)
+        run_controls.show_last()
+        run_controls.show_archive(rows)
+        run_controls.show_delete(rows)
+        run_controls.show_rename(rows)
 
     rows = [ask(runs.get_run, run_id) for run_id in run_ids]
     return AppTest.from_function(show, kwargs={"rows": rows}).run()

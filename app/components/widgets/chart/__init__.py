@@ -17,7 +17,6 @@ from streamlit.components.v2.types import ComponentRenderer
 from exgrpo.app import theme
 
 KINDS = frozenset({"bar", "box", "heatmap", "sankey", "scatter"})
-"""The kinds of traces that the built part has."""
 PLOTLY = Path(__file__).parent / "plotly.min.js.gz"
 _LOADER = """export default async (component) =>
   (await import(new URL("{address}", location.href))).default(component);

@@ -1,7 +1,7 @@
 import pytest
 
 from exgrpo.app.app_pages.tabs.buffer import limits
-from exgrpo.app.components.replay_buffer import chosen_bar
+from exgrpo.app.components.replay_buffer import buffer_charts
 from exgrpo.app.components.widgets import data_table
 from tests.app.page_texts import has_text, tables, texts
 
@@ -78,7 +78,7 @@ def test_a_question_behind_a_bar_leads_to_its_trajectories(open_page, monkeypatc
         return 0
 
     monkeypatch.setattr(data_table, "pick", click_the_first)
-    monkeypatch.setattr(chosen_bar.st, "switch_page", lambda page, query_params: led.append((page, query_params)))
+    monkeypatch.setattr(buffer_charts.st, "switch_page", lambda page, query_params: led.append((page, query_params)))
     open_page("run", view="Buffer", run="play-finished", mark="bucket:2")
     query = {"run": "play-finished", "view": "Trajectories", "question-index": listed[0][0]}
     assert led == [("app_pages/run.py", query)]

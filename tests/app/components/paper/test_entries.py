@@ -1,7 +1,7 @@
 import pytest
 
 from exgrpo.app.app_pages.tabs import buffer, reasoning
-from exgrpo.app.components.paper import method_overview
+from exgrpo.app.components.paper import run_figures
 from exgrpo.app.components.paper.entries import BY_KEY, ENTRIES
 from exgrpo.app.components.paper.printed_figures import rows_of, tables_of
 from exgrpo.app.page_list import PAGES
@@ -23,7 +23,7 @@ def test_every_printed_table_of_the_studies_has_an_entry():
 
 def test_every_view_that_a_link_opens_is_a_view_of_its_page():
     links = [(home.page, dict(home.query)) for entry in ENTRIES for home in entry.homes]
-    links += [("run", dict(box.query)) for box in method_overview.BOXES]
+    links += [("run", dict(box.query)) for box in run_figures.BOXES]
     for page, query in links:
         assert query.get("view", "") in (*BY_NAME[page].tabs, "")
         assert "part" not in query or query["part"] in PARTS[query["view"]]

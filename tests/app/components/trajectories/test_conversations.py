@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from exgrpo.app.components.trajectories import conversation_view, difference_view
+from exgrpo.app.components.trajectories import conversation_view, question_view
 from exgrpo.app.formats import NONE_SHOWN
 from exgrpo.db.connections.opening import open_database
 from exgrpo_core.recording.rows import Message
@@ -85,7 +85,7 @@ def test_facts_that_were_not_recorded_are_absent_and_what_else_was_recorded_is_s
     [
         conversation_view.html(HOSTILE_CALL),
         conversation_view.html([Message(HOSTILE, HOSTILE, is_generated=True, reward=0.5)]),
-        difference_view.html(HOSTILE_CALL, NO_TOOLS, ("one", "two")),
+        question_view.html(HOSTILE_CALL, NO_TOOLS, ("one", "two")),
     ],
 )
 def test_text_of_others_is_no_markup(html):
@@ -111,7 +111,7 @@ def test_only_so_much_is_shown_and_compared_that_a_page_stays_fast():
     assert len(conversation_view.first_messages(many)) == conversation_view.MAX_MESSAGES
     assert len(conversation_view.first_messages(long)) == 6
     pairs = [[Message("tool", f"{side} {number} " * 1_500) for number in range(60)] for side in ("a", "b")]
-    assert difference_view.html(*pairs, ("one", "two")).count("words") == 120
+    assert question_view.html(*pairs, ("one", "two")).count("words") == 120
 
 
 def test_words_that_the_model_did_not_write_are_named_and_begin_no_turn():
@@ -139,9 +139,9 @@ def test_arguments_of_a_call_are_one_below_the_other(text, shown):
 
 
 def test_difference_pairs_speakers_and_folds_what_is_equal():
-    pairs = list(difference_view.aligned(SEARCHED[2:], RUN_CODE[2:]))
+    pairs = list(question_view.aligned(SEARCHED[2:], RUN_CODE[2:]))
     sides = [(left and left.tool, right and right.tool) for left, right in pairs]
     assert sides == [("", None), ("web_search", None), ("web_search", None), ("web_search", "python"),
                      ("web_search", "python"), ("", "")]  # fmt: skip
-    html = difference_view.html(SEARCHED, RUN_CODE, ("one", "two"))
+    html = question_view.html(SEARCHED, RUN_CODE, ("one", "two"))
     assert "<summary>2 equal messages</summary>" in html
