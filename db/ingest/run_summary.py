@@ -24,6 +24,7 @@ MIN_ENTROPY = 0.01
 """Nats; a policy below it has collapsed, as has one below `MIN_ENTROPY_SHARE` of its first entropy."""
 MIN_ENTROPY_SHARE = 0.05
 _LEFT = "batch/questions_left"
+_TOKENS = "tokens/generated_total"
 _KEYS = (
     PASS_RATE,
     "reward/mean",
@@ -31,6 +32,7 @@ _KEYS = (
     "policy/entropy",
     "buffer/num_questions",
     "buffer/num_retired",
+    _TOKENS,
     _LEFT,
 )
 
@@ -61,6 +63,7 @@ def refresh_summary(connection: Connection, run_key: int) -> None:
         "last_pass_at_1": _json_number(scores[-1]) if scores else None,
         "last_avg_at_n": _last_avg_at_n(connection, run_key),
         "seconds_per_step": _json_number(sum(seconds) / len(seconds)) if seconds else None,
+        "generated_tokens": _json_number(_newest(curves[_TOKENS])),
         "health": _health(connection, run_key, last_step, curves),
     }
     is_run = runs.c.run_key == run_key
@@ -167,8 +170,8 @@ def _last_avg_at_n(connection: Connection, run_key: int) -> float | None:
     return None if row is None else _json_number(row.avg_at_n)
 
 
-def _json_number(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+def _json_number(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
 
 
 def record_settings(connection: Connection, run_key: int, events: Sequence[Mapping[str, Any]]) -> None:

@@ -21,6 +21,7 @@ from exgrpo.db.tables import models
 from exgrpo.db.tables.column_types import one_of
 from exgrpo_core.config import GAUSSIAN, POLICY_SHAPING
 from exgrpo_core.methods.loading import CORRECTION, QUESTIONS, methods, names_of
+from exgrpo_core.recording.run_status import RunStatus
 from exgrpo_core.step_report import METRIC_LABELS, SHARES
 
 FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*){0,7}")
@@ -193,9 +194,11 @@ def _score(name: str) -> ColumnElement[Any] | None:
     `score` is the mean of as many samples as there were. What begins with `held-out` is of held-out questions only.
     """
     if name == "progress":
-        done: ColumnElement[Any] = (
-            models.runs.c.step * 1.0 / func.nullif(models.runs.c.spec["num_steps"].as_float(), 0.0)
-        )
+        runs = models.runs
+        of_steps = runs.c.step * 1.0 / func.nullif(runs.c.spec["num_steps"].as_float(), 0.0)
+        of_tokens = runs.c.summary["generated_tokens"].as_float() / runs.c.spec["max_generated_tokens"].as_float()
+        is_done = of_steps.is_not(None) & (runs.c.status == RunStatus.FINISHED)
+        done: ColumnElement[Any] = case((is_done, 1.0), (of_tokens > of_steps, of_tokens), else_=of_steps)
         return done
     match = _SCORE.fullmatch(name)
     if match is None and name not in {"score", _HELD_OUT}:

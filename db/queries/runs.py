@@ -206,6 +206,8 @@ def _run_row(row: RowMapping, tags: tuple[str, ...]) -> RunRow:
         dataset=_dataset(spec),
         preset=spec.get("preset"),
         num_steps=spec.get("num_steps", 0),
+        token_budget=spec.get("max_generated_tokens"),
+        generated_tokens=_float(summary.get("generated_tokens")),
         seconds_per_step=_float(summary.get("seconds_per_step")),
         last_pass_at_1=_float(summary.get("last_pass_at_1")),
         last_avg_at_n=_float(summary.get("last_avg_at_n")),

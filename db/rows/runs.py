@@ -51,6 +51,9 @@ class RunRow:
     parent_run_id: str | None
     branched_from_step: int | None = None
     """The step of the parent's checkpoint that a branch continues from; None of every other run."""
+    token_budget: int | None = None
+    """The run ends with the step in which it has generated so many tokens, if not earlier."""
+    generated_tokens: float | None = None
     kind: str = "train"
     """What kind of job: train, or eval and others, which have no steps and no method; unreadable if unknown."""
     is_archived: bool = False
@@ -69,6 +72,14 @@ class RunRow:
     """Sentences on what its recorder was given and could not record: the files are whole."""
     not_shown: str = ""
     """Why the program or the database could not show all of it, and the remedy; empty if all is shown."""
+
+    @property
+    def steps_left(self) -> float:
+        """Steps that a training run has yet to do; if it ends by generated tokens, at its mean tokens per step so far."""
+        left = float(self.num_steps - self.step)
+        if self.token_budget and self.generated_tokens:
+            left = min(left, self.step * (self.token_budget / self.generated_tokens - 1.0))
+        return max(0.0, left)
 
     @property
     def is_fine_tuning(self) -> bool:

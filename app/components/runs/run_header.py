@@ -253,7 +253,10 @@ def _of_step(row: RunRow, last: Mapping[str, float]) -> str | None:
 
 def _progress_text(row: RunRow) -> str:
     done, total = run_state.pieces(row)
-    text = f"Step {done:,} of {total:,} · {100 * run_state.fraction(row):.0f}%"
+    text = f"Step {done:,} of {total:,}"
+    if row.token_budget and row.generated_tokens is not None:
+        text = f"Step {done:,} · {row.generated_tokens:,.0f} of {row.token_budget:,} generated tokens"
+    text += f" · {100 * run_state.fraction(row):.0f}%"
     return f"{text} · last data {ago(row.last_event_at)}" if row.last_event_at and run_state.is_live(row) else text
 
 

@@ -74,7 +74,8 @@ def columns_of_address(kinds: Sequence[str]) -> list[str]:
 
 def choose_columns(chosen: Sequence[str], usual: Sequence[str]) -> None:
     """Show the choice of columns, with the usual ones chosen; it is written into the address."""
-    st.session_state[_KEY] = list(chosen)
+    if st.session_state.get(_KEY) != list(chosen):  # set again, it would lose what the user types
+        st.session_state[_KEY] = list(chosen)
     names = [*DEFAULT_COLUMNS, *FURTHER_COLUMNS, *METRICS, *load_protocols(), *spec_fields()]
     st.multiselect(
         "Columns", list(dict.fromkeys([*names, *chosen])), key=_KEY, on_change=_take_columns, args=(usual,),

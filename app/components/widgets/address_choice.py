@@ -22,7 +22,8 @@ def bound(
     `drops` are parameters of the address that have a meaning only for the former choice; `usual` and "" stay out.
     """
     key = key or f"choose-{parameter}"
-    st.session_state[key] = chosen
+    if not isinstance(chosen, list) or st.session_state.get(key) != chosen:  # a list set again loses what the user types
+        st.session_state[key] = chosen
 
     def take() -> None:
         value = st.session_state[key]

@@ -100,6 +100,8 @@ def is_live(row: RunRow) -> bool:
 def fraction(row: RunRow) -> float:
     """Return the share done of a run's steps, of an evaluation's questions or of a judge's votes, in [0, 1]."""
     done, total = pieces(row)
+    if row.kind == "train":  # may finish before its last step, by its budget of tokens
+        total = 0 if row.status == RunStatus.FINISHED else done + row.steps_left
     return max(0.0, min(1.0, done / total)) if total else float(row.status == RunStatus.FINISHED)
 
 
@@ -117,7 +119,7 @@ def seconds_left(row: RunRow) -> float | None:
     if row.kind == "train":
         if row.seconds_per_step is None or not row.num_steps:
             return None
-        return (row.num_steps - row.step) * row.seconds_per_step
+        return row.steps_left * row.seconds_per_step
     done, total = pieces(row)
     if not done or row.started_at is None:
         return None

@@ -103,13 +103,14 @@ def test_the_summary_of_a_long_run_has_its_first_newest_and_recent_values(databa
         found = {"reward/mean": 0.0 if step > 180 else 1.0, "seconds/step": 1.0 if step <= 180 else 3.0}
         if step < NUM_STEPS:
             found[SCORE] = step / 1000
+        found["tokens/generated_total"] = 50.0 * step
         if step in (3, 151):
             found["policy/entropy"] = {3: 2.0, 151: 0.05}[step]
         return found
 
     run_id = recorded(database, tmp_path, values, [range(1, NUM_STEPS + 1)])
     row = runs.get_run(database, run_id)
-    assert (row.last_pass_at_1, row.seconds_per_step) == (0.199, 3.0)
+    assert (row.last_pass_at_1, row.seconds_per_step, row.generated_tokens) == (0.199, 3.0, 50.0 * NUM_STEPS)
     assert set(row.health) == {"no_reward", "entropy_collapse"}
     assert row.pass_at_1_curve == tuple([step / 1000 for step in range(6, NUM_STEPS - 1, 6)] + [0.199])
 

@@ -87,6 +87,22 @@ def test_runs_are_sorted_by_pages_either_way_and_unknown_values_come_last(databa
             assert by_pages(database, RunOrder(RunSortKey(key)), size) == [*known[::-1], *unknown]
 
 
+def test_progress_is_that_of_the_steps_or_of_the_tokens_that_end_the_run_and_whole_at_its_end(database):
+    spec = load_preset("chains-exgrpo").model_dump(mode="json") | {"num_steps": 1000}
+    wanted = {}
+    for budget, tokens, status, progress in (
+        (None, 60.0, "running", 0.05), (300, 100.0, "running", 1 / 3), (3000, 100.0, "stopped", 0.05),
+        (300, None, "running", 0.05), (300, 301.0, "finished", 1.0), (None, 60.0, "finished", 1.0),
+    ):  # fmt: skip
+        run_id = f"run-{len(wanted)}"
+        wanted[run_id] = {"progress": pytest.approx(progress)}
+        register(database, run_id, spec=spec | {"max_generated_tokens": budget})
+        change = update(models.runs).where(models.runs.c.run_id == run_id)
+        change = change.values(step=50, status=status, summary={"generated_tokens": tokens})
+        database.write(lambda connection, change=change: connection.execute(change))
+    assert list_values(database, list(wanted), ["progress"]) == wanted
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [

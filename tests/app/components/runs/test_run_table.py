@@ -33,6 +33,22 @@ def test_a_file_of_runs_has_ids_names_and_times_as_they_are():
     assert frame.iloc[0].tolist() == [job.run_id, "arc", created, created + timedelta(hours=1), "verl", 3]
 
 
+@pytest.mark.parametrize(
+    ("changes", "fraction", "seconds"),
+    [
+        ({}, 0.05, 1900.0),
+        ({"token_budget": 300, "generated_tokens": 100.0}, 1 / 3, 200.0),
+        ({"token_budget": 300, "generated_tokens": 0.0}, 0.05, 1900.0),
+        ({"token_budget": 300_000, "generated_tokens": 100.0}, 0.05, 1900.0),
+        ({"token_budget": 300, "generated_tokens": 301.0, "status": "finished"}, 1.0, None),
+    ],
+)
+def test_a_run_that_ends_by_its_tokens_is_as_far_as_these_are(changes, fraction, seconds):
+    run = row(0.5, **{"step": 50, "num_steps": 1000, "seconds_per_step": 2.0, "status": "running"} | changes)
+    assert run_state.fraction(run) == pytest.approx(fraction)
+    assert run_state.seconds_left(run) == (None if seconds is None else pytest.approx(seconds))
+
+
 @pytest.mark.parametrize(("seconds_ago", "least", "most"), [(30.0, 90.0, 95.0), (-3600.0, None, None)])
 def test_the_time_left_of_a_job_whose_clock_was_set_back_is_unknown(monkeypatch, seconds_ago, least, most):
     monkeypatch.setattr(run_state, "pieces", lambda _row: (5, 20))
