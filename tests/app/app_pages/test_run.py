@@ -74,12 +74,12 @@ def test_run_that_was_made_up_says_so(recorded_runs, open_page):
 def test_a_run_that_ends_by_its_tokens_says_how_many_it_has(recorded_runs, open_page):
     with closing(sqlite3.connect(recorded_runs / "workbench" / "workbench.db")) as connection, connection:
         connection.execute(
-            "UPDATE runs SET spec = json_set(spec, '$.max_generated_tokens', 40000), "
-            "summary = json_set(summary, '$.generated_tokens', 30000) WHERE run_id = 'run-running'"
+            "UPDATE runs SET spec = json_set(spec, '$.max_generated_tokens', 30000), "
+            "summary = json_set(summary, '$.generated_tokens', 25000) WHERE run_id = 'run-running'"
         )
     page = open_page("run", run="run-running")
-    assert page.get("progress")[0].proto.text.startswith("Step 18 · 30,000 of 40,000 generated tokens · 75%")
-    assert metric(page, "Time left").value == "2 s"  # 18 steps in 30,000 tokens: 6 more, of 250 ms
+    assert page.get("progress")[0].proto.text.startswith("Step 18 · 25,000 of 30,000 generated tokens · 83%")
+    assert metric(page, "Time left").value == "1 s"  # 18 steps in 25,000 tokens: 3.6 more, each of 250 ms
 
 
 def test_address_without_a_run_opens_the_newest_that_trains(runs_root, open_page):
