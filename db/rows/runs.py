@@ -75,7 +75,7 @@ class RunRow:
 
     @property
     def steps_left(self) -> float:
-        """Steps that a training run has yet to do; if it ends by generated tokens, at its mean tokens per step so far."""
+        """Steps that a training run has yet to do; if its tokens end it, at its mean tokens per step so far."""
         left = float(self.num_steps - self.step)
         if self.token_budget and self.generated_tokens:
             left = min(left, self.step * (self.token_budget / self.generated_tokens - 1.0))

@@ -22,7 +22,9 @@ def bound(
     `drops` are parameters of the address that have a meaning only for the former choice; `usual` and "" stay out.
     """
     key = key or f"choose-{parameter}"
-    if not isinstance(chosen, list) or st.session_state.get(key) != chosen:  # a list set again loses what the user types
+    if (
+        not isinstance(chosen, list) or st.session_state.get(key) != chosen
+    ):  # a list set again loses what the user types
         st.session_state[key] = chosen
 
     def take() -> None:

@@ -221,14 +221,19 @@ def test_columns_are_chosen_any_field_of_the_specification_among_them(open_page)
 @pytest.mark.usefixtures("recorded_shared")
 @pytest.mark.parametrize(
     ("name", "key", "query"),
-    [("runs", "run-columns", {}), ("compare", "choose-metrics", {"runs": "run-finished,run-running", "metrics": "loss/kl"})],
+    [
+        ("runs", "run-columns", {}),
+        ("compare", "choose-metrics", {"runs": "run-finished,run-running", "metrics": "loss/kl"}),
+    ],
 )
 def test_a_refresh_sets_no_list_again_since_the_browser_would_drop_what_is_typed_into_it(open_page, name, key, query):
     page = open_page(name, **query)
     first = page.multiselect(key=key)
-    assert first.value and first.proto.set_value
+    assert first.value
+    assert first.proto.set_value
     again = page.run().multiselect(key=key)
-    assert again.value == first.value and not again.proto.set_value
+    assert again.value == first.value
+    assert not again.proto.set_value
 
 
 @pytest.mark.parametrize(
