@@ -22,9 +22,8 @@ def bound(
     `drops` are parameters of the address that have a meaning only for the former choice; `usual` and "" stay out.
     """
     key = key or f"choose-{parameter}"
-    if (
-        not isinstance(chosen, list) or st.session_state.get(key) != chosen
-    ):  # a list set again loses what the user types
+    # A list that is set again loses what the user types into it.
+    if not isinstance(chosen, list) or st.session_state.get(key) != chosen:
         st.session_state[key] = chosen
 
     def take() -> None:
