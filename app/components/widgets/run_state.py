@@ -99,9 +99,10 @@ def is_live(row: RunRow) -> bool:
 
 def fraction(row: RunRow) -> float:
     """Return the share done of a run's steps, of an evaluation's questions or of a judge's votes, in [0, 1]."""
-    done, total = pieces(row)
+    done, num_pieces = pieces(row)
+    total: float = num_pieces
     if row.kind == "train":  # may finish before its last step, by its budget of tokens
-        total = 0 if row.status == RunStatus.FINISHED else done + row.steps_left
+        total = 0.0 if row.status == RunStatus.FINISHED else done + row.steps_left
     return max(0.0, min(1.0, done / total)) if total else float(row.status == RunStatus.FINISHED)
 
 
