@@ -20,7 +20,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from exgrpo.app.page_list import PATHS
+from exgrpo.app.page_list import FORMER_PATHS, PATHS
 from exgrpo.app.serving import downloads
 from exgrpo.app.serving.sign_in import PATHS as SIGN_IN_PATHS
 from exgrpo.app.serving.sign_in import SIGN_OUT_PATH, SignIn
@@ -33,7 +33,7 @@ _POLICY_VIOLATION = 1008
 _TOKEN_START = f"{TOKEN_PARAMETER}=".encode()
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 """Browsers leave them out, some proxies name them."""
-_KNOWN_PATHS = frozenset({*PATHS, *downloads.PATHS, *SIGN_IN_PATHS, HEALTH_PATH})
+_KNOWN_PATHS = frozenset({*PATHS, *FORMER_PATHS, *downloads.PATHS, *SIGN_IN_PATHS, HEALTH_PATH})
 
 _FIXED_HEADERS = {
     "X-Frame-Options": "DENY",

@@ -7,12 +7,12 @@ from urllib.parse import quote
 
 import streamlit
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from exgrpo.app import theme
 from exgrpo.app.components.widgets import chart
-from exgrpo.app.page_list import PATHS
+from exgrpo.app.page_list import FORMER_PATHS, PATHS, moved
 from exgrpo.app.queries.runs import names_for_keyboard
 from exgrpo.app.serving import downloads
 from exgrpo.app.serving.gate import script_hash
@@ -74,13 +74,15 @@ def inline_script_hashes() -> tuple[str, ...]:
 def routes() -> list[Route]:
     """Return the routes of the shell at every page's path, of its charts, of what Ctrl-K offers, and of files."""
     own = [Route(f"/{chart.address()}", _charts), Route(_RUNS_PATH, _runs)]
-    return [*(Route(path, _serve) for path in PATHS), *own, *downloads.routes()]
+    return [*(Route(path, _serve) for path in (*PATHS, *FORMER_PATHS)), *own, *downloads.routes()]
 
 
 async def _serve(request: Request) -> Response:
-    path, view = request.url.path, request.query_params.get("view")
+    path, query = request.url.path, request.query_params
+    if (place := moved(path, query.multi_items())) is not None:
+        return RedirectResponse(f"./{place}")
     # The gate has checked the name; connection.js compares it with the address.
-    shell = html(TRAJECTORIES if f"{path}?view={view}" == TRAJECTORIES else path)
+    shell = html(TRAJECTORIES if f"{path}?view={query.get('view')}" == TRAJECTORIES else path)
     text = shell.replace("<html", f'<html data-host="{request.headers["host"]}"', 1)
     return HTMLResponse(text, headers={"Cache-Control": "no-cache"})
 

@@ -19,7 +19,7 @@ from exgrpo.db.rows.trajectories import TrajectoryFacets, TrajectoryOrder, Traje
 from exgrpo_core.sums import VERDICTS
 
 ANY = "any"
-_OUTCOME = "outcome"
+_OUTCOME, _FORMER_VERDICT = "outcome", "verdict"
 _FLAGS = {
     _OUTCOME: ("Outcome", "is_correct", ("correct", "not correct")),
     "replayed": ("Replayed", "is_replayed", ("replayed", "never replayed")),
@@ -64,6 +64,8 @@ def words() -> str:
 
 def show(run_id: str, searched: str, rollouts_per_question: int) -> TrajectoryFacets:
     """Show the facets, each value with how many would match if it were chosen, and return the chosen ones."""
+    if (former := st.query_params.pop(_FORMER_VERDICT, None)) is not None:
+        st.query_params[_OUTCOME] = former
     panel = st.expander("Filters", icon=":material/tune:", key="facets", on_change="rerun", bind="query-params")
     is_shown = panel.open or _is_any_set()
     tools = ask(trajectory_list.list_tools, run_id) if is_shown else None

@@ -104,7 +104,7 @@ _CHANGES_VALUE = {*_CHANGES.split(), *map(str.casefold, (*day_name, *month_name)
 _TELLS_APART = "odd even older younger faster slower heavier lighter taller shorter"
 """Words that make two counts differ, but not a count from its number."""
 _SEVERAL = re.compile(r"\b(pair|couple|trio|duo)s?\b")
-"""Words that name several things: 12 is right where 12 pairs are, but 12 pairs are not 12."""
+"""Words that name several things: 12 pairs of shoes are not 12 shoes. A number alone says nothing of what it counts."""
 
 
 def counted_numbers(gold: str, answer: str) -> tuple[str, str] | None:
@@ -118,7 +118,7 @@ def counted_numbers(gold: str, answer: str) -> tuple[str, str] | None:
     if left is None or right is None:
         return None
     several, others = (_SEVERAL.findall((count["words"] or "").lower()) for count in (left, right))
-    if several != others and right["words"]:
+    if several != others and left["words"] and right["words"]:
         return None
     phrases = [(text, count["words"]) for text, count in ((gold, left), (answer, right)) if count["words"]]
     plain = [re.split(r"[\s-]+", phrase) for text, phrase in phrases if not is_quantity(text)]

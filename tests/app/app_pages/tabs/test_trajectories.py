@@ -35,8 +35,8 @@ def test_filters_can_be_cleared_and_all_are_shown_newest_first_page_by_page(open
 @pytest.mark.parametrize(
     ("address", "verdicts"),
     [
-        ({"outcome": "correct"}, {"correct"}), ({"outcome": "wrong"}, {"wrong"}),
-        ({"outcome": "not correct"}, {"wrong"}),
+        ({"outcome": "correct"}, {"correct"}), ({"outcome": "wrong"}, {"wrong"}), ({"verdict": "wrong"}, {"wrong"}),
+        ({"outcome": "not correct"}, {"wrong"}), ({"verdict": "correct"}, {"correct"}),
     ],
 )  # fmt: skip
 def test_the_outcome_chooses_correct_answers_all_others_or_those_of_one_verdict(open_page, address, verdicts):
