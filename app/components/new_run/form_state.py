@@ -77,7 +77,7 @@ class FormState:
     def replace(self, content: Mapping[str, Any]) -> None:
         """Take other values, such as those of an edited text; other widgets show them."""
         self.content = copy.deepcopy(dict(content))
-        self.editions.update(fields())
+        self.editions.update(fields().keys())
 
 
 def open_form(start: Mapping[str, Any], origin: str) -> FormState:
