@@ -1,5 +1,4 @@
 import copy
-import dataclasses
 import json
 import shutil
 import socket
@@ -198,7 +197,7 @@ def test_architecture_without_our_decoder_is_refused():
 def test_checkpoint_of_another_rank_is_refused(tmp_path):
     make_engine("llama+lora").save(tmp_path)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tests.jobs.training.engines.embedded.engines.LORA", dataclasses.replace(LORA, rank=2))
+        patch.setattr("tests.jobs.training.engines.embedded.engines.LORA", LORA.model_copy(update={"rank": 2}))
         engine = make_engine("llama+lora")
     with pytest.raises(EngineError, match=str(tmp_path)):
         engine.restore(tmp_path)
