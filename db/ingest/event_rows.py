@@ -44,6 +44,11 @@ def trajectory_key(run_key: int, attempt: int, trajectory_id: int) -> int:
     return key
 
 
+def keys_of_run(run_key: int) -> tuple[int, int]:
+    """Return the least number that a run's trajectory can have, and the least one of the next run's."""
+    return trajectory_key(run_key, 0, 0), trajectory_key(run_key + 1, 0, 0)
+
+
 class RowCollector:
     """Gathers the rows of a batch of events by table, so that each table is written at once."""
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, TextualSelect, column, text
 
-from exgrpo.db.ingest.event_rows import trajectory_key
+from exgrpo.db.ingest.event_rows import keys_of_run
 from exgrpo.db.rows.role_words import CONVERSATION, searched
 from exgrpo.db.tables.column_types import LargeInteger
 from exgrpo_core.errors import FieldError
@@ -101,8 +101,5 @@ def _values(connection: Connection, words: str, run_key: int | None) -> dict[str
     conditions = [_condition(*found, *_SYNTAX[connection.dialect.name]) for found in searched(words)]
     if not conditions:
         return {}
-    return {
-        "pattern": _AND[connection.dialect.name].join(conditions),
-        "first": 0 if run_key is None else trajectory_key(run_key, 0, 0),
-        "end": _LAST_KEY if run_key is None else trajectory_key(run_key + 1, 0, 0),
-    }
+    first, end = (0, _LAST_KEY) if run_key is None else keys_of_run(run_key)
+    return {"pattern": _AND[connection.dialect.name].join(conditions), "first": first, "end": end}

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, case, exists, false, func, null, select
 
 from exgrpo.db.connections.session import Database
-from exgrpo.db.ingest.event_rows import trajectory_key
+from exgrpo.db.ingest.event_rows import keys_of_run
 from exgrpo.db.queries.text_search import all_matching, newest_matching, split_words
 from exgrpo.db.queries.trajectories import replay_count, select_rows
 from exgrpo.db.rows.trajectories import TrajectoryFacets, TrajectoryOrder, TrajectoryRow, TrajectorySortKey
@@ -232,7 +232,8 @@ def _fitting(connection: Connection, facets: TrajectoryFacets, without: tuple[st
 
 def _of_run(run_key: int) -> _Condition:
     """Return the condition of a run's trajectories, by their keys: a page of the newest is then read without a sort."""
-    return _OF.trajectory_key.between(trajectory_key(run_key, 0, 0), trajectory_key(run_key + 1, 0, 0) - 1)
+    first, end = keys_of_run(run_key)
+    return (_OF.trajectory_key >= first) & (_OF.trajectory_key < end)
 
 
 def _is(name: str, value: Any) -> _Condition:  # noqa: ANN401 - any facet's value

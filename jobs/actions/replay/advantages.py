@@ -151,7 +151,7 @@ COMPARED = "loss aggregation"
 _LOSSES = ("loss", "train/loss", "actor/pg_loss", "policy_loss")
 """Metrics of the policy loss, the first one that is there."""
 _LENGTHS = ("max_completion_length", "max_response_length", "max_response_tokens", "max_new_tokens", "max_tokens")
-"""Settings by one of which Dr.GRPO can divide."""
+"""Settings with a number by which Dr.GRPO can divide."""
 _CLIPS = (("epsilon", "clip_ratio_low", "clip_ratio", "clip_epsilon"), ("epsilon_high", "clip_ratio_high"))
 _CLIP = 0.2
 _LOSS_TOLERANCE, _LEAST = 1e-4, 2e-6
