@@ -96,10 +96,11 @@ class MeanText:
 
 
 def _densities(parts, column):
-    """Return the shares of values in forty bins up to the 98th percentile, by the width of a bin."""
+    """Return the shares of values in forty bins up to the largest 98th percentile, by the width of a bin."""
     samples = {name: part[column].to_numpy(float) for name, part in parts.items()}
-    values = np.concatenate(list(samples.values()))
-    edges = np.linspace(values.min(), np.percentile(values, 98), 41) if len(values) else np.zeros(41)
+    filled = [sample for sample in samples.values() if len(sample)]
+    ends = [(min(sample), np.percentile(sample, 98)) for sample in filled] or [(0, 0)]
+    edges = np.linspace(min(low for low, _ in ends), max(high for _, high in ends), 41)
     middles = (edges[1:] + edges[:-1]) / 2
     return {
         f"{name} ({len(sample)})": {"x": middles, "y": _shares(sample, edges) / np.diff(edges)}

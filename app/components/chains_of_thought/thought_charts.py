@@ -14,7 +14,14 @@ from exgrpo.app.components.widgets import data_table, figures
 from exgrpo.app.components.widgets.curve_view import WHOLE, Line
 from exgrpo.app.formats import NATS_HOVER
 from exgrpo.app.theme import Look, Palette
-from exgrpo.db.rows.chains_of_thought import Difficulty, EntropyPoint, EntropyPoints, ShareLine
+from exgrpo.db.rows.chains_of_thought import (
+    EASY_ABOVE,
+    HARD_UP_TO,
+    Difficulty,
+    EntropyPoint,
+    EntropyPoints,
+    ShareLine,
+)
 from exgrpo.db.rows.runs import MetricPoint
 from exgrpo.jobs.evaluation.analysis.report import ValidityLine
 
@@ -72,14 +79,15 @@ def show_sampling(sample: EntropyPoints) -> None:
 def densities_of(points: Sequence[EntropyPoint], groups: Sequence[Group], signal: str) -> go.Figure | None:
     """Return a histogram of a signal, `mean_entropy` or `perplexity`, for each group, as densities over the same bins.
 
-    They end above 98% of the values. None where no group has any.
+    They end above 98% of the values of each group: the largest values may all be of the smallest group. None where no
+    group has any.
     """
     samples = {group.name: [getattr(point, signal) for point in points if group.holds(point)] for group in groups}
-    values = np.array([value for sample in samples.values() for value in sample if np.isfinite(value)])
-    if not values.size:
+    drawn = [finite for sample in samples.values() if (finite := np.array(sample)[np.isfinite(sample)]).size]
+    if not drawn:
         return None
-    low = values.min()
-    edges = np.linspace(low, max(np.percentile(values, _DRAWN_PERCENT), low + max(abs(low), 1) * 1e-9), _NUM_BINS + 1)
+    low, high = min(map(np.min, drawn)), max(np.percentile(values, _DRAWN_PERCENT) for values in drawn)
+    edges = np.linspace(low, max(high, low + max(abs(low), 1) * 1e-9), _NUM_BINS + 1)
     middles = (edges[:-1] + edges[1:]) / 2
     colours = theme.palette()
     y = {"showticklabels": False, "title": figures.axis_title("density")}
@@ -182,8 +190,9 @@ def show_validity(lines: Sequence[ValidityLine]) -> None:
         "entropy-validity-table",
         "Entropy and perplexity of valid and invalid chains with the AUC of each, by difficulty",
         {name: st.column_config.NumberColumn(format=text) for name, (_, text) in _FIELDS.items() if text not in _TEXTS},
-        "Correct answers with a verdict; all of them, with those of groups without a wrong answer, which are neither "
-        "easy nor hard. Intervals of means are of 95%. An AUC is the chance that a chain that is not valid "
+        f"Correct answers with a verdict. A question is hard in a step if up to {HARD_UP_TO:.0%} of its rollouts are "
+        f"correct, medium up to {EASY_ABOVE:.0%}, else easy; if all are correct, it counts in the last row only. "
+        "Intervals of means are of 95%. An AUC is the chance that a chain that is not valid "
         "scores higher than a valid one: 1 = perfect separation.",
     )  # fmt: skip
 

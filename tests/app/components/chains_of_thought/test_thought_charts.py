@@ -1,7 +1,7 @@
 import pytest
 
 from exgrpo.app.components.chains_of_thought import thought_charts
-from exgrpo.db.rows.chains_of_thought import ShareLine
+from exgrpo.db.rows.chains_of_thought import EntropyPoint, ShareLine
 
 pytestmark = pytest.mark.slow
 
@@ -16,3 +16,13 @@ def test_shares_are_means_of_the_last_steps_and_gaps_are_left_out():
     # Step 4 averages steps 2 to 4.
     assert list(means["rollouts"].y) == pytest.approx([0.2, 0.3, 0.5])
     assert thought_charts.shares([]) is None
+
+
+def test_densities_reach_above_nearly_all_values_of_a_small_group():
+    entropies = {True: [number / 10_000 for number in range(990)], False: [0.2 + number / 100 for number in range(10)]}
+    points = [
+        EntropyPoint(None, False, is_valid, entropy, 0.0) for is_valid in entropies for entropy in entropies[is_valid]
+    ]
+    figure = thought_charts.densities_of(points, thought_charts.VALIDITY, "mean_entropy")
+    small = next(trace for trace in figure.data if trace.name == "not valid (10)")
+    assert sum(small.y) * (small.x[1] - small.x[0]) == pytest.approx(0.9)
