@@ -71,12 +71,16 @@ def _wait_for(run_id: str) -> None:
 
 
 def _live(seen: RunRow, was_asked: bool, has_figures: bool) -> None:
-    """Show the live figures; a change of state, health or tags, or the end of a request, reruns the whole page."""
+    """Show the live figures; a change of state, health or tags, or the end of a request, reruns the whole page.
+
+    So does a step of a run that has ended: its last steps may be read after its state.
+    """
     row = ask(runs.get_run, seen.run_id)
     if (
         row is None
         or (row.status, row.health, row.tags) != (seen.status, seen.health, seen.tags)
         or (run_state.pending(row) is not None) != was_asked
+        or (row.step != seen.step and _often(row) is None)
     ):
         st.rerun(scope="app")
     run_header.show_stop(row)
