@@ -76,12 +76,13 @@ def _look(key: str, _spec: TrainSpec) -> FirstLook | None:  # noqa: ARG001 - wha
 def show_preview(preview: DataPreview, max_prompt_tokens: int | None = None) -> None:
     """Show the first questions, and the lengths of all that were read with the longest that is allowed."""
     unit = "tokens" if preview.is_in_tokens else "characters"
-    figures.show_card(
-        "Length of prompts", f"{unit}, of the first {len(preview.lengths):,} questions",
-        _histogram(preview, max_prompt_tokens), "prompt-lengths", f"Histogram of prompt lengths in {unit}",
-    )  # fmt: skip
     if preview.notice:
-        st.caption(preview.notice)
+        st.caption(with_code(preview.notice))
+    if preview.lengths:
+        figures.show_card(
+            "Length of prompts", f"{unit}, of the first {len(preview.lengths):,} questions",
+            _histogram(preview, max_prompt_tokens), "prompt-lengths", f"Histogram of prompt lengths in {unit}",
+        )  # fmt: skip
     for number, question in enumerate(preview.questions, start=1):
         st.caption(f"Question {number} · gold answer {literal(question.answer)} · graded as {question.graded_as}")
         st.code(escape_control_characters(question.prompt), language=None, wrap_lines=True)

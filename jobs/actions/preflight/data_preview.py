@@ -31,6 +31,8 @@ from exgrpo_core.recording.rows import RecordedTrajectory
 
 MAX_ROWS = 1000
 """Most rows that are read; the histogram is of these."""
+MAX_NAMED = 8
+"""Most metrics that are named of a file without rollouts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,17 +174,21 @@ def preview_rollouts(path: Path, own_format: RolloutFormat | None = None, num_sh
     """Return the first trajectories as prompts with their responses; lengths are of prompts, in characters.
 
     Raises:
-        UnknownRolloutsError: There is nothing at the path, its format is not known, or no row is a rollout.
+        UnknownRolloutsError: There is nothing at the path, its format is not known, or no row is a rollout or metrics.
     """
     reads, source = own_format or find_only_format(path), RolloutSource(path)
-    rows = [row for step in islice(reads.read(source), MAX_ROWS) for row in step.trajectories][:MAX_ROWS]
-    if not rows:
+    steps = list(islice(reads.read(source), MAX_ROWS))
+    rows = [row for step in steps for row in step.trajectories][:MAX_ROWS]
+    names = list(dict.fromkeys(name for step in steps for name in step.metrics))
+    if not rows and not names:
         why = f"; the first bad row is {source.bad.sentences[0]}" if source.bad.num else "."
         raise UnknownRolloutsError(f"{path}: {reads.title}: no row is a rollout{why}")
     shown = tuple(_preview(row) for row in rows[:num_shown])
     prompts = ("\n\n".join(part.text for part in row.messages if not part.is_generated) for row in rows)
     skipped = f" Skipped: {source.bad.num:,} rows, first {source.bad.sentences[0]}" if source.bad.num else ""
-    return DataPreview(shown, tuple(map(len, prompts)), is_in_tokens=False, notice=f"Read as {reads.title}.{skipped}")
+    metrics = "" if rows else f" There are no rollouts, but curves of {', '.join(names[:MAX_NAMED])}."
+    notice = f"Read as {reads.title}.{metrics}{skipped}"
+    return DataPreview(shown, tuple(map(len, prompts)), is_in_tokens=False, notice=notice)
 
 
 def _preview(row: RecordedTrajectory) -> PromptPreview:

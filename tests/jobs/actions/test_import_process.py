@@ -150,6 +150,13 @@ def test_a_reading_that_ends_badly_on_one_file_goes_on_with_the_others(tmp_path,
     assert imported.bad.sentences[0].startswith("1.jsonl")
 
 
+def test_a_preview_of_metrics_names_them(tmp_path):
+    (tmp_path / "wandb.csv").write_text("_step,loss,reward\n0,1.5,0.1\n")
+    preview = preview_import(str(tmp_path / "wandb.csv"), "")
+    assert (preview.questions, preview.lengths) == ((), ())
+    assert preview.notice.endswith("There are no rollouts, but curves of loss, reward.")
+
+
 def test_a_preview_of_what_never_ends_is_refused(tmp_path):
     (tmp_path / "1.pt").write_bytes(torch_file(tower()))
     with pytest.raises(import_process.UserError):
