@@ -100,7 +100,7 @@ def _banners(run_id: str) -> None:
 def _curves(row: RunRow) -> None:
     spec = ask(runs.run_spec, row.run_id)
     evaluations = ask(metrics.list_evaluations, row.run_id, with_parents=True)
-    charts = own_charts.of_address()
+    charts, is_live = own_charts.of_address(), run_state.is_live(row)
     of_own = [key for chart in charts for key in (*chart.keys, chart.over) if key]
     recorded = comparison.own_charts_of(row.run_id) if row.is_recorded else []
     of_own += [curve.key for chart in recorded[: comparison.MAX_OWN] for curve in chart.curves]
@@ -109,8 +109,8 @@ def _curves(row: RunRow) -> None:
         if row.is_recorded:
             notice.show_empty("show_chart", "No curves", "These rollouts have no rewards; **Trajectories** shows them.")
         else:
-            when = "The curves begin with" if run_state.is_live(row) else "The run ended before"
-            notice.show_empty("show_chart", "No steps yet", f"{when} the first step.")
+            title, text = ("No steps yet", "The curves begin with") if is_live else ("No steps", "The run ended before")
+            notice.show_empty("show_chart", title, f"{text} the first step.")
         return
     view, _ = own_charts.choose()
     view = replace(
@@ -121,9 +121,8 @@ def _curves(row: RunRow) -> None:
     run_details.show_recorded(recorded, series, view)
     ratios = ask(metrics.replay_ratios, row.run_id) if may_replay(spec) else None
     titles = benchmark_titles(spec)
-    awaits_curves = run_state.is_live(row) and not row.is_fine_tuning
     run_details.show_curves(
-        series, evaluations, ratios, view, is_live=awaits_curves, titles=titles,
+        series, evaluations, ratios, view, is_live=is_live and not row.is_fine_tuning, titles=titles,
         rewards=ask(metrics.reward_counts, row.run_id),
     )  # fmt: skip
     data_table.export(

@@ -141,7 +141,7 @@ def _about(mistakes: Sequence[Mistake], path: str) -> list[str]:
 
 def _capitalized(sentence: str) -> str:
     """Return the sentence with a capital letter first, unless it begins with a name such as vLLM."""
-    return sentence[:1].upper() + sentence[1:] if sentence.partition(" ")[0].islower() else sentence
+    return sentence[:1].upper() + sentence[1:] if re.match("[a-z]+[ ,:]", sentence) else sentence
 
 
 def text_mistake() -> str:
