@@ -57,8 +57,8 @@ def _chosen() -> tuple[RunFilter, Sequence[str], str | None, bool]:
         words = st.text_input(
             "Search runs", placeholder="Search, or seed=3 held-out>40%", icon=":material/search:", width=250,
             key="q", bind="query-params", label_visibility="collapsed",
-            help="Words of name, method, model, data or tags, and conditions on columns, states, tags, fields, scores "
-            "and metrics, which exclude after a minus: `status:failed -tag:old learning_rate<1e-5 held-out>40%`",
+            help="Words of name, method, model, data, tags or notes, and conditions on columns, states, tags, fields, "
+            "scores and metrics, which exclude after a minus: `status:failed -tag:old learning_rate<1e-5 held-out>40%`",
         )  # fmt: skip
         state = st.segmented_control(
             "State", [*STATES, ARCHIVED, BIN], default="All", required=True,

@@ -182,7 +182,9 @@ def _holds_word(word: str) -> ColumnElement[bool]:
     runs = models.runs
     sources = [runs.c.spec[part]["source"].as_string() for part in ("model", "data")]
     texts = [runs.c.name, runs.c.run_id, method_expression(), *sources]
-    return or_(*(_contains(text, word) for text in texts), _has_tag(_contains(models.tags.c.tag, word)))
+    notes = models.notes
+    is_noted = select(notes.c.at).where(notes.c.run_key == runs.c.run_key, _contains(notes.c.text, word)).exists()
+    return or_(*(_contains(text, word) for text in texts), _has_tag(_contains(models.tags.c.tag, word)), is_noted)
 
 
 def _has_tag(condition: ColumnElement[bool]) -> ColumnElement[bool]:

@@ -67,6 +67,13 @@ def fill(database):
 filled = shared(fill)
 
 
+def test_a_run_is_found_by_the_words_of_its_notes(database):
+    fill(database)
+    annotations.annotate(database, "notes", "c", {"at": BORN, "text": "Loses at step 30: temperature 0.9 next"})
+    for words, found in (("temperature loses", ["c"]), ("-temperature", ["d", "a"]), ("percent loses", ["c"])):
+        assert [row.run_id for row in runs.list_runs(database, RunFilter(words))] == found
+
+
 def test_runs_are_sorted_by_pages_either_way_and_unknown_values_come_last(database):
     fill(database)
     values = {
