@@ -28,7 +28,7 @@ FIXED = (
     r"\*\*(Medium first|K or K-1 rollouts|Keep successes)\*\*: .*",
     r"exgrpo eval RUN@last -b math500 .*",
     r"A question is retired if all n of its rollouts are correct\. .*",
-    r"Correct answers with a verdict; all of them, .*",
+    r"Correct answers with a verdict\. A question is hard in a step if up to 25% .* medium up to 75%, .*",
     r"ExGRPO: Learning to Reason from Experience \(ICLR 2026\), .*",
     r"You are an expert in mathematics .*",
     r"\*\*Held-out Avg@n\*\* &nbsp; :gray\[:small\[share; band of one run: 95% interval over questions]]",
