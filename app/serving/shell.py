@@ -26,8 +26,8 @@ WITH_TABLES = frozenset({"/", "/benchmarks", TRAJECTORIES})
 _STYLE = Path(__file__).parent.parent / "style.css"
 _STATIC = Path(streamlit.__file__).parent / "static"
 _SCRIPT_FILES = (
-    "history.js", "recovery.js", "busy_buttons.js", "connection.js", "keyboard.js", "table.js",
-    "tabs.js",
+    "history.js", "recovery.js", "busy_buttons.js", "connection.js", "keyboard.js", "menus.js",
+    "table.js", "tabs.js",
 )  # fmt: skip
 _RUNS_PATH = "/_workbench/runs"
 _MAX_RUNS = 8

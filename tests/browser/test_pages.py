@@ -6,7 +6,7 @@ import pytest
 
 from bench.page_browser import ADD_SHIFTS, CONTRAST
 from exgrpo.app.components.widgets import figures
-from tests.browser.clicks import IDLE, Between, open_row, rows
+from tests.browser.clicks import IDLE, Between, open_row, rows, wait_for_value
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -191,3 +191,48 @@ def test_a_page_whose_front_end_lost_count_of_its_parts_comes_back_by_itself(ope
         """)
     watched.page.get_by_text("step 300 of exgrpo whole").wait_for()
     assert len(watched.errors) == 1
+
+
+@pytest.mark.parametrize("width", [1024, 1000, 390])
+def test_a_menu_near_the_bottom_of_the_window_is_whole_with_all_that_comes_into_it(open_page, width):
+    menus = {
+        "/run?run=run-finished&view=Trajectories&trajectory=3": ("Keep as a case", "Keep in this set"),
+        "/run?run=run-finished": ("Export", "LaTeX"),
+    }
+    for address, (name, last) in menus.items():
+        page = open_page(address).page
+        page.set_viewport_size({"width": width, "height": 800})
+        button = (
+            page.locator("[class*=st-key-card-], [class*=st-key-trajectory-panel]")
+            .get_by_role("button", name=name)
+            .first
+        )
+        button.wait_for()
+        page.locator(IDLE).wait_for()
+        button.evaluate("""button => {
+            document.querySelector("[data-testid=stMain]").scrollTop += button.getBoundingClientRect().top - 600;
+        }""")
+        button.click()
+        part = page.get_by_role("button", name=last)
+        part.wait_for()
+        page.wait_for_function("""() => {
+            const menu = document.querySelector("[data-testid=stPopoverBody]");
+            const {top, bottom} = menu.getBoundingClientRect();
+            return top >= 0 && bottom <= innerHeight && menu.scrollHeight <= menu.clientHeight + 1;
+        }""")
+        part.click(trial=True)  # no part of the page is over it
+        page.close()
+
+
+def test_what_is_typed_into_a_menu_is_there_again_after_escape_and_after_another_tab(open_page):
+    page = open_page("/methods?view=Studies").page
+    menu, name = page.get_by_role("button", name="New sweep"), page.get_by_label("Name")
+    menu.click()
+    name.fill("rates")
+    name.press("Escape")
+    name.wait_for(state="hidden")
+    for tab in ("Paper", "Studies"):
+        page.get_by_role("tab", name=tab, exact=True).click()
+        page.get_by_role("tab", name=tab, exact=True, selected=True).wait_for()
+    menu.click()
+    wait_for_value(name, "rates")
