@@ -1,6 +1,7 @@
 """Scores of benchmarks, two scored models compared, and the results of studies."""
 
 import time
+from collections.abc import Collection
 
 import streamlit as st
 
@@ -8,14 +9,17 @@ from exgrpo.app import settings
 from exgrpo.app.queries.answers import ask, kept
 from exgrpo.db.connections.session import Database
 from exgrpo.db.queries import benchmarks
+from exgrpo.db.queries.run_filter import RunFilter
+from exgrpo.db.queries.runs import list_runs
 from exgrpo.db.rows.runs import RunRow
 from exgrpo.db.rows.scores import BenchmarkScoreRow, ComparisonRow, ScoredRuns
-from exgrpo.jobs.actions.studies.definition import RunKey, Scale, wanted_keys
+from exgrpo.jobs.actions.studies.definition import RunKey, Scale, key_from_tags, wanted_keys
 from exgrpo.jobs.actions.studies.measures import AVERAGES
 from exgrpo.jobs.actions.studies.study_results import StudyResults, find_runs, read_results
 from exgrpo.jobs.actions.studies.sweeps import find_study
 
 MAX_SCORES = 5000
+_MAX_TAGGED = 200
 _STUDY_SECONDS = 60
 
 
@@ -32,6 +36,13 @@ def compare_scores(first: ScoredRuns, second: ScoredRuns, scheme: str) -> list[C
 def study_runs(name: str) -> dict[RunKey, RunRow]:
     """Return the newest run of each cell and seed of a study, at both scales."""
     return ask(_runs, name)
+
+
+def newest_of_studies(names: Collection[str]) -> RunKey | None:
+    """Return which run of any of these studies is the newest, None where none has a run."""
+    tagged = ask(list_runs, RunFilter(words="tag:study:"), limit=_MAX_TAGGED)
+    keys = (key_from_tags(run.tags) for run in tagged)
+    return next((key for key in keys if key is not None and key.study in names), None)
 
 
 def read_study_results(name: str, scale: Scale, finished: tuple[str, ...]) -> StudyResults:

@@ -10,7 +10,7 @@ from exgrpo.app.components.new_run.field_shapes import fields
 from exgrpo.app.components.studies import study_matrix, study_results
 from exgrpo.app.components.widgets import address_choice, notice, run_choice
 from exgrpo.app.formats import counted, with_code
-from exgrpo.app.queries.benchmarks import read_study_results, study_runs
+from exgrpo.app.queries.benchmarks import newest_of_studies, read_study_results, study_runs
 from exgrpo.jobs.actions.studies import sweeps
 from exgrpo.jobs.actions.studies.definition import RunKey, Scale, Study, load_study, study_names, wanted_keys
 from exgrpo.jobs.actions.studies.numbers import number_rows
@@ -80,6 +80,9 @@ def _choices() -> tuple[Study, Scale, int]:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         studies = {name: load_study(name) for name in study_names()} | sweeps
         titles = {name: study.title for name, study in studies.items()}
+        if "study" not in st.query_params and (newest := newest_of_studies(titles)) is not None:
+            # It stays the study that the buttons below are of when another one gets a newer run.
+            st.query_params.update({"study": newest.study, "scale": newest.scale})
         study = studies[address_choice.select("Study", titles, "study", DEFAULT_STUDY, ["cells"], 380)]
         scales = [scale.value for scale in study.scales]
         scale = st.segmented_control(

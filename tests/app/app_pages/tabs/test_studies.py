@@ -42,6 +42,16 @@ def study_root(tmp_path_factory):
     return root
 
 
+@pytest.mark.usefixtures("study_shared")
+def test_the_study_and_scale_that_have_the_newest_run_open_first_and_any_other_where_the_address_says_so(open_page):
+    page = open_page("methods", view="Studies")
+    assert ["".join(page.query_params[name]) for name in ("study", "scale")] == ["repo", "chains"]
+    assert {"repo", "exgrpo-re"} <= {*tables(page)[0].value["Cell"]}
+    page = open_page("methods", view="Studies", study="main-table")
+    assert "".join(page.query_params["study"]) == "main-table"
+    assert "repo" not in {*tables(page)[0].value["Cell"]}
+
+
 @pytest.fixture
 def study_runs(runs_root, study_root):
     shutil.copytree(study_root, runs_root, dirs_exist_ok=True)
