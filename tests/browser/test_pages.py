@@ -231,8 +231,9 @@ def test_what_is_typed_into_a_menu_is_there_again_after_escape_and_after_another
     name.fill("rates")
     name.press("Escape")
     name.wait_for(state="hidden")
-    for tab in ("Paper", "Studies"):
+    for tab, state in (("Paper", "hidden"), ("Studies", "visible")):
+        page.locator(IDLE).wait_for()
         page.get_by_role("tab", name=tab, exact=True).click()
-        page.get_by_role("tab", name=tab, exact=True, selected=True).wait_for()
+        menu.wait_for(state=state)
     menu.click()
     wait_for_value(name, "rates")

@@ -19,17 +19,19 @@ from exgrpo.jobs.specs.presets import preset_names
 from exgrpo_core.errors import UserError
 from exgrpo_core.recording.run_status import RunStatus
 
-_REFUSAL = "refused-sweep"
+_REFUSAL, _TYPED = "refused-sweep", "typed-sweep"
 _VALUES = "sweep-values-"
+_UNTYPED = {"sweep-name": "sweep", "sweep-base": "chains-exgrpo", "sweep-fields": []}
 
 
 def _sweep_form() -> None:
     menu = st.popover("New sweep", icon=":material/grid_on:", key="new-sweep", on_change="rerun")
-    # What was typed stays while the menu is closed: of fields that are not drawn Streamlit forgets it.
-    kept = {str(key): value for key, value in st.session_state.items() if str(key).startswith("sweep-")}
-    st.session_state.update({"sweep-name": "sweep", "sweep-base": "chains-exgrpo"} | kept)
+    # What was typed stays until it is cleared: of fields that are not drawn Streamlit forgets it.
+    kept = st.session_state.setdefault(_TYPED, dict(_UNTYPED))
+    kept |= {key: value for key, value in st.session_state.items() if str(key).startswith("sweep-")}
     if not menu.open:
         return
+    st.session_state.update(kept)
     with menu:
         st.text_input("Name", key="sweep-name", max_chars=31)
         st.selectbox("Starts from", preset_names(), key="sweep-base")
@@ -40,9 +42,16 @@ def _sweep_form() -> None:
         )  # fmt: skip
         for path in chosen:
             st.text_input(shapes[path].label, key=f"{_VALUES}{path}", placeholder="values, separated by commas")
-        st.button("Check and open", type="primary", key="keep-sweep", on_click=_keep)
+        with st.container(horizontal=True):
+            st.button("Check and open", type="primary", key="keep-sweep", on_click=_keep)
+            st.button("Clear", key="clear-sweep", on_click=_clear)
         if (refusal := st.session_state.pop(_REFUSAL, None)) is not None:
             notice.show("error", "Not a sweep yet", refusal)
+
+
+def _clear() -> None:
+    for key in [*st.session_state.pop(_TYPED)]:
+        st.session_state.pop(key, None)
 
 
 def _written() -> str:

@@ -226,15 +226,20 @@ def test_a_sweep_is_written_checked_and_launched_like_a_study(runs_root, open_pa
     page.button(key="keep-sweep").click().run()
     assert page.query_params["study"] == "mu-sweep"
     assert page.button(key="launch").label == "Launch 2 missing runs"
-    for is_open in (False, True):
+    for is_open, view in ((False, "Studies"), (False, "Paper"), (True, "Studies")):
         page.session_state["new-sweep"] = is_open
+        page.query_params["view"] = view
         page.run()
+    assert page.text_input(key="sweep-name").value == "Mu sweep"
+    assert page.text_input(key="sweep-values-algorithm.bucket_center").value == "0.25, 0.75"
     page.text_input(key="sweep-name").set_value("rates")
     page.multiselect(key="sweep-fields").set_value(["optim.learning_rate", "seed"]).run()
     page.text_input(key="sweep-values-optim.learning_rate").set_value("1e-4, 2e-4").run()
     assert page.text_input(key="sweep-values-seed").value == "4"
     page.button(key="keep-sweep").click().run()
     assert page.query_params["study"] == "rates"
+    page.button(key="clear-sweep").click().run()
+    assert (page.text_input(key="sweep-name").value, page.multiselect(key="sweep-fields").value) == ("sweep", [])
     (runs_root / "workbench" / "sweeps" / "cut.json").write_text('{"name":')
     page.run()
     assert has_text(page, "cut.json")
