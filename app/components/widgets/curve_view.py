@@ -162,8 +162,9 @@ def choose(show_more: Callable[[], None]) -> CurveView:
         show_zoom(wanted)
     with menu:
         st.segmented_control(
-            "Over", list(AXES), required=True, **address_choice.bound("x", shown, "curves-x", ["zoom"], "Steps")
-        )
+            "Horizontal axis", list(AXES), required=True,
+            **address_choice.bound("x", shown, "curves-x", ["zoom"], "Steps"),
+        )  # fmt: skip
         # Buttons as those before them: the browser would load ten more scripts for a slider and a switch.
         st.segmented_control(
             "Smoothing", sorted({*SMOOTHINGS, wanted.smoothing}), required=True,

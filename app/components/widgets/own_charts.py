@@ -61,7 +61,7 @@ def choose() -> tuple[CurveView, list[OwnChart]]:
             key="own-chart-metrics", select_all=False, placeholder="One to four metrics on the same axes",
         )  # fmt: skip
         st.selectbox(
-            "Over", [None, *METRICS], format_func=lambda key: METRIC_LABELS[key] if key else _SAME_X,
+            "Own chart over", [None, *METRICS], format_func=lambda key: METRIC_LABELS[key] if key else _SAME_X,
             key="own-chart-over",
         )  # fmt: skip
         st.button(

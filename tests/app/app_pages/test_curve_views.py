@@ -54,8 +54,12 @@ def test_own_charts_have_readable_names_and_can_be_taken_away(open_page, page):
     assert address(opened, "charts") == "policy/entropy~tokens/generated_total"
 
 
-def test_a_chart_is_put_together_and_is_in_the_address(open_page):
+def test_a_chart_is_put_together_by_fields_of_different_names_and_is_in_the_address(open_page):
     page = open_page("run", run="run-finished")
+    fields = [*page.button_group, *page.multiselect, *page.selectbox]
+    names = {field.key: field.label for field in fields if field.key and field.key.startswith(("curves-", "own-"))}
+    assert (names["curves-x"], names["own-chart-over"]) == ("Horizontal axis", "Own chart over")
+    assert len(names) == len({*names.values()})
     page.multiselect(key="own-chart-metrics").set_value(["loss/policy", "loss/total"]).run()
     page.button(key="own-chart-add").click().run()
     assert address(page, "charts") == "loss/policy+loss/total"
