@@ -7,8 +7,8 @@ from contextlib import closing
 import pandas as pd
 import streamlit as st
 
-from exgrpo.app import settings
-from exgrpo.app.components.widgets import data_table, figures, notice
+from exgrpo.app import address, settings
+from exgrpo.app.components.widgets import data_table, figures, grid, notice
 from exgrpo.app.formats import NONE_SHOWN, counted, known, with_code
 from exgrpo.app.queries.answers import ask, kept
 from exgrpo.app.settings import runs_root
@@ -91,7 +91,7 @@ def _tile(stage: Stage, rows: Sequence[ReplayRow], is_other: bool, missing: str 
 
 
 def show_all(row: RunRow, steps: Sequence[int]) -> None:
-    """Show the sums of all comparisons of all steps, once someone asks for them."""
+    """Show the sums of all comparisons of all steps and the places that differ, once someone asks for them."""
     key = f"all-{row.run_id}-{steps[-1]}"
     with st.expander(f"All {counted(len(steps), 'step')}", icon=":material/functions:"):
         if key in st.session_state:
@@ -102,9 +102,44 @@ def show_all(row: RunRow, steps: Sequence[int]) -> None:
             data_table.show(
                 frame.dropna(axis="columns", how="all"), "replay-all", "Comparisons of all steps", gaps, most=12
             )
+            _show_places(st.session_state[key])
         else:
             told = "Without the update; `exgrpo replay --steps` does the same."
             _offer(row, key, [f"--steps={steps[0]}:{steps[-1]}"], ("Execute all steps", told))
+
+
+def _show_places(rows: Sequence[ReplayRow]) -> None:
+    """Show the steps and their questions in which something differs; a click opens the step with the question."""
+    found: dict[tuple[int, int | None], list[str]] = {}
+    for row in rows:
+        if row.outcome is Outcome.DIFFERS:
+            for question in row.questions or (None,):
+                found.setdefault((row.step, question), []).append(f"{row.stage}: {row.compared}")
+    places = sorted(found, key=lambda place: (place[0], -1 if place[1] is None else place[1]))
+    frame = pd.DataFrame(
+        {
+            "Step": [step for step, _ in places],
+            "Question": [question for _, question in places],
+            "Differs": ["; ".join(found[place]) for place in places],
+        },
+        dtype=object,
+    )
+    if not places:
+        st.caption("No step differs from what was recorded.")
+        return
+    num_steps = len({step for step, _ in places})
+    data_table.show_caption(
+        f"{counted(num_steps, 'step')} {'differs' if num_steps == 1 else 'differ'} from what was recorded; click a row "
+        "to open the step with the question",
+        frame, "replay-differing", formats=data_table.WHOLE_FORMATS,
+    )  # fmt: skip
+
+    def open_place(chosen: str) -> None:
+        step, question = places[int(chosen)]
+        address.put({"step": str(step), "question": None if question is None else str(question)})
+
+    clicks = grid.Clicks([*map(str, range(len(places)))], open_place)
+    grid.draw(frame, "replay-differing", "Steps and questions that differ from the record", None, 12, clicks)
 
 
 def _offer(row: RunRow, key: str, options: Sequence[str], words: tuple[str, str]) -> None:

@@ -153,20 +153,33 @@ def test_an_update_says_that_it_runs_and_then_fills_its_tiles(open_page, runs_ro
     assert not any("Execute loss" in button.label for button in page.button)
 
 
-def test_all_steps_are_summed_up_once_someone_asks(open_page, runs_root):
+def test_all_steps_are_summed_up_once_someone_asks_and_each_place_that_differs_leads_to_its_step(open_page, runs_root):
+    blurred = {}
+
     def in_one_step(report):
         if report.step == 3:
+            blurred[3] = sum(group.has_replay for group in report.groups)
             blur_the_entropies(report)
 
     played.play(runs_root, played.FINISHED, in_one_step)
     page = open_page("run", view="Step", run="play-finished")
     next(button for button in page.button if button.label == "Execute all steps").click().run(timeout=90)
-    rows = tables(page)[-1].value
+    rows = tables(page)[-2].value
     [entropy] = rows[rows["Compared"] == "entropy that chose"].to_dict("records")
     assert (entropy["Result"], entropy["Step"]) == ("differs", 3)
     replayed = rows[rows["Compared"] == "advantage"]["Values"].item()
     assert replayed == played.FINISHED.num_done * 8 * 4
     assert not any("Execute all" in button.label for button in page.button)
+    differing = tables(page)[-1]
+    assert set(differing.value["Step"]) == {3}
+    assert len(differing.value) == blurred[3] > 1
+    assert set(differing.value["Differs"]) == {"selection: entropy that chose"}
+    differing.open(page, 1)
+    step, question = ("".join(page.query_params[name]) for name in ("step", "question"))
+    assert (step, question) == ("3", str(differing.value["Question"][1]))
+    groups = tables(page)[1].value.set_index("Question")
+    assert groups["Comparisons"][int(question)].endswith(" differ")
+    assert f"Question {question}" in {element.value for element in page.subheader}
 
 
 def test_advantages_of_another_program_are_compared_with_formulas(open_page, runs_root):
