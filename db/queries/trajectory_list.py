@@ -4,13 +4,22 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, case, exists, false, func, null, select
+from sqlalchemy import ColumnElement, Connection, Select, case, exists, false, func, null, select
 
 from exgrpo.db.connections.session import Database
 from exgrpo.db.ingest.event_rows import keys_of_run
 from exgrpo.db.queries.text_search import all_matching, newest_matching, split_words
 from exgrpo.db.queries.trajectories import replay_count, select_rows
-from exgrpo.db.rows.trajectories import TrajectoryFacets, TrajectoryOrder, TrajectoryRow, TrajectorySortKey
+from exgrpo.db.rows.trajectories import (
+    MOST_REPLAYED,
+    QuestionCountRow,
+    QuestionOrder,
+    QuestionSortKey,
+    TrajectoryFacets,
+    TrajectoryOrder,
+    TrajectoryRow,
+    TrajectorySortKey,
+)
 from exgrpo.db.tables import models
 from exgrpo.db.tables.column_types import one_of
 from exgrpo.db.tables.correctness import is_correct_column
@@ -165,6 +174,67 @@ def _count_values(connection: Connection, names: tuple[str, ...], matching: list
         num_replayed = connection.scalar(replayed) or 0
         counts["is_replayed"] = {True: num_replayed, False: num_all - num_replayed}
     return {name: of_one | {None: num_all - sum(of_one.values())} for name, of_one in counts.items()}
+
+
+def list_questions(
+    database: Database, facets: TrajectoryFacets, *, is_unsolved: bool = False, order: QuestionOrder = MOST_REPLAYED,
+    limit: int | None = 50,
+) -> list[QuestionCountRow]:  # fmt: skip
+    """Return the questions of the trajectories that match, most replayed first, with counts over all their rollouts.
+
+    With `is_unsolved` only those that no rollout of the run has solved.
+    """
+    with database.read() as connection:
+        query = _questions(connection, facets, is_unsolved)
+        by = query.selected_columns["question_index" if order.key is QuestionSortKey.QUESTION else f"num_{order.key}"]
+        sort = (by.desc() if order.is_descending else by.asc()).nulls_last()
+        rows = connection.execute(query.order_by(sort, query.selected_columns.question_index).limit(limit))
+        return [replace(QuestionCountRow(*row), prompt=snippet_of(row.prompt, "")) for row in rows]
+
+
+def count_questions(database: Database, facets: TrajectoryFacets, *, is_unsolved: bool = False) -> int:
+    """Return how many questions `list_questions` has without a limit."""
+    with database.read() as connection:
+        found = _questions(connection, facets, is_unsolved).subquery()
+        return connection.scalar(select(func.count()).select_from(found)) or 0
+
+
+def _questions(connection: Connection, facets: TrajectoryFacets, is_unsolved: bool) -> Select[Any]:
+    """Return the query for the fields of `QuestionCountRow`."""
+    run_key, questions = _run_key(connection, facets), models.questions
+    num_correct = func.sum(case((is_correct_column(), 1), (is_correct_column().is_not(None), 0)))
+    asked = select(_OF.question_index).where(*_matching(connection, facets)).correlate(None)
+    rollouts = (
+        select(
+            _OF.question_index, func.count(_OF.step.distinct()).label("num_steps"), func.count().label("num_rollouts"),
+            num_correct.label("num_correct"),
+        )
+        .where(_OF.run_key == run_key, _OF.question_index.in_(asked))
+        .group_by(_OF.question_index)
+        .subquery()
+    )  # fmt: skip
+    replays = (
+        select(_REPLAYS.question_index, func.count().label("number"), func.max(_REPLAYS.step).label("last"))
+        .where(_REPLAYS.run_key == run_key, ~_REPLAYS.is_external)
+        .group_by(_REPLAYS.question_index)
+        .subquery()
+    )
+    text = (
+        (questions.c.run_key == run_key)
+        & (questions.c.question_set == "training")
+        & (questions.c.question_index == rollouts.c.question_index)
+    )
+    query = (
+        select(
+            rollouts.c.question_index, func.coalesce(questions.c.question_id, "").label("question_id"),
+            rollouts.c.num_steps, rollouts.c.num_rollouts, rollouts.c.num_correct,
+            func.coalesce(replays.c.number, 0).label("num_replays"), replays.c.last.label("last_replayed_step"),
+            func.substr(func.coalesce(questions.c.prompt_text, ""), 1, SEARCHED_CHARACTERS).label("prompt"),
+        )
+        .outerjoin(replays, replays.c.question_index == rollouts.c.question_index)
+        .outerjoin(questions, text)
+    )  # fmt: skip
+    return query.where(rollouts.c.num_correct == 0) if is_unsolved else query
 
 
 def list_tools(database: Database, run_id: str) -> list[str] | None:

@@ -117,6 +117,36 @@ class QuestionRow:
     """What its task recorded of it, such as the modulus of a chain."""
 
 
+class QuestionSortKey(StrEnum):
+    """What a list of questions may be sorted by."""
+
+    QUESTION = "question"
+    STEPS = "steps"
+    ROLLOUTS = "rollouts"
+    CORRECT = "correct"
+    REPLAYS = "replays"
+
+
+QuestionOrder = SortOrder[QuestionSortKey]
+MOST_REPLAYED = QuestionOrder(QuestionSortKey.REPLAYS)
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionCountRow:
+    """What a run has of a question: its rollouts, and replays of its trajectories but for those from a file."""
+
+    question_index: int
+    question_id: str
+    num_steps: int
+    """Steps that generated responses to it."""
+    num_rollouts: int
+    num_correct: int | None
+    """None if of no rollout it is known."""
+    num_replays: int
+    last_replayed_step: int | None
+    prompt: str
+
+
 @dataclass(frozen=True, slots=True)
 class LineageRow:
     """One event of a trajectory or of its question's buckets.

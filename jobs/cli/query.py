@@ -40,6 +40,7 @@ _FLAGS = {
     "only_correct": ["--correct"],
     "replayed": ["--replayed/--never-replayed"],
     "whole": ["--whole"],
+    "unsolved": ["--unsolved"],
     "metric": ["-m", "--metric"],
 }
 AsLines = Annotated[bool, typer.Option("--lines", help="Print JSON Lines: one JSON object per row.")]

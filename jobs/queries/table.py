@@ -19,11 +19,11 @@ from exgrpo.db.queries.retirement import retired_questions
 from exgrpo.db.queries.run_filter import RunFilter
 from exgrpo.db.queries.run_values import UNDERSTOOD
 from exgrpo.db.queries.trajectories import get_trajectory, list_marks, marked_trajectories, messages_of
-from exgrpo.db.queries.trajectory_list import list_snippets
+from exgrpo.db.queries.trajectory_list import list_questions, list_snippets
 from exgrpo.db.rows.judging import JudgedRow, VerdictFilter
 from exgrpo.db.rows.runs import MetricPoint, RunRow
 from exgrpo.db.rows.scores import ComparisonRow, ScoredRuns
-from exgrpo.db.rows.trajectories import TrajectoryFacets, TrajectoryRow
+from exgrpo.db.rows.trajectories import QuestionCountRow, TrajectoryFacets, TrajectoryRow
 from exgrpo.jobs.actions.replay.facts import ReplayRow
 from exgrpo.jobs.actions.replay.loss import replay_step
 from exgrpo.jobs.actions.studies.definition import load_study, study_names
@@ -151,6 +151,16 @@ def trajectories(  # noqa: PLR0913, PLR0917 - the options of the command
         has_tool_errors=errors,
     )
     return list_snippets(database, facets, limit=limit, is_whole=whole)
+
+
+def question_counts(
+    database: Database,
+    run_id: str,
+    unsolved: Annotated[bool, Field(description="Only questions that no response of the run has solved.")] = False,
+    limit: Limit = 50,
+) -> list[QuestionCountRow]:
+    """Questions with their numbers of responses, of correct ones and of replays, most replayed first."""
+    return list_questions(database, TrajectoryFacets(run_id=run_id), is_unsolved=unsolved, limit=limit)
 
 
 def trajectory(database: Database, run_id: str, trajectory_id: Number) -> dict[str, object]:
@@ -330,6 +340,7 @@ QUERIES: dict[str, Callable[..., object]] = {
     "trajectories": trajectories,
     "trajectory": trajectory,
     "most-replayed": most_replayed,
+    "question-counts": question_counts,
     "marks": list_marks,
     "marked": marked,
     "judges": judges,

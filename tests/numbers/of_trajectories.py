@@ -14,6 +14,7 @@ from tests.numbers.derived import half_of_mean, wilson
 from tests.numbers.words import NONE, nats, number
 
 LIST = "Table of trajectories: step, question, verdict, length, entropy, replays and the start of the text"
+QUESTIONS = "Table of questions: steps, rollouts, correct ones, replays and prompt"
 MOST = 50
 FAILURES = ("wrong", "unparsed", "timeout", "crash")
 FILTERS = {
@@ -57,6 +58,22 @@ def filters_page(run, label="", option=""):
         count = int(fitting.sum() if name == label else (fitting & kept).sum())
         expected.texts.append(re.escape(f"{name}: {word} ({count:,})"))
     return expected
+
+
+def questions_page(run, is_unsolved=False):
+    """Return the questions with all of their rollouts, most replayed first, or only those never solved."""
+    times, last = (run.replayed.groupby("question_index")["step"].agg(name) for name in ("size", "max"))
+    asked = run.fresh.groupby("question_index")
+    table = pd.DataFrame({
+        "Steps": asked["step"].nunique(), "Rollouts": asked.size(), "Correct": asked["is_correct"].sum(),
+    }).assign(Replays=times, **{"Last replayed": last}).reset_index(names="Question")  # fmt: skip
+    table["Replays"] = table["Replays"].fillna(0).astype(int)
+    table["Prompt"] = [" ".join(run.questions.loc[index, "prompt_text"].split()) for index in table["Question"]]
+    table = table[table["Correct"] == 0] if is_unsolved else table
+    rows = table.sort_values(["Replays", "Question"], ascending=[False, True]).head(MOST)
+    said = rf"{len(rows)} of {len(table):,} questions?, most replayed first"
+    texts = [said, rf"Marked trajectories: {record.MARK} \(1\)"]
+    return Expected({}, {QUESTIONS: rows.dropna(axis="columns", how="all")}, {}, texts)
 
 
 def marked_page(run):

@@ -117,6 +117,8 @@ def _trajectories(root):
         run = root.by_name[run_id]
         listed = {"view": "Trajectories", "run": run_id}
         yield "run", listed, of_trajectories.list_page(run)
+        yield "run", listed | {"list": "Questions"}, of_trajectories.questions_page(run)
+        yield "run", listed | {"list": "Never solved"}, of_trajectories.questions_page(run, is_unsolved=True)
         for label, parameter, option in FILTERED:
             chosen = {"facets": "true", **({parameter: option} if parameter else {})}
             yield "run", listed | chosen, of_trajectories.filters_page(run, label, option)

@@ -1,9 +1,9 @@
-"""Run, Trajectories: search and facets, and one of them with its tokens, lineage, group and question."""
+"""Run, Trajectories: search and facets, their questions, and one of them with its tokens, lineage and group."""
 
 import streamlit as st
 
 from exgrpo.app import address
-from exgrpo.app.components.trajectories import trajectory_detail, trajectory_search
+from exgrpo.app.components.trajectories import question_list, trajectory_detail, trajectory_search
 from exgrpo.app.components.widgets import long_lists, notice, run_state
 from exgrpo.app.queries.answers import ask, ask_pages
 from exgrpo.db.queries import runs, trajectories, trajectory_list
@@ -68,6 +68,7 @@ def show(row: RunRow) -> None:
     algorithm = ask(runs.run_spec, row.run_id).get("algorithm", {})
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         words = trajectory_search.words()
+        listed = trajectory_search.choose_list()
         mark = trajectory_detail.choose()
     if mark is not None:
         trajectory_detail.show_marked(mark)
@@ -77,7 +78,10 @@ def show(row: RunRow) -> None:
     trajectory = address.whole_number("trajectory")
     with st.container(key="trajectory-panels"):
         with st.container():
-            _list(row, wanted, trajectory)
+            if listed == trajectory_search.TRAJECTORIES:
+                _list(row, wanted, trajectory)
+            else:
+                question_list.show(wanted, is_unsolved=listed == trajectory_search.NEVER_SOLVED)
         if trajectory is not None:
             with st.container(border=True, key="trajectory-panel"):
                 order = long_lists.order_of_address(TrajectorySortKey)

@@ -18,6 +18,8 @@ from exgrpo.db.queries.trajectory_list import FacetCounts
 from exgrpo.db.rows.trajectories import TrajectoryFacets, TrajectoryOrder, TrajectoryRow, TrajectorySortKey
 from exgrpo_core.sums import VERDICTS
 
+LIST, TRAJECTORIES, NEVER_SOLVED = "list", "Trajectories", "Never solved"
+_LISTS = (TRAJECTORIES, "Questions", NEVER_SOLVED)
 ANY = "any"
 _OUTCOME, _FORMER_VERDICT = "outcome", "verdict"
 _FLAGS = {
@@ -60,6 +62,17 @@ def words() -> str:
         icon=":material/search:",
         width=340,
     ).strip()
+
+
+def choose_list() -> str:
+    """Show the choice between the list of trajectories, that of questions and that of questions never solved."""
+    wanted = st.query_params.get(LIST)
+    chosen = wanted if wanted in _LISTS else TRAJECTORIES
+    st.segmented_control(
+        "List", _LISTS, required=True, label_visibility="collapsed",
+        **address_choice.bound(LIST, chosen, drops=("trajectory", long_lists.ADDRESS), usual=TRAJECTORIES),
+    )  # fmt: skip
+    return chosen
 
 
 def show(run_id: str, searched: str, rollouts_per_question: int) -> TrajectoryFacets:

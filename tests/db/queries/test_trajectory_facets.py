@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import select
 
 from exgrpo.db.queries import trajectory_list
-from exgrpo.db.rows.trajectories import TrajectoryFacets
+from exgrpo.db.rows.trajectories import QuestionOrder, QuestionSortKey, TrajectoryFacets
 from exgrpo.db.tables import models
 from exgrpo.jobs.tasks.grading.reward_function import Grade
 from exgrpo_core.recording.run_status import RunStatus
@@ -126,6 +126,44 @@ def test_any_mixture_of_facets_lists_and_counts_what_fits(listed, seed):
         for value, count in counts.items():
             other = replace(without, **{name: value})
             assert count == sum(fits(row, other) for row in rows), (name, value)
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("is_unsolved", [False, True])
+def test_questions_of_what_fits_have_counts_of_all_their_rollouts_and_replays(listed, seed, is_unsolved):
+    database, rows = listed
+    facets = replace(random_facets(random.Random(seed)), run_id="first")
+    of_run = [row for row in rows if row["run_id"] == "first"]
+    with database.read() as connection:
+        replays = models.replays
+        query = (
+            select(replays.c.question_index, replays.c.step).join(models.runs).where(models.runs.c.run_id == "first")
+        )
+        replayed = connection.execute(query).all()
+    expected = []
+    for question in sorted({row["question_index"] for row in of_run if fits(row, facets)}):
+        rollouts = [row for row in of_run if row["question_index"] == question]
+        steps = [step for index, step in replayed if index == question]
+        num_correct = sum(row["is_correct"] for row in rollouts)
+        if not (is_unsolved and num_correct):
+            num_steps = len({row["step"] for row in rollouts})
+            expected.append((question, num_steps, len(rollouts), num_correct, len(steps), max(steps, default=None)))
+
+    def listed_by(key, *, is_descending=True, limit=None):
+        order = QuestionOrder(key, is_descending)
+        found = trajectory_list.list_questions(
+            database, facets, is_unsolved=is_unsolved, order=order, limit=limit
+        )  # fmt: skip
+        names = ("question_index", "num_steps", "num_rollouts", "num_correct", "num_replays", "last_replayed_step")
+        return [tuple(getattr(row, name) for name in names) for row in found]
+
+    for place, key in enumerate(QuestionSortKey):
+        assert listed_by(key) == sorted(expected, key=lambda row, place=place: -row[place])
+        assert (
+            listed_by(key, is_descending=False, limit=3)
+            == sorted(expected, key=lambda row, place=place: row[place])[:3]
+        )
+    assert trajectory_list.count_questions(database, facets, is_unsolved=is_unsolved) == len(expected)
 
 
 def test_the_rows_have_every_kind_of_fact(listed):

@@ -47,6 +47,26 @@ def test_the_outcome_chooses_correct_answers_all_others_or_those_of_one_verdict(
     assert [label for label in (choice.label for choice in page.selectbox) if label == "Verdict"] == []
 
 
+@pytest.mark.usefixtures("played_shared")
+def test_questions_are_listed_by_replays_or_if_never_solved_and_each_leads_to_its_trajectories(open_page):
+    page = open_page("run", view="Trajectories", run="play-finished")
+    page.button_group(key="choose-list").set_value("Questions").run()
+    questions = tables(page)[0]
+    assert questions.value["Replays"].is_monotonic_decreasing
+    assert questions.value["Replays"][0] > 1
+    assert (questions.value["Rollouts"] == 4 * questions.value["Steps"] - questions.value["Replays"]).all()
+    questions.send(page, "sorted", {"name": "Correct", "isDescending": False})
+    never = [row.Question for row in tables(page)[0].value.itertuples() if row.Correct == 0]
+    assert never
+    page.button_group(key="choose-list").set_value("Never solved").run()
+    assert "sort" not in page.query_params
+    assert sorted(tables(page)[0].value["Question"]) == sorted(never)
+    tables(page)[0].open(page, 0)
+    assert "list" not in page.query_params
+    assert set(tables(page)[0].value["Question"]) == {never[0]}
+    assert set(tables(page)[0].value["Reward"]) == {0}
+
+
 @pytest.mark.usefixtures("recorded_shared")
 def test_filters_of_one_run_do_not_hide_the_trajectories_of_another(open_page):
     page = open_page("run", view="Trajectories", run="run-finished", outcome="timeout", words="nowhere")
