@@ -13,9 +13,11 @@ from exgrpo.app.components.new_run.where import FIELDS, Where
 from exgrpo.app.components.widgets import notice
 from exgrpo.app.components.widgets.spec_text import as_yaml
 from exgrpo.app.formats import counted
+from exgrpo.app.settings import runs_root
+from exgrpo.jobs.actions.preflight.data_preview import keep_training_file
 from exgrpo.jobs.specs.presets import load_plain_yaml
 from exgrpo.jobs.specs.train import ORACLE_SOURCES, SpecError, TrainSpec
-from exgrpo_core.errors import Mistake
+from exgrpo_core.errors import Mistake, UserError
 
 TITLES = {
     "run": "Run",
@@ -43,6 +45,7 @@ SUBHEADINGS = {
 _ADDRESS = "section"
 _MARK = " :red[:material/error:]"
 _TEXT_KEY, _WRITTEN, _TEXT_MISTAKE = "new-run-yaml", "new-run-yaml-written", "new-run-yaml-mistake"
+_DATA, _FILE_KEY, _FILE_REFUSAL = "data.source", "new-run-file", "new-run-file-refusal"
 _SHOWN_ONCE = "engine"
 """The question above the form decides it."""
 
@@ -78,7 +81,7 @@ def show(state: FormState, chosen: Where, mistakes: Sequence[Mistake]) -> None:
             _show_text(state)
             return
         others = (*FIELDS[chosen], _SHOWN_ONCE, "verl.ray.address")
-        if state.value("data.source") not in ORACLE_SOURCES:
+        if state.value(_DATA) not in ORACLE_SOURCES:
             others += tuple(_OF_MADE - {path for mistake in mistakes for path in mistake.fields})
         shapes = [shape for name in (names[:-1] if words else [opened]) for shape in sections()[name]]
         found = [shape for shape in shapes if shape.path not in others and _has_all(shape, words)]
@@ -121,6 +124,26 @@ def _show_section_field(state: FormState, shape: FieldShape, mistakes: Sequence[
         st.subheader(SUBHEADINGS[shape.path], anchor=False)
     if not shape.part or state.value(shape.part) is not None:
         _show_field(state, shape, mistakes)
+        if shape.path == _DATA:
+            _offer_file(state)
+
+
+def _offer_file(state: FormState) -> None:
+    """Show the box for a file of training data: it is kept on the server, and its path there is the field's value."""
+    st.file_uploader("or a file from here", key=_FILE_KEY, on_change=_take_file, args=(state,))
+    if refusal := st.session_state.pop(_FILE_REFUSAL, ""):
+        notice.show("error", "Not taken", refusal)
+
+
+def _take_file(state: FormState) -> None:
+    state.take_widgets()
+    dropped = st.session_state[_FILE_KEY]
+    if dropped is None:
+        return
+    try:
+        state.exchange(_DATA, keep_training_file(runs_root(), dropped.name, dropped.getvalue()))
+    except UserError as error:
+        st.session_state[_FILE_REFUSAL] = str(error)
 
 
 def _show_field(state: FormState, shape: FieldShape, mistakes: Sequence[Mistake]) -> None:

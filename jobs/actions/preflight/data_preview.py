@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
@@ -13,6 +13,7 @@ from exgrpo.jobs.actions.preflight.local_sources import resolve_source
 from exgrpo.jobs.actions.preflight.looks import Look, ModelLook, look_at_model, read_tokenizer, render_chat_prompts
 from exgrpo.jobs.evaluation.benchmark_questions import iterate_rows, load_benchmark
 from exgrpo.jobs.evaluation.protocols import benchmarks_folder, graded_as, load_protocols, protocol_of
+from exgrpo.jobs.runs.directory import WORKBENCH_FOLDER
 from exgrpo.jobs.runs.people import Role, needs
 from exgrpo.jobs.runs.rollout_formats.formats import RolloutFormat, UnknownRolloutsError, find_only_format
 from exgrpo.jobs.runs.rollout_formats.source import RolloutSource
@@ -249,14 +250,29 @@ def keep_benchmark_file(runs_root: Path, file_name: str, content: bytes) -> str:
     Raises:
         DataError: It cannot be read as questions with gold answers; nothing is kept.
     """
+    return _keep(benchmarks_folder(runs_root), file_name, content, lambda path: look_at_benchmark(runs_root, path))
+
+
+@needs(Role.OPERATOR)
+def keep_training_file(runs_root: Path, file_name: str, content: bytes) -> str:
+    """Put a file that was handed in into the workbench's folder of training data, as `keep_benchmark_file` does.
+
+    Raises:
+        DataError: Its first rows cannot be read as questions; nothing is kept.
+    """
+    folder = runs_root / WORKBENCH_FOLDER / "data"
+    return _keep(folder, file_name, content, lambda path: _rows(DataSpec(source=path), MAX_ROWS))
+
+
+def _keep(folder: Path, file_name: str, content: bytes, check: Callable[[str], object]) -> str:
     suffix = next((suffix for suffix in FILE_SUFFIXES if file_name.endswith(suffix)), None)
     if suffix is None:
         raise wrong_suffix(file_name)
-    with TemporaryDirectory(prefix="exgrpo-benchmark-") as folder:
-        tried = Path(folder, f"{_name_of(file_name)}{suffix}")
+    with TemporaryDirectory(prefix="exgrpo-upload-") as tried_in:
+        tried = Path(tried_in, f"{_name_of(file_name)}{suffix}")
         tried.write_bytes(content)
-        look_at_benchmark(runs_root, str(tried))
-        kept = benchmarks_folder(runs_root).absolute()
+        check(str(tried))
+        kept = folder.absolute()
         kept.mkdir(parents=True, exist_ok=True)
         names = [tried.name, *(f"{_name_of(file_name)}_{number}{suffix}" for number in range(2, 1000))]
         for path in (kept / name for name in names):
@@ -265,7 +281,7 @@ def keep_benchmark_file(runs_root: Path, file_name: str, content: bytes) -> str:
                 return str(path)
             if path.read_bytes() == content:
                 return str(path)
-    raise DataError(f"{file_name}: there are too many benchmarks of this name; give the file another.")
+    raise DataError(f"{file_name}: there are too many files of this name; give the file another.")
 
 
 def _name_of(source: str, *, is_kept: bool = False) -> str:

@@ -308,3 +308,17 @@ def test_draft_is_kept_opened_again_and_deleted_by_operators(runs_root, open_pag
     identify_by(settings.current_person)
     page.button(key="delete-draft-half done").click().run()
     assert not (runs_root / "workbench" / "drafts" / "half done.yaml").is_file()
+
+
+def test_a_data_file_that_is_handed_in_is_kept_and_chosen_and_one_without_questions_is_refused(runs_root, open_page):
+    rows = b'{"problem": "1+1?", "answer": 2}\n'
+    page = open_page("new_run", section="Data")
+    page.file_uploader(key="new-run-file").set_value(("My sums.jsonl", rows, "text/plain")).run()
+    kept = runs_root / "workbench" / "data" / "my_sums.jsonl"
+    assert field(page, "data.source").value == str(kept)
+    assert kept.read_bytes() == rows
+    assert f"data.source={kept}" in page.query_params["set"]
+    page.file_uploader(key="new-run-file").set_value(("bad.jsonl", b'{"text": "no question"}\n', "text/plain")).run()
+    assert has_text(page, "Not taken")
+    assert field(page, "data.source").value == str(kept)
+    assert [path.name for path in kept.parent.iterdir()] == [kept.name]
