@@ -56,7 +56,7 @@ def _csv(batches: Iterator[Sequence[TrajectoryRow]]) -> Iterator[str]:
 
 
 def _cell(value: object) -> object:
-    return to_json(value, inf_nan_mode="null").decode() if isinstance(value, dict) else value
+    return to_json(value, inf_nan_mode="null").decode() if isinstance(value, dict | list) else value
 
 
 def _lines(batches: Iterator[Sequence[TrajectoryRow]]) -> Iterator[bytes]:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, FromClause, Row, ScalarSelect, Select, and_, func, select
+from sqlalchemy import ColumnElement, FromClause, Row, ScalarSelect, Select, and_, func, null, select
 
 from exgrpo.db.connections.session import Database
 from exgrpo.db.rows.trajectories import MarkCount, MarkedRow, MarkedTrajectory, TrajectoryRow
@@ -70,9 +70,10 @@ def _source() -> FromClause:
     return with_texts.outerjoin(models.questions, IS_ITS_QUESTION)
 
 
-def select_rows(most: int | None = None) -> Select[Any]:
+def select_rows(most: int | None = None, *, has_messages: bool = False) -> Select[Any]:
     """Return the query for the fields of `TrajectoryRow`, of texts at most the first `most` characters."""
     questions = models.questions
+    messages = models.trajectory_texts.c.messages if has_messages else null()
     texts = {"text": models.trajectory_texts.c.text, "prompt": func.coalesce(questions.c.prompt_text, "")}
     columns: dict[str, ColumnElement[Any]] = {
         **{column.name: column for column in models.trajectories.c},
@@ -81,6 +82,7 @@ def select_rows(most: int | None = None) -> Select[Any]:
         "run_name": models.runs.c.name,
         "question_id": func.coalesce(questions.c.question_id, ""),
         "num_replays": replay_count(),
+        "messages": messages,
     }
     fields = TrajectoryRow.__dataclass_fields__
     return select(*(columns[name].label(name) for name in fields)).select_from(_source())

@@ -83,7 +83,7 @@ def list_snippets(
 ) -> list[TrajectoryRow]:  # fmt: skip
     """Return a page of trajectories, newest first within a run; `before` is the last row's key.
 
-    With an `order` they are the first by it of all that match. With `is_whole` text and prompt are the whole texts.
+    With an `order` they are the first by it of all that match. With `is_whole` they have whole texts and messages.
     """
     with database.read() as connection:
         if order is None:
@@ -97,7 +97,7 @@ def list_snippets(
 def iterate_whole(
     database: Database, facets: TrajectoryFacets, order: TrajectoryOrder | None
 ) -> Iterator[list[TrajectoryRow]]:
-    """Return all trajectories that match now, with whole texts, in batches that are read as they are asked for."""
+    """Return all trajectories that match now, whole, in batches that are read as they are asked for."""
     with database.read() as connection:
         query = select(_OF.trajectory_key).where(*_matching(connection, facets)).order_by(*_by(order))
         keys = connection.scalars(query).all()
@@ -134,8 +134,9 @@ def _around(ids: list[int], trajectory_id: int) -> tuple[int | None, int | None]
 
 def _snippets(connection: Connection, keys: list[int], words: str, is_whole: bool) -> list[TrajectoryRow]:
     """Return the trajectories of the keys, in their order."""
-    query = select_rows(None if is_whole else SEARCHED_CHARACTERS).where(_OF.trajectory_key.in_(keys))
-    found = {row.trajectory_key: TrajectoryRow(*row) for row in connection.execute(query)}
+    query = select_rows(None if is_whole else SEARCHED_CHARACTERS, has_messages=is_whole)
+    asked = connection.execute(query.where(_OF.trajectory_key.in_(keys)))
+    found = {row.trajectory_key: TrajectoryRow(*row) for row in asked}
     rows = [found[key] for key in keys if key in found]
     return rows if is_whole else [
         replace(row, prompt=snippet_of(row.prompt, ""), text=snippet_of(row.text, words)) for row in rows

@@ -9,13 +9,12 @@ from exgrpo.db.statistics import score_interval
 from exgrpo.db.tables import models
 from exgrpo.db.tables.shared_reads import require_run_key
 
-_LEFT_OUT = ("run_key", "trajectory_key")
 _SCORES = {"evaluations": "avg_at_n", "benchmark_scores": "score"}
 """Of each table of scores the column with the score."""
 
 
 def whole_table(database: Database, run_id: str, name: str) -> list[dict[str, Any]]:
-    """Return every row of a table that a run has and no later attempt repeated; trajectories with texts and messages.
+    """Return every row of a table that a run has and no later attempt repeated.
 
     Scores have the ends of their 95% interval over questions, `interval_low` and `interval_high`.
 
@@ -23,13 +22,7 @@ def whole_table(database: Database, run_id: str, name: str) -> list[dict[str, An
         UnknownRunError: There is no such run.
     """
     table = models.metadata.tables[name]
-    columns = [column for column in table.c if column.name not in _LEFT_OUT]
-    query = select(*columns)
-    if table is models.trajectories:
-        texts = models.trajectory_texts
-        query = select(*columns, texts.c.text, texts.c.messages).outerjoin(
-            texts, texts.c.trajectory_key == table.c.trajectory_key
-        )
+    query = select(*(column for column in table.c if column.name != "run_key"))
     with database.read() as connection:
         query = query.where(table.c.run_key == require_run_key(connection, run_id)).order_by(*table.primary_key)
         rows = [dict(row) for row in connection.execute(query).mappings()]

@@ -69,9 +69,10 @@ TrajectoryOrder = SortOrder[TrajectorySortKey]
 
 @dataclass(frozen=True, slots=True)
 class TrajectoryRow:
-    """One fresh trajectory of a run, without its tokens; a list has one line of `prompt` and `text`.
+    """One fresh trajectory of a run, without its tokens: what queries, frames and downloads have of it.
 
-    Turns, calls and errors are those of conversations.
+    A list has one line of `prompt` and `text`, and no `messages`. Turns, calls, errors, tools and messages are those of
+    conversations.
     """
 
     trajectory_key: int
@@ -84,25 +85,39 @@ class TrajectoryRow:
     question_id: str
     question_index: int
     group_position: int
+    group_slot: int
     reward: float
     verdict: str
     is_valid: bool | None
     has_code: bool | None
+    code_rules: int | None
+    """A bit for each rule that finds code, the first for R1."""
+    has_python_block: bool | None
     is_truncated: bool | None
     num_tokens: int
     mean_entropy: float
     mean_log_prob: float
     advantage: float
+    correctness_rate: float | None
+    """Of its group's fresh rollouts."""
+    bucket: int | None
+    """Of its question when it was stored."""
     num_replays: int
     num_turns: int | None
     num_tool_calls: int | None
     num_tool_errors: int | None
+    tools: list[str] | None
     tokens_by_role: Mapping[str, int] | None
+    recorded_id: str | None
+    """What the program that recorded it calls it."""
+    file: str
+    """Where in the run's folder its tokens are: `FILE@BYTE`."""
     extra: dict[str, Any] | None
     """What else was recorded of it, by name."""
     prompt: str
     """Its question, empty where that is not recorded."""
     text: str
+    messages: list[dict[str, Any]] | None
 
 
 @dataclass(frozen=True, slots=True)

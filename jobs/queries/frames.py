@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pandas as pd
 
+from exgrpo.db.queries.trajectory_list import iterate_whole
 from exgrpo.db.queries.whole_tables import whole_table
-from exgrpo.db.rows.trajectories import extra_names, spread_extra
+from exgrpo.db.rows.trajectories import TrajectoryFacets, extra_names, spread_extra
 from exgrpo.jobs.actions.replay.loss import replay_step
 from exgrpo.jobs.execution.supervisor.indexing import open_fresh_index
 from exgrpo.jobs.runs.directory import RunDirectory
@@ -20,8 +21,11 @@ class RunFrames:
     database_url: str | None = None
 
     def trajectories(self) -> pd.DataFrame:
-        """Return one row a fresh trajectory, with its text."""
-        return self._frame("trajectories")
+        """Return one row a fresh trajectory, oldest first, with the columns of `exgrpo query trajectories --whole`."""
+        with open_fresh_index(self.path.parent, self.database_url) as database:
+            batches = iterate_whole(database, TrajectoryFacets(run_id=self.path.name), None)
+            rows = [asdict(row) for batch in batches for row in batch][::-1]
+        return pd.DataFrame.from_records(spread_extra(rows, extra_names(rows)))
 
     def questions(self) -> pd.DataFrame:
         """Return one row per question, with its prompt and its answer."""
@@ -59,8 +63,7 @@ class RunFrames:
 
     def _frame(self, table: str) -> pd.DataFrame:
         with open_fresh_index(self.path.parent, self.database_url) as database:
-            rows = whole_table(database, self.path.name, table)
-        return pd.DataFrame.from_records(spread_extra(rows, extra_names(rows)))
+            return pd.DataFrame.from_records(whole_table(database, self.path.name, table))
 
 
 def open_run(path: str | Path, database_url: str | None = None) -> RunFrames:
