@@ -32,7 +32,10 @@ _MAX_DEPTH = 8
 _MAX_PLACES = 50
 _SCORE = re.compile(r"(?:held-out-)?(avg|pass)@([1-9][0-9]{0,5})")
 NUMBER = r"^[-+]?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?$"
-_SECTIONS = ("algorithm", "optim", "model", "data", "validation", "sft", "verl", "recording", "resume", "sampling")
+_SECTIONS = (
+    "algorithm", "algorithm.strategy_settings", "optim", "model", "data", "validation", "sft", "verl", "recording",
+    "resume", "sampling",
+)  # fmt: skip
 """Where a field is looked for whose section is not named, after the specification itself."""
 _SHORT = {"optimizer": "optim"} | {symbol: path.rpartition(".")[2] for symbol, path in SYMBOLS.items()}
 _HELD_OUT = "held-out"
@@ -152,9 +155,9 @@ def field_text(connection: Connection, path: str) -> ColumnElement[Any] | None:
         list(names) for names in dict.fromkeys((tuple(given), tuple(_SHORT.get(name, name) for name in given)))
     ]
     places = [
-        place
+        [*filter(None, section.split(".")), *names]
         for names in (spellings if FIELD.fullmatch(path) else [])
-        for place in ([names] if len(names) > 1 else [names, *([section, *names] for section in _SECTIONS)])
+        for section in ("", *(_SECTIONS if len(names) == 1 else ()))
     ]
     places += _recorded_places(connection, {".".join(names) for names in spellings})
     texts = _texts_at(places)

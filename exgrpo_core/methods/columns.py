@@ -35,6 +35,7 @@ class QuestionColumns:
         self._buffer = buffer
         self._num_buckets = buffer.rollouts_per_question + 1
         self.step = step
+        """The step that is planned: `step - newest_rollout_steps` are ages."""
 
     @cached_property
     def indices(self) -> Int64Array:
@@ -48,6 +49,11 @@ class QuestionColumns:
     def num_correct(self) -> Int64Array:
         """Correct trajectories of K when the question was last rolled out: its bucket."""
         return self._buffer.buckets_of(self.indices)
+
+    @property
+    def correctness_rates(self) -> Float64Array:
+        """k/K of that time."""
+        return self.num_correct / (self._num_buckets - 1)
 
     @cached_property
     def newest_rollout_steps(self) -> Int64Array:
@@ -105,22 +111,23 @@ class QuestionColumns:
         """Return the questions of buckets 1..K, each in the order that belongs to the buffer's state."""
         return [self._without_excluded(self._buffer.members(bucket)) for bucket in range(1, self._num_buckets)]
 
-    def draw(self, probabilities: Float64Array, num_questions: int, rng: np.random.Generator) -> "QuestionDraw":
-        """Draw different questions with these probabilities (n,), as many as wanted and as have one above 0.
+    def draw(self, weights: Float64Array, num_questions: int, rng: np.random.Generator) -> "QuestionDraw":
+        """Draw different questions in proportion to weights (n,), as many as wanted and as have one above 0.
 
         Raises:
-            ValueError: A probability is below 0 or not a number, or their sum is not 1.
+            ValueError: A weight is below 0 or no finite number.
         """
-        num_open = int(np.count_nonzero(probabilities))
-        if not num_open:
-            return self.take(np.empty(0, dtype=np.int64), probabilities)
-        try:
-            chosen = rng.choice(self.indices, min(num_questions, num_open), replace=False, p=probabilities)
-        except ValueError as error:
+        if not np.isfinite(weights).all() or (weights < 0).any():
             raise ValueError(
-                f"probabilities: expected numbers from 0 with a sum of 1, got numbers from {probabilities.min():.6g} "
-                f"with a sum of {probabilities.sum():.9g}; correct them in the question sampler."
-            ) from error
+                f"weights: expected finite numbers of at least 0, got numbers from {weights.min():.6g} to "
+                f"{weights.max():.6g}; correct them in the question sampler."
+            )
+        total = weights.sum()
+        if not total:
+            return self.take(np.empty(0, dtype=np.int64), weights)
+        probabilities = weights / total
+        num_drawn = min(num_questions, int(np.count_nonzero(probabilities)))
+        chosen = rng.choice(self.indices, num_drawn, replace=False, p=probabilities)
         return self.take(chosen, probabilities)
 
     def draw_evenly(self, pool: Int64Array, num_questions: int, rng: np.random.Generator) -> "QuestionDraw":

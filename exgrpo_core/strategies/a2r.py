@@ -46,7 +46,7 @@ class Ambiguous(QuestionSampler):
         gaps = rates - rates.sum(axis=1, keepdims=True, where=is_known) / counts
         variances = np.square(gaps).sum(axis=1, where=is_known) / counts[:, 0]
         priorities: Float64Array = np.sqrt(variances) + self.priority_epsilon
-        return questions.draw(priorities / max(priorities.sum(), 1e-12), num_questions, rng)
+        return questions.draw(priorities, num_questions, rng)
 
 
 class PolicyDivergence(OffPolicyCorrection):

@@ -32,7 +32,6 @@ class Bapo(StoredGroups):
         "BAPO", "2602.20722", "hard, again", "whole stored group", "clipped ratio", REPLAYS_ONLY,
     )  # fmt: skip
     replaces_fresh: ClassVar[bool] = False
-    rollouts_per_question: int
     retry_interval: Count = 2
     """Steps from one round of hard questions to the next."""
     hard_rate: Share = 1 / 8
@@ -55,7 +54,7 @@ class Bapo(StoredGroups):
     ) -> QuestionDraw:  # fmt: skip
         """Return hard questions in every `retry_interval`-th step, or those of a good rate; none that the step has."""
         taken = [group.question.index for group in step_groups]
-        rates = questions.num_correct / self.rollouts_per_question
+        rates = questions.correctness_rates
         low, high = (0.0, self.hard_rate) if is_hard else (self.least_rate, self.most_rate)
         is_open = (rates >= low) & (rates <= high) & ~np.isin(questions.indices, taken)
         is_open &= not is_hard or questions.step % self.retry_interval == 0

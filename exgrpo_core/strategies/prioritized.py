@@ -40,7 +40,7 @@ class Proportional(QuestionSampler):
         """Return questions in proportion to p^alpha, with their importance weights."""
         powers = self.priorities(questions) ** self.priority_alpha
         probabilities = powers / max(powers.sum(), 1e-12)
-        draw = questions.draw(probabilities, num_questions, rng)
+        draw = questions.draw(powers, num_questions, rng)
         # A question that is never drawn has no weight.
         weights = np.where(probabilities > 0.0, powers.size * probabilities, np.inf) ** -self.priority_beta
         weights /= weights.max(initial=1e-12)

@@ -28,7 +28,6 @@ class PromptReplay(ReplayMethod):
     about: ClassVar[About | None] = About(
         "Prompt Replay", "2603.21177", "nearest to half", "none", "none", REPLAYS_ONLY,
     )  # fmt: skip
-    rollouts_per_question: int
     cooldown_steps: Count = 5
     """Steps from a question's last rollouts to the next replay."""
     max_uses: Count = 4
@@ -46,7 +45,7 @@ class PromptReplay(ReplayMethod):
         last_steps = np.maximum(questions.newest_rollout_steps, questions.last_draw_steps)
         is_ready = questions.step - last_steps >= self.cooldown_steps
         is_ready &= questions.num_draws < self.max_uses
-        distances = np.abs(questions.num_correct / self.rollouts_per_question - 0.5)
+        distances = np.abs(questions.correctness_rates - 0.5)
         order = np.argsort(distances, kind="stable")
         chosen = order[is_ready[order]][:num_questions]
         return questions.take(questions.indices[chosen], is_ready / max(is_ready.sum(), 1))

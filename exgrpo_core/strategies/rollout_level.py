@@ -58,4 +58,4 @@ class RolloutLevel(StoredGroups):
         """Return questions whose newest group is not older than tau_max."""
         is_young = questions.step - questions.newest_rollout_steps <= self.max_age
         priorities = np.where(is_young, questions.reward_deviations, 0.0)
-        return questions.draw(priorities / max(priorities.sum(), 1e-12), num_questions, rng)
+        return questions.draw(priorities, num_questions, rng)

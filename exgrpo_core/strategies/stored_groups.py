@@ -125,4 +125,4 @@ class TrlReplay(StoredGroups):
         # Of equal scores the older group stays.
         order = np.lexsort((questions.newest_rollout_steps, -scores))
         scores[order[int(self.capacity) :]] = 0.0
-        return questions.draw(scores / max(scores.sum(), 1e-12), num_questions, rng)
+        return questions.draw(scores, num_questions, rng)

@@ -49,7 +49,7 @@ class Vcrl(ReplayMethod):
         """Return questions of high p in proportion to p, none of `taken`."""
         priorities = self.shares(questions.reward_stds**2)
         priorities[(priorities < self.variance_threshold) | np.isin(questions.indices, taken)] = 0.0
-        return questions.draw(priorities / max(priorities.sum(), 1e-12), num_questions, rng)
+        return questions.draw(priorities, num_questions, rng)
 
     def shares(self, variances: Float64Array) -> Float64Array:
         """Return p: variances (of K - 1) over that of floor(K/2) correct rollouts of K."""

@@ -1,6 +1,7 @@
 """Changing single fields of a specification from `key=value` texts, as on a command line."""
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 from exgrpo.db.rows.spec_fields import SYMBOLS
@@ -8,8 +9,12 @@ from exgrpo.jobs.specs.any_job import JobSpec, parse_any_spec
 from exgrpo.jobs.specs.base import nearest_field
 from exgrpo.jobs.specs.presets import load_plain_yaml
 from exgrpo.jobs.specs.train import SpecError
+from exgrpo_core.errors import InputError
+from exgrpo_core.methods.loading import KINDS, find_part, part_numbers
 
 AnySpec = TypeVar("AnySpec", bound=JobSpec)
+_METHOD_SETTINGS = "algorithm.strategy_settings"
+"""What has the settings that only a method knows; the checks of the whole specification refuse any others."""
 
 
 def apply_settings(spec: AnySpec, settings: Iterable[str], origin: str = "--set") -> AnySpec:
@@ -35,10 +40,11 @@ def apply_settings(spec: AnySpec, settings: Iterable[str], origin: str = "--set"
 def full_path(content: dict[str, Any], name: str) -> str:
     """Return the path of the field that a name means: a symbol (`mu`), a label or the end of a path that only one has.
 
-    Any other name is returned as it is.
+    Settings of the chosen replay method are fields, too. Any other name is returned as it is.
     """
     end = name.lower().replace(" ", "_").replace("number_of_", "num_")
-    ending = [path for path in field_paths(content) if path == end or path.endswith(f".{end}")]
+    paths = dict.fromkeys((*field_paths(content), *_method_settings(content)))
+    ending = [path for path in paths if path == end or path.endswith(f".{end}")]
     if name in ending:
         return name
     symbol = SYMBOLS.get(name, SYMBOLS.get(end))
@@ -53,6 +59,15 @@ def field_paths(content: dict[str, Any], prefix: str = "") -> Iterable[str]:
             yield from field_paths(value, f"{prefix}{name}.")
 
 
+def _method_settings(content: dict[str, Any]) -> Iterator[str]:
+    """Yield the paths of the settings that only the chosen parts of the replay method have."""
+    algorithm = content.get("algorithm") or {}
+    for setting in KINDS:
+        with contextlib.suppress(InputError):
+            numbers = part_numbers(find_part(setting, algorithm[setting])) if setting in algorithm else {}
+            yield from (f"{_METHOD_SETTINGS}.{name}" for name in numbers if name not in algorithm)
+
+
 def _read_value(key: str, text: str, origin: str) -> object:
     try:
         return load_plain_yaml(text, key)
@@ -65,12 +80,10 @@ def _set_field(content: dict[str, Any], key: str, value: object, origin: str) ->
     section: Any = content
     for parent in parents:
         section = section.get(parent) if isinstance(section, dict) else None
-    if parents == ["algorithm", "strategy_settings"] and isinstance(section, dict) and name not in section:
-        entries = ", ".join(f"{field}: {entry}" for field, entry in {**section, name: value}.items())
-        whole = ".".join(parents)
-        raise SpecError(f"{origin} {key}: {whole} is set as a whole; write '{whole}={{{entries}}}'.")
-    if not isinstance(section, dict) or name not in section:
+    is_of_a_method = parents == _METHOD_SETTINGS.split(".")
+    if not isinstance(section, dict) or (name not in section and not is_of_a_method):
         fields = [path for path in field_paths(content) if not _is_section(content, path)]
+        fields += _method_settings(content)
         raise SpecError(f"{origin} {key}: there is no such field; {nearest_field(fields, key)}")
     section[name] = value
 

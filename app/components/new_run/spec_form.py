@@ -7,7 +7,16 @@ import streamlit as st
 
 from exgrpo.app import address
 from exgrpo.app.components.new_run import field_input, where
-from exgrpo.app.components.new_run.field_shapes import FieldShape, InputKind, fields, is_about, section_of, sections
+from exgrpo.app.components.new_run.field_shapes import (
+    STRATEGIES,
+    FieldShape,
+    InputKind,
+    fields,
+    is_about,
+    part_texts,
+    section_of,
+    sections,
+)
 from exgrpo.app.components.new_run.form_state import TABS_KEY, FormState, value_at
 from exgrpo.app.components.new_run.where import FIELDS, Where
 from exgrpo.app.components.widgets import notice
@@ -84,15 +93,16 @@ def show(state: FormState, chosen: Where, mistakes: Sequence[Mistake]) -> None:
         if state.value(_DATA) not in ORACLE_SOURCES:
             others += tuple(_OF_MADE - {path for mistake in mistakes for path in mistake.fields})
         shapes = [shape for name in (names[:-1] if words else [opened]) for shape in sections()[name]]
-        found = [shape for shape in shapes if shape.path not in others and _has_all(shape, words)]
+        found = [shape for shape in shapes if shape.path not in others and _has_all(state, shape, words)]
         if words:
             st.caption(f"{counted(len(found), 'setting')} in all sections. Clear the search for one section.")
         for shape in found:
             _show_section_field(state, shape, mistakes)
 
 
-def _has_all(shape: FieldShape, words: Sequence[str]) -> bool:
-    text = f"{shape.found_by} {shape.explanation}".lower()
+def _has_all(state: FormState, shape: FieldShape, words: Sequence[str]) -> bool:
+    of_part = part_texts(shape.path, str(state.value(shape.path))) if words and shape.path in STRATEGIES else ()
+    text = " ".join((shape.found_by, shape.explanation, *of_part)).lower()
     return all(word in text for word in words)
 
 

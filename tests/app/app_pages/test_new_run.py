@@ -77,6 +77,18 @@ def test_a_setting_is_found_by_symbol_name_or_explanation_in_any_section(open_pa
     assert "--set algorithm.bucket_center=0.75" in page.code[0].value
 
 
+def test_the_settings_of_a_method_of_ones_own_are_found_in_the_form_with_their_ranges(open_page, monkeypatch):
+    monkeypatch.setenv("EXGRPO_ALLOWED_CODE", "tests")
+    page = open_page("new_run", section="Algorithm")
+    chosen = "tests.exgrpo_core.methods.outside_rules:Shortest"
+    field(page, "algorithm.trajectory_selection").set_value(chosen).run()
+    page.text_input(key="new-run-search").set_value("least_tokens").run()
+    assert has_text(page, "1 setting in all sections")
+    assert has_text(page, "`least_tokens` is a number of at least 0, needed.")
+    assert field(page, "algorithm.trajectory_selection").value == chosen
+    assert page.button(key="launch").disabled
+
+
 def test_change_shows_in_command_and_chart(open_page):
     page = open_page("new_run", section="Algorithm")
     field(page, "algorithm.bucket_spread").set_value(0.125).run()

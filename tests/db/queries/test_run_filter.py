@@ -300,6 +300,14 @@ def test_a_condition_that_cannot_be_read_is_refused_by_name(compared, words, fie
     assert refusal.value.fields == (field,)
 
 
+def test_a_setting_that_only_a_method_knows_is_found_by_its_name(database):
+    for run_id, half_life in (("short", 2.0), ("long", 20.0)):
+        settings = {"question_selection": "mine:Own", "strategy_settings": {"half_life": half_life}}
+        register(database, run_id, spec={"kind": "train", "algorithm": settings})
+    for words in ("half_life=20", "half_life>=20", '"half life">2', "algorithm.strategy_settings.half_life=20.0"):
+        assert ids(database, RunFilter(words)) == ["long"], words
+
+
 def test_a_name_that_is_nearly_right_is_offered(database):
     fill_to_compare(database)
     register(database, "newest", spec={"kind": "eval"})  # has no metrics

@@ -279,7 +279,15 @@ def test_a_draw_follows_its_probabilities():
     assert tallies[22] / 4000 == pytest.approx(0.8, abs=0.03)
 
 
-@pytest.mark.parametrize("probabilities", [[1.0, 2.0, 1.0], [-0.5, 0.5, 1.0], [np.nan, 0.5, 0.5]])
-def test_probabilities_that_are_none_are_refused_with_what_to_do(probabilities):
-    with pytest.raises(ValueError, match=r"probabilities: expected .* in the question sampler"):
-        columns_of().draw(np.array(probabilities), 1, np.random.default_rng(1))
+def test_weights_of_a_draw_need_no_sum_and_of_zeros_nothing_is_drawn():
+    questions = columns_of()
+    draws = [questions.draw(np.array(weights), 2, np.random.default_rng(1)) for weights in ([1, 0, 4], [0.2, 0, 0.8])]
+    assert draws[0].question_indices.tolist() == draws[1].question_indices.tolist()
+    np.testing.assert_allclose(draws[0].bucket_probabilities, [0.2, 0.0, 0.8, 0.0])
+    assert questions.draw(np.zeros(3), 2, np.random.default_rng(1)).question_indices.size == 0
+
+
+@pytest.mark.parametrize("weights", [[-0.5, 0.5, 1.0], [np.nan, 0.5, 0.5], [np.inf, 1.0, 1.0]])
+def test_weights_that_are_none_are_refused_with_what_to_do(weights):
+    with pytest.raises(ValueError, match=r"weights: expected .* in the question sampler"):
+        columns_of().draw(np.array(weights), 1, np.random.default_rng(1))

@@ -23,18 +23,32 @@ def test_mapping_sets_a_field_that_is_null():
     assert spec.algorithm.mask_range.high == 0.75
 
 
-def test_a_setting_that_only_a_method_knows_is_refused_with_what_works():
-    method = "algorithm.off_policy_correction=m2po"
-    with pytest.raises(SpecError) as refused:
-        apply_settings(TrainSpec(), [method, "algorithm.strategy_settings.moment_limit=0.25"])
-    whole = "algorithm.strategy_settings={moment_limit: 0.25}"
-    assert str(refused.value).endswith(f"algorithm.strategy_settings is set as a whole; write '{whole}'.")
-    spec = apply_settings(TrainSpec(), [method, whole])
+@pytest.mark.parametrize(
+    "name", ["algorithm.strategy_settings.moment_limit", "strategy_settings.moment_limit", "moment_limit"]
+)
+def test_a_setting_that_only_the_chosen_method_knows_is_set_by_its_name(name):
+    spec = apply_settings(TrainSpec(), ["algorithm.off_policy_correction=m2po", f"{name}=0.25"])
     assert spec.algorithm.strategy_settings == {"moment_limit": 0.25}
-    spec = apply_settings(spec, ["algorithm.strategy_settings.moment_limit=0.5"])
-    assert spec.algorithm.strategy_settings == {"moment_limit": 0.5}
-    with pytest.raises(SpecError, match=r"write 'algorithm.strategy_settings=\{moment_limit: 0.5, more: 2\}'"):
-        apply_settings(spec, ["algorithm.strategy_settings.more=2"])
+    assert apply_settings(spec, [f"{name}=0.5"]).algorithm.strategy_settings == {"moment_limit": 0.5}
+
+
+def test_a_setting_outside_of_the_range_of_a_method_of_ones_own_is_refused_with_its_name(monkeypatch):
+    monkeypatch.setenv("EXGRPO_ALLOWED_CODE", "tests")
+    method = "algorithm.trajectory_selection=tests.exgrpo_core.methods.outside_rules:Shortest"
+    with pytest.raises(SpecError) as refused:
+        apply_settings(TrainSpec(), [method, "least_tokens=-1"])
+    expected = "algorithm.strategy_settings.least_tokens: expected a number of at least 0, got -1.0."
+    assert str(refused.value) == f"--set: {expected}"
+
+
+def test_a_setting_that_no_chosen_method_knows_is_refused_with_those_there_are():
+    method = "algorithm.off_policy_correction=m2po"
+    with pytest.raises(SpecError, match=r"no setting more; expected one of moment_limit\.$"):
+        apply_settings(TrainSpec(), [method, "algorithm.strategy_settings.more=2"])
+    with pytest.raises(SpecError, match=r"did you mean algorithm.strategy_settings.moment_limit\?"):
+        apply_settings(TrainSpec(), [method, "algorithm.moment_limit=2"])
+    with pytest.raises(SpecError, match=r"^--set moment_limit: there is no such field"):
+        apply_settings(TrainSpec(), ["moment_limit=0.25"])
 
 
 @pytest.mark.parametrize(
