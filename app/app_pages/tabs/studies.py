@@ -72,12 +72,6 @@ def _keep() -> None:
 
 VIEWS = ["Runs", "Next to the paper", "What the paper prints"]
 VIEWS_WITHOUT_PAPER = ["Runs", "Results"]
-SCALES = {
-    Scale.CHAINS: "The built-in task with the embedded engine: a toy that tests the parts, on one core",
-    Scale.REAL: "A small pretrained language model on English word problems with the embedded engine, on two cores",
-    Scale.PAPER: "The paper's models and data with the verl engine, on GPUs",
-    Scale.OWN: "All combinations of listed values of fields",
-}
 REFRESH_SECONDS = 4
 DEFAULT_STUDY = "main-table"
 
@@ -93,10 +87,9 @@ def _choices() -> tuple[Study, Scale, int]:
             # It stays the study that the buttons below are of when another one gets a newer run.
             st.query_params.update({"study": newest.study, "scale": newest.scale})
         study = studies[address_choice.select("Study", titles, "study", DEFAULT_STUDY, ["cells"], 380)]
-        scales = [scale.value for scale in study.scales]
         scale = st.segmented_control(
-            "Scale", scales, default=scales[0], required=True, key="scale",
-            bind="query-params", help=" \n\n".join(f"**{scale}**: {text}" for scale, text in SCALES.items()),
+            "Scale", [scale.value for scale in study.scales], default=study.scales[0].value, required=True, key="scale",
+            bind="query-params", help=" \n\n".join(f"**{scale}**: {scale.words}" for scale in Scale),
         )  # fmt: skip
         num_seeds = study_matrix.seeds(study, Scale(scale))
         st.space("stretch")
@@ -149,7 +142,7 @@ def _show(study: Study, scale: Scale, keys: Sequence[RunKey]) -> None:
 def show() -> None:
     """Show the chosen study at the chosen scale."""
     study, scale, num_seeds = _choices()
-    st.markdown(f"{study.question} :gray[{SCALES[scale]}.]")
+    st.markdown(f"{study.question} :gray[{scale.words}.]")
     if study.notes:
         with st.expander("What to know", icon=":material/info:", key="notes"):
             st.markdown("\n".join(f"- {with_code(note)}" for note in study.notes))

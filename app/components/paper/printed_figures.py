@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -12,22 +11,11 @@ from exgrpo.app import address, theme
 from exgrpo.app.components.paper.entries import ENTRIES, PARTS, Entry
 from exgrpo.app.components.widgets import data_table, figures
 from exgrpo.jobs.actions.studies.comparison import WORDS, printed_table
-from exgrpo.jobs.actions.studies.definition import PaperTable, load_study, number_of
-from exgrpo.jobs.actions.studies.numbers import printed as printed_of_numbers
+from exgrpo.jobs.actions.studies.definition import PaperTable, load_study
+from exgrpo.jobs.actions.studies.numbers import NumberRow, number_rows
 
 _PER_ROW = 26
 _MARGIN = 1.15
-
-
-@dataclass(frozen=True, slots=True)
-class PrintedRow:
-    """One row's printed number; `is_ours` marks rows of ExGRPO as the paper recommends it."""
-
-    group: str
-    name: str
-    value: float
-    text: str
-    is_ours: bool
 
 
 def tables_of(entry: Entry) -> Iterator[PaperTable]:
@@ -37,17 +25,14 @@ def tables_of(entry: Entry) -> Iterator[PaperTable]:
             yield from (table for table in load_study(name).tables if table.name == entry.table)
 
 
-def rows_of(entry: Entry) -> list[PrintedRow]:
+def rows_of(entry: Entry) -> list[NumberRow]:
     """Return the number that the entry's picture draws of each row; dashes and repeated rows are left out."""
-    rows: dict[tuple[str, float], PrintedRow] = {}
-    for table in tables_of(entry):
-        for row in table.rows:
-            printed = row.values[table.columns.index(entry.column)]
-            value = number_of(printed)
-            if value is not None and not printed_of_numbers(printed).endswith("%"):
-                is_ours = row.row.startswith("ExGRPO")
-                key = (row.row, value)
-                rows.setdefault(key, PrintedRow(row.group, row.row, value, printed_of_numbers(printed), is_ours))
+    rows: dict[tuple[str, float], NumberRow] = {}
+    for study in (entry.study, *entry.others) if entry.table else ():
+        for row in number_rows(load_study(study)):
+            is_drawn = (row.table, row.column) == (entry.table, entry.column) and not row.printed.endswith("%")
+            if is_drawn and row.value is not None:
+                rows.setdefault((row.row, row.value), row)
     return list(rows.values())
 
 
@@ -77,15 +62,16 @@ def bars(entry: Entry) -> go.Figure:
     colours, rows = theme.palette(), rows_of(entry)[::-1]
     figure = figures.new_figure(
         _PER_ROW * len(rows) + 64, entry.column, y={"type": "category"}, hovermode="closest", showlegend=False,
-        x={"showgrid": True, "range": [0, _MARGIN * max(row.value for row in rows)]}, bargap=0.3,
+        x={"showgrid": True, "range": [0, _MARGIN * max(row.value or 0.0 for row in rows)]}, bargap=0.3,
     )  # fmt: skip
-    alike = Counter(row.name for row in rows)
-    names = [f"{row.group}: {row.name}" if alike[row.name] > 1 else row.name for row in rows]
+    alike = Counter(row.row for row in rows)
+    names = [f"{row.group}: {row.row}" if alike[row.row] > 1 else row.row for row in rows]
+    of_rows = [colours.replay if row.row.startswith("ExGRPO") else colours.muted for row in rows]
     figure.add_trace(
         go.Bar(
-            orientation="h", y=names, x=[row.value for row in rows], text=[row.text for row in rows],
+            orientation="h", y=names, x=[row.value for row in rows], text=[row.printed for row in rows],
             textposition="outside", cliponaxis=False, name=entry.column,
-            marker={"color": [colours.replay if row.is_ours else colours.muted for row in rows], "cornerradius": 3},
+            marker={"color": of_rows, "cornerradius": 3},
             hovertemplate="%{y}: %{text}<extra></extra>",
         )
     )  # fmt: skip
@@ -93,8 +79,8 @@ def bars(entry: Entry) -> go.Figure:
 
 
 def _cases(entry: Entry) -> None:
-    claims = [claim for claim in load_study(entry.study).claims if claim.row.startswith("Case")]
-    lines = [f"- {claim.row}: {printed_of_numbers(claim.value)} nats per token" for claim in claims]
+    cases = [row for row in number_rows(load_study(entry.study)) if row.row.startswith("Case")]
+    lines = [f"- {row.row}: {row.printed} nats per token" for row in cases]
     st.markdown("\n".join(lines))
 
 

@@ -98,15 +98,11 @@ def show_paper(study: Study) -> None:
     faults = disagreements(study)
     if faults:
         st.subheader("Printed numbers that do not agree with each other", anchor=False)
-        st.text("\n".join(f"{_without_label(study, fault.location)}: {fault.sentence}." for fault in faults))
+        # Readers of the page do not know the labels that the paper's source gives its tables.
+        labels = {table.name for table in study.tables}
+        places = [", ".join(part for part in fault.place if part and part not in labels) for fault in faults]
+        st.text("\n".join(f"{place}: {fault.sentence}." for place, fault in zip(places, faults, strict=True)))
 
 
 def _draw(table: Table, alt: str, title: str, name: str) -> None:
     data_table.show_numbers(pd.DataFrame(table), WORDS, alt, title, name)
-
-
-def _without_label(study: Study, location: str) -> str:
-    """Return where a number is printed without the label that the paper's source gives its table."""
-    for table in study.tables:
-        location = location.removeprefix(f"{table.name}, ")
-    return location

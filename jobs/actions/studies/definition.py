@@ -31,13 +31,24 @@ class Scale(StrEnum):
     """Where a study runs."""
 
     CHAINS = "chains"
-    """The built-in task with the embedded engine, on one core."""
     REAL = "real"
-    """A pretrained language model on English word problems with the embedded engine, on two cores."""
     PAPER = "paper"
-    """The paper's models and data with the verl engine, on GPUs."""
     OWN = "own"
     """A sweep of a user's, whose cells are whole specifications."""
+
+    @property
+    def words(self) -> str:
+        """What runs there, and with what."""
+        return _SCALES[self]
+
+
+_SCALES = {
+    Scale.CHAINS: "The built-in task chains with the embedded engine, on one core: a toy, whose scores are not those "
+    "of the paper's benchmarks and say nothing about real models",
+    Scale.REAL: "A small pretrained language model on English word problems with the embedded engine, on two cores",
+    Scale.PAPER: "The paper's models and data with the verl engine, on GPUs",
+    Scale.OWN: "All combinations of listed values of fields",
+}
 
 
 class Recipe(Spec):

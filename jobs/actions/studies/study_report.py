@@ -31,7 +31,6 @@ from exgrpo.jobs.actions.studies.comparison import (
     reading,
     texts_table,
 )
-from exgrpo.jobs.actions.studies.definition import Scale
 from exgrpo.jobs.actions.studies.numbers import disagreements
 from exgrpo.jobs.actions.studies.study_results import CellResult, StudyResults
 from exgrpo.jobs.machine.machine_report import package_versions
@@ -40,12 +39,6 @@ _FOLDER = Path(__file__).parent
 _PAGES = Environment(
     loader=FileSystemLoader(_FOLDER), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
 )
-_SCALE_TEXTS = {
-    Scale.CHAINS: "the built-in task chains with the embedded engine: a toy, whose scores are not those of the paper's "
-    "benchmarks and say nothing about real models",
-    Scale.REAL: "a small pretrained language model on English word problems with the embedded engine",
-    Scale.PAPER: "the paper's models and data with the verl engine",
-}
 
 
 def render_report(results: StudyResults, num_wanted: int) -> str:
@@ -56,7 +49,7 @@ def render_report(results: StudyResults, num_wanted: int) -> str:
     return _PAGES.get_template("report.html.jinja").render(
         study=study,
         words=WORDS,
-        scale_text=_SCALE_TEXTS[results.scale],
+        scale=results.scale,
         progress=_progress(results, num_wanted),
         comparison=comparison_table(rows, by_column=by_column),
         differences="" if by_column else differences_sentence(study, results),

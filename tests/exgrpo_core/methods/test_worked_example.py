@@ -1,5 +1,6 @@
 """The methods that `docs/methods.md` writes, as a reader would use them."""
 
+import itertools
 import re
 import shlex
 from pathlib import Path
@@ -45,7 +46,7 @@ def test_the_documents_methods_run_as_they_are_printed(written):
 def test_the_documents_command_its_refusal_and_its_sweep_are_as_printed(written):
     command, refusal, *_ = blocks("")
     words = shlex.split(command)
-    settings = [value for option, value in zip(words, words[1:], strict=False) if option == "--set"]
+    settings = [value for option, value in itertools.pairwise(words) if option == "--set"]
     spec = apply_settings(load_preset(words[words.index("--preset") + 1]), settings)
     assert (spec.name, spec.num_steps, spec.algorithm.strategy_settings) == ("rare first, 3", 8, {"preference": 3.0})
     config = small_config(question_selection="mine:RareFirst", strategy_settings={"preference": 3.0})

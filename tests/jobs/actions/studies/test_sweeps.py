@@ -4,6 +4,9 @@ import pytest
 
 from exgrpo.jobs.actions.studies import sweeps
 from exgrpo.jobs.actions.studies.definition import RunKey, Scale, spec_of, wanted_keys
+from exgrpo.jobs.actions.studies.study_report import render_report
+from exgrpo.jobs.actions.studies.study_results import read_results
+from exgrpo.jobs.execution.supervisor.indexing import open_fresh_index
 from exgrpo.jobs.runs.directory import list_run_directories
 from exgrpo.jobs.specs.base import SpecError
 from exgrpo.jobs.specs.train import load_preset, merge_settings
@@ -39,6 +42,13 @@ def test_names_are_made_plain_and_fields_have_the_names_that_pages_show(write):
     assert (study.name, study.title) == ("mu-sweep", "Sweep mu-sweep")
     changes = [cell.own.changes for cell in study.cells]
     assert [(fields["algorithm"]["bucket_center"], fields["num_steps"]) for fields in changes] == [(0.25, 2), (0.75, 2)]
+
+
+def test_a_sweep_has_a_report(write, tmp_path):
+    study = sweeps.sweep_of_file(write())
+    with open_fresh_index(tmp_path, None) as database:
+        page = render_report(read_results(database, study, Scale.OWN, []), 4)
+    assert "All combinations of listed values of fields." in page
 
 
 @pytest.mark.parametrize(("values", "baseline"), [([0.25, 0.5, 0.75], 0.5), ([0.75, 0.25], 0.75)])
