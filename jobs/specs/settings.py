@@ -1,7 +1,7 @@
 """Changing single fields of a specification from `key=value` texts, as on a command line."""
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from exgrpo.db.rows.spec_fields import SYMBOLS
@@ -59,13 +59,16 @@ def field_paths(content: dict[str, Any], prefix: str = "") -> Iterable[str]:
             yield from field_paths(value, f"{prefix}{name}.")
 
 
-def _method_settings(content: dict[str, Any]) -> Iterator[str]:
-    """Yield the paths of the settings that only the chosen parts of the replay method have."""
-    algorithm = content.get("algorithm") or {}
-    for setting in KINDS:
+def _method_settings(content: dict[str, Any]) -> list[str]:
+    """Return the paths of the settings that only the chosen parts of the replay method have."""
+    algorithm = content.get("algorithm")
+    if not isinstance(algorithm, dict):
+        return []
+    names: dict[str, Any] = {}
+    for setting in KINDS.keys() & algorithm.keys():
         with contextlib.suppress(InputError):
-            numbers = part_numbers(find_part(setting, algorithm[setting])) if setting in algorithm else {}
-            yield from (f"{_METHOD_SETTINGS}.{name}" for name in numbers if name not in algorithm)
+            names |= part_numbers(find_part(setting, str(algorithm[setting])))
+    return [f"{_METHOD_SETTINGS}.{name}" for name in names if name not in algorithm]
 
 
 def _read_value(key: str, text: str, origin: str) -> object:
@@ -82,8 +85,7 @@ def _set_field(content: dict[str, Any], key: str, value: object, origin: str) ->
         section = section.get(parent) if isinstance(section, dict) else None
     is_of_a_method = parents == _METHOD_SETTINGS.split(".")
     if not isinstance(section, dict) or (name not in section and not is_of_a_method):
-        fields = [path for path in field_paths(content) if not _is_section(content, path)]
-        fields += _method_settings(content)
+        fields = [path for path in field_paths(content) if not _is_section(content, path)] + _method_settings(content)
         raise SpecError(f"{origin} {key}: there is no such field; {nearest_field(fields, key)}")
     section[name] = value
 

@@ -138,16 +138,12 @@ def _curves(result: CellResult) -> dict[int, dict[int, float]]:
     return {seed.seed: seed.curve for seed in result.seeds if seed.curve}
 
 
-def _done_cells(results: StudyResults, row: PaperRow) -> list[CellResult]:
-    of_row = (results.result_of(name) for name in row.cells)
-    return [result for result in of_row if result is not None and result.seeds]
-
-
 def _compared_rows(results: StudyResults, paper_table: PaperTable) -> Iterator[ComparedRow]:
     main_column = [*paper_table.averages, paper_table.columns[0]][0]
     figures = paper_table.figures or {main_column: results.main_figure or ""}
     for row in paper_table.rows:
-        for result in _done_cells(results, row):
+        of_row = [result for result in map(results.result_of, row.cells) if result is not None and result.seeds]
+        for result in of_row:
             for column, name in figures.items():
                 index = paper_table.columns.index(column)
                 yield ComparedRow(

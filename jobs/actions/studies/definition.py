@@ -140,6 +140,17 @@ class PaperTable(Spec):
     Without any, the first figure of a run is set next to the first average.
     """
 
+    def number(self, row: PaperRow, column: str) -> float:
+        """Return the number that a row has in a column.
+
+        Raises:
+            LookupError: The paper prints none there.
+        """
+        value = number_of(row.values[self.columns.index(column)])
+        if value is None:
+            raise LookupError(f"{self.name}, {row.row}, {column}: expected a number.")
+        return value
+
     @model_validator(mode="after")
     def _check_width(self) -> "PaperTable":
         for row in self.rows:

@@ -5,16 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import fmean
 
-from exgrpo.jobs.actions.studies.definition import (
-    Gain,
-    PaperRow,
-    PaperTable,
-    PrintedValue,
-    Reference,
-    Study,
-    load_study,
-    number_of,
-)
+from exgrpo.jobs.actions.studies.definition import Gain, PrintedValue, Reference, Study, load_study, number_of
 
 TEXT_TABLE = "text"
 """The table name of numbers in the running text."""
@@ -103,9 +94,7 @@ def find_value(reference: Reference) -> float:
     for table in study.tables:
         for row in table.rows:
             if (table.name, row.group, row.row) == (reference.table, reference.group, reference.row):
-                value = number_of(row.values[table.columns.index(reference.column)])
-                if value is not None:
-                    return value
+                return table.number(row, reference.column)
     raise LookupError(f"study {reference.study} has no number at {reference}.")
 
 
@@ -113,7 +102,7 @@ def _wrong_averages(study: Study) -> Iterator[Disagreement]:
     for table in study.tables:
         for row in table.rows:
             for column, parts in table.averages.items():
-                average, mean = _value(table, row, column), fmean(_value(table, row, part) for part in parts)
+                average, mean = table.number(row, column), fmean(table.number(row, part) for part in parts)
                 distance = abs(average - mean) - _SLACK
                 if distance > 0.05:
                     cell = (table.name, row.group, row.row, column)
@@ -149,10 +138,3 @@ def _gain(gain: Gain, column: str) -> float:
         for row in (gain.method, gain.baseline)
     )
     return method - baseline
-
-
-def _value(table: PaperTable, row: PaperRow, column: str) -> float:
-    value = number_of(row.values[table.columns.index(column)])
-    if value is None:
-        raise LookupError(f"{table.name}, {row.row}, {column}: expected a number to average.")
-    return value

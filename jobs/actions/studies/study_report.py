@@ -63,7 +63,7 @@ def render_report(results: StudyResults, num_wanted: int) -> str:
         disagreements=disagreements(study),
         not_run=_not_run(results),
         written=_written(results),
-        versions=[{"Package": name, "Version": version} for name, version in _versions().items()],
+        versions=[{"Package": name, "Version": version} for name, version in _versions().items() if version],
         runs=[
             {"Cell": result.cell.name, "Seed": seed.seed, "Run": seed.run.run_id}
             | {name: of_one_seed(seed.figures.get(name)) for name in [results.main_figure] if name}
@@ -181,10 +181,10 @@ def _configuration(cells: Sequence[CellResult]) -> dict[str, object]:
     }
 
 
-def _versions() -> dict[str, str]:
+def _versions() -> dict[str, str | None]:
     """Return the versions of this machine's Python and of the main packages, and its processor."""
-    installed = {name: version for name, version in package_versions().items() if version is not None}
-    return {"Python": platform.python_version(), "system": f"{platform.system()} {platform.machine()}", **installed}
+    machine = f"{platform.system()} {platform.machine()}"
+    return {"Python": platform.python_version(), "system": machine, **package_versions()}
 
 
 def _flat(content: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
