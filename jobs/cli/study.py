@@ -15,8 +15,6 @@ from exgrpo.jobs.actions.studies.running import PendingRun, pending_runs, start
 from exgrpo.jobs.actions.studies.study_results import (
     MOST_SEEDS,
     POWER,
-    CellResult,
-    StudyResults,
     detectable,
     find_runs,
     measured_spread,
@@ -240,14 +238,15 @@ def results(
         print_json({"study": study.name, "scale": study_scale, "figures": figures, "beside_paper": lines})
         return
     for row in rows:
-        difference = f", difference {mean_text(row.difference, is_difference=True)}" if row.difference else ""
-        figure = f"{mean_text(row.own) or '-'}{difference} ({row.num_seeds} seeds)"
+        figure = _figure(row.own, row.difference, row.num_seeds)
         print_result(f"{row.full_row} / {row.column}: paper {row.printed}, own {row.cell} {figure}")
     beside_paper = {row.cell for row in rows}
+    main = measured.main_figure or ""
     for cell in measured.cells:
-        if measured.main_figure in cell.figures and cell.cell.name not in beside_paper:
-            print_result(_cell_line(measured, cell))
-    print_result(reading(measured) if measured.main_figure else "No run has finished yet.")
+        if main in cell.figures and cell.cell.name not in beside_paper:
+            own = cell.figures[main]
+            print_result(f"{cell.cell.name}: {main} {_figure(own, measured.difference(cell), len(own.values))}")
+    print_result(reading(measured) if main else "No run has finished yet.")
 
 
 @study_app.command("report")
@@ -295,12 +294,9 @@ def _study_at(runs_root: Path, name: str, scale: str | None) -> tuple[Study, Sca
     return study, Scale(scale)
 
 
-def _cell_line(measured: StudyResults, result: CellResult) -> str:
-    name = measured.main_figure or ""
-    difference = None if result.cell.name == measured.study.baseline else measured.difference(result)
-    difference_text = f", difference {mean_text(difference, is_difference=True)}" if difference else ""
-    num_seeds = sum(name in item.figures for item in result.seeds)
-    return f"{result.cell.name}: {name} {mean_text(result.figures[name])}{difference_text} ({num_seeds} seeds)"
+def _figure(own: MeanInterval | None, difference: MeanInterval | None, num_seeds: int) -> str:
+    compared = f", difference {mean_text(difference, is_difference=True)}" if difference else ""
+    return f"{mean_text(own) or '-'}{compared} ({num_seeds} seeds)"
 
 
 def _interval(interval: MeanInterval | None) -> dict[str, Any] | None:
