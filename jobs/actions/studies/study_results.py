@@ -122,16 +122,11 @@ def state_of_keys(runs: Mapping[RunKey, RunRow], keys: Sequence[RunKey]) -> list
 def read_results(database: Database, study: Study, scale: Scale, wanted: Sequence[RunKey]) -> StudyResults:
     """Return everything that a study's finished runs show at a scale, also of seeds beyond those wanted."""
     runs = {key: row for key, row in find_runs(database, study).items() if key.scale is scale}
+    finished = sorted((key.seed, key.cell, row) for key, row in runs.items() if row.status == RunStatus.FINISHED)
     cells = []
     for cell in study.cells_at(scale):
-        finished = {
-            key.seed: row for key, row in runs.items() if key.cell == cell.name and row.status == RunStatus.FINISHED
-        }
-        cells.append(
-            CellResult(
-                cell, tuple(_read_seed(database, study, scale, finished[seed], seed) for seed in sorted(finished))
-            )
-        )
+        seeds = [_read_seed(database, study, scale, row, seed) for seed, name, row in finished if name == cell.name]
+        cells.append(CellResult(cell, tuple(seeds)))
     states = state_of_keys(runs, wanted)
     return StudyResults(
         study, scale, tuple(cells), tuple((key, state) for key, state in states if state != RunStatus.FINISHED)
