@@ -18,7 +18,8 @@ DOCUMENT = Path(exgrpo_core.__file__).parents[1] / "docs/methods.md"
 
 
 def blocks(language):
-    return re.findall(rf"```{language}\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+    fenced = re.findall(r"^```(\w*)\n(.*?)^```", DOCUMENT.read_text(), re.DOTALL | re.MULTILINE)
+    return [text for name, text in fenced if name == language]
 
 
 @pytest.fixture
