@@ -49,7 +49,7 @@ def test_the_documents_command_its_refusal_and_its_sweep_are_as_printed(written)
     words = shlex.split(command)
     settings = [value for option, value in itertools.pairwise(words) if option == "--set"]
     spec = apply_settings(load_preset(words[words.index("--preset") + 1]), settings)
-    assert (spec.name, spec.num_steps, spec.algorithm.strategy_settings) == ("rare first, 3", 8, {"preference": 3.0})
+    assert (spec.name, spec.num_steps, spec.algorithm.strategy_settings) == ("rare first 3", 8, {"preference": 3.0})
     config = small_config(question_selection="mine:RareFirst", strategy_settings={"preference": 3.0})
     _, _, reports = run(written, config, 12)
     assert any(report.selections for report in reports)
