@@ -79,9 +79,8 @@ def test_a_setting_is_found_by_symbol_name_or_explanation_in_any_section(open_pa
 
 def test_the_settings_of_a_method_of_ones_own_are_found_in_the_form_with_their_ranges(open_page, monkeypatch):
     monkeypatch.setenv("EXGRPO_ALLOWED_CODE", "tests")
-    page = open_page("new_run", section="Algorithm")
     chosen = "tests.exgrpo_core.methods.outside_rules:Shortest"
-    field(page, "algorithm.trajectory_selection").set_value(chosen).run()
+    page = open_page("new_run", section="Algorithm", set=[f"algorithm.trajectory_selection={chosen}"])
     page.text_input(key="new-run-search").set_value("least_tokens").run()
     assert has_text(page, "1 setting in all sections")
     assert has_text(page, "`least_tokens` is a number of at least 0, needed.")
