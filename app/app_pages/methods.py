@@ -19,7 +19,7 @@ from exgrpo_core.methods.loading import CORRECTION, QUESTIONS, describe, methods
 def _parameters(about: About) -> dict[str, str | list[str]]:
     """Return the address of New run with a method chosen; what is as in the preset the form leaves out."""
     changes = [f"algorithm.{name}={option_text(value)}" for name, value in about.settings.items()]
-    return {starting_point.PRESET: PRESET_OF_METHODS, form_state.ADDRESS: changes}
+    return {starting_point.PRESET: PRESET_OF_METHODS, form_state.ADDRESS: [*changes, f"name=chains {about.title}"]}
 
 
 def _card(name: str, about: About) -> None:

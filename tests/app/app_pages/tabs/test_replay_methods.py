@@ -30,7 +30,8 @@ def test_run_it_opens_the_form_with_the_method_chosen(open_page, name):
     link = links(open_page("methods", view="Replay methods"))[list(methods()).index(name)]
     query = parse_qs(link.query_string)
     form = open_page("new_run", section="YAML", preset=query["preset"][0], set=query["set"])
-    written = yaml.safe_load(form.text_area(key="new-run-yaml").value)["algorithm"]
+    content = yaml.safe_load(form.text_area(key="new-run-yaml").value)
     preset = load_preset(PRESET_OF_METHODS).model_dump(mode="json")["algorithm"]
-    assert written == preset | methods()[name].settings
+    assert content["algorithm"] == preset | methods()[name].settings
+    assert content["name"] == f"chains {methods()[name].title}"
     assert not list(form.error)
