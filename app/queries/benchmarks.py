@@ -1,7 +1,7 @@
 """Scores of benchmarks, two scored models compared, and the results of studies."""
 
 import time
-from collections.abc import Collection
+from collections.abc import Mapping
 
 import streamlit as st
 
@@ -13,9 +13,9 @@ from exgrpo.db.queries.run_filter import RunFilter
 from exgrpo.db.queries.runs import list_runs
 from exgrpo.db.rows.runs import RunRow
 from exgrpo.db.rows.scores import BenchmarkScoreRow, ComparisonRow, ScoredRuns
-from exgrpo.jobs.actions.studies.definition import RunKey, Scale, key_from_tags, wanted_keys
+from exgrpo.jobs.actions.studies.definition import RunKey, Scale, Study, wanted_keys
 from exgrpo.jobs.actions.studies.measures import AVERAGES
-from exgrpo.jobs.actions.studies.study_results import StudyResults, find_runs, read_results
+from exgrpo.jobs.actions.studies.study_results import StudyResults, find_runs, key_of, read_results
 from exgrpo.jobs.actions.studies.sweeps import find_study
 
 MAX_SCORES = 5000
@@ -38,11 +38,11 @@ def study_runs(name: str) -> dict[RunKey, RunRow]:
     return ask(_runs, name)
 
 
-def newest_of_studies(names: Collection[str]) -> RunKey | None:
+def newest_of_studies(studies: Mapping[str, Study]) -> RunKey | None:
     """Return which run of any of these studies is the newest, None where none has a run."""
     tagged = ask(list_runs, RunFilter(words="tag:study:"), limit=_MAX_TAGGED)
-    keys = (key_from_tags(run.tags) for run in tagged)
-    return next((key for key in keys if key is not None and key.study in names), None)
+    keys = (key for key in map(key_of, tagged) if key is not None and key.study in studies)
+    return next((key for key in keys if key.scale in studies[key.study].scales), None)
 
 
 def read_study_results(name: str, scale: Scale, finished: tuple[str, ...]) -> StudyResults:

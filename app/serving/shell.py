@@ -93,7 +93,7 @@ def _charts(request: Request) -> Response:  # noqa: ARG001 - Starlette passes it
 
 
 def _runs(request: Request) -> JSONResponse:
-    """Answer with the newest runs whose name, model, data or tags have the words; a thread, since it reads."""
+    """Answer with the newest runs whose name, model, data, tags or notes have the words; a thread, since it reads."""
     found = names_for_keyboard(request.query_params.get("words", "").strip(), _MAX_RUNS)
     names = distinct_names((run.run_id, run.name) for run in found)
     return JSONResponse(

@@ -33,7 +33,7 @@ class RunFilter:
     """Which runs to list; the defaults are all that are not archived."""
 
     words: str = ""
-    """Every word must be in the name, id, method, model, data set or a tag; case does not matter.
+    """Every word must be in the name, id, method, model, data set, a tag or a note; case does not matter.
 
     A word such as `status:failed`, `seed=3`, `optim.learning_rate<1e-5` or `avg@8>0.4` is a condition on a value
     (`exgrpo.db.queries.run_values`), a column's heading (`held-out>90%`, `"Batch Pass@1">0.5`) included; a - before a

@@ -23,7 +23,7 @@ from exgrpo.db.rows.trajectories import (
 from exgrpo.db.tables import models
 from exgrpo.db.tables.column_types import one_of
 from exgrpo.db.tables.correctness import is_correct_column
-from exgrpo.db.tables.shared_reads import find_run_key
+from exgrpo.db.tables.shared_reads import find_run_key, require_run_key
 from exgrpo_core.sums import VERDICTS
 
 NO_RUN = 0
@@ -97,8 +97,14 @@ def list_snippets(
 def iterate_whole(
     database: Database, facets: TrajectoryFacets, order: TrajectoryOrder | None
 ) -> Iterator[list[TrajectoryRow]]:
-    """Return all trajectories that match now, whole, in batches that are read as they are asked for."""
+    """Return all trajectories that match now, whole, in batches that are read as they are asked for.
+
+    Raises:
+        UnknownRunError: There is no such run.
+    """
     with database.read() as connection:
+        if facets.run_id is not None:
+            require_run_key(connection, facets.run_id)
         query = select(_OF.trajectory_key).where(*_matching(connection, facets)).order_by(*_by(order))
         keys = connection.scalars(query).all()
     return (_read_whole(database, [*keys[start : start + _BATCH]]) for start in range(0, len(keys), _BATCH))
@@ -202,15 +208,18 @@ def count_questions(database: Database, facets: TrajectoryFacets, *, is_unsolved
 
 def _questions(connection: Connection, facets: TrajectoryFacets, is_unsolved: bool) -> Select[Any]:
     """Return the query for the fields of `QuestionCountRow`."""
-    run_key, questions = _run_key(connection, facets), models.questions
+    run_key, questions = _run_key(connection, facets) or NO_RUN, models.questions
     num_correct = func.sum(case((is_correct_column(), 1), (is_correct_column().is_not(None), 0)))
-    asked = select(_OF.question_index).where(*_matching(connection, facets)).correlate(None)
+    counted = [_of_run(run_key)]
+    if replace(facets, run_id=None) != TrajectoryFacets():
+        asked = select(_OF.question_index).where(*_matching(connection, facets)).correlate(None)
+        counted.append(_OF.question_index.in_(asked))
     rollouts = (
         select(
             _OF.question_index, func.count(_OF.step.distinct()).label("num_steps"), func.count().label("num_rollouts"),
             num_correct.label("num_correct"),
         )
-        .where(_OF.run_key == run_key, _OF.question_index.in_(asked))
+        .where(*counted)
         .group_by(_OF.question_index)
         .subquery()
     )  # fmt: skip

@@ -171,7 +171,7 @@ def trajectory(database: Database, run_id: str, trajectory_id: Number) -> dict[s
             f"{run_id}: has no trajectory {trajectory_id}; `exgrpo query trajectories {run_id}` lists them."
         )
     return {
-        "trajectory": row,
+        "trajectory": {name: value for name, value in asdict(row).items() if name != "messages"},
         "question": get_question(database, run_id, row.question_index),
         "messages": messages_of(database, run_id, trajectory_id),
         "lineage": lineage(database, run_id, trajectory_id, row.question_index, row.step),

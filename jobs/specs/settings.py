@@ -1,6 +1,5 @@
 """Changing single fields of a specification from `key=value` texts, as on a command line."""
 
-import contextlib
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
@@ -59,15 +58,22 @@ def field_paths(content: dict[str, Any], prefix: str = "") -> Iterable[str]:
             yield from field_paths(value, f"{prefix}{name}.")
 
 
-def _method_settings(content: dict[str, Any]) -> list[str]:
-    """Return the paths of the settings that only the chosen parts of the replay method have."""
+def _method_settings(content: dict[str, Any], origin: str = "") -> list[str]:
+    """Return the paths of the settings that only the chosen parts of the replay method have.
+
+    Raises:
+        SpecError: A part cannot be loaded, if there is an `origin`.
+    """
     algorithm = content.get("algorithm")
     if not isinstance(algorithm, dict):
         return []
     names: dict[str, Any] = {}
     for setting in KINDS.keys() & algorithm.keys():
-        with contextlib.suppress(InputError):
+        try:
             names |= part_numbers(find_part(setting, str(algorithm[setting])))
+        except InputError as error:
+            if origin:
+                raise SpecError(f"{origin} algorithm.{setting}: {error}") from error
     return [f"{_METHOD_SETTINGS}.{name}" for name in names if name not in algorithm]
 
 
@@ -85,7 +91,8 @@ def _set_field(content: dict[str, Any], key: str, value: object, origin: str) ->
         section = section.get(parent) if isinstance(section, dict) else None
     is_of_a_method = parents == _METHOD_SETTINGS.split(".")
     if not isinstance(section, dict) or (name not in section and not is_of_a_method):
-        fields = [path for path in field_paths(content) if not _is_section(content, path)] + _method_settings(content)
+        of_method = _method_settings(content, "" if parents else origin)
+        fields = [path for path in field_paths(content) if not _is_section(content, path)] + of_method
         raise SpecError(f"{origin} {key}: there is no such field; {nearest_field(fields, key)}")
     section[name] = value
 

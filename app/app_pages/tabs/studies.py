@@ -83,7 +83,8 @@ def _choices() -> tuple[Study, Scale, int]:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         studies = {name: load_study(name) for name in study_names()} | sweeps
         titles = {name: study.title for name, study in studies.items()}
-        if "study" not in st.query_params and (newest := newest_of_studies(titles)) is not None:
+        is_named = {"study", "scale", "cells"} & {*st.query_params}
+        if not is_named and (newest := newest_of_studies(studies)) is not None:
             # It stays the study that the buttons below are of when another one gets a newer run.
             st.query_params.update({"study": newest.study, "scale": newest.scale})
         study = studies[address_choice.select("Study", titles, "study", DEFAULT_STUDY, ["cells"], 380)]

@@ -140,7 +140,7 @@ def _show_section_field(state: FormState, shape: FieldShape, mistakes: Sequence[
 
 def _offer_file(state: FormState) -> None:
     """Show the box for a file of training data: it is kept on the server, and its path there is the field's value."""
-    st.file_uploader("or a file from here", key=_FILE_KEY, on_change=_take_file, args=(state,))
+    st.file_uploader("File from your computer", key=_FILE_KEY, on_change=_take_file, args=(state,))
     if refusal := st.session_state.pop(_FILE_REFUSAL, ""):
         notice.show("error", "Not taken", refusal)
 
@@ -151,7 +151,8 @@ def _take_file(state: FormState) -> None:
     if dropped is None:
         return
     try:
-        state.exchange(_DATA, keep_training_file(runs_root(), dropped.name, dropped.getvalue()))
+        answer_kind = state.value("data.answer_kind")
+        state.exchange(_DATA, keep_training_file(runs_root(), dropped.name, dropped.getvalue(), answer_kind))
     except UserError as error:
         st.session_state[_FILE_REFUSAL] = str(error)
 
@@ -174,7 +175,7 @@ def _about(mistakes: Sequence[Mistake], path: str) -> list[str]:
 
 def _capitalized(sentence: str) -> str:
     """Return the sentence with a capital letter first, unless it begins with a name such as vLLM."""
-    return sentence[:1].upper() + sentence[1:] if re.match("[a-z]+[ ,:]", sentence) else sentence
+    return sentence[:1].upper() + sentence[1:] if re.match(r"[a-z]+(-[a-z]+)*([ ,:]|\.?$)", sentence) else sentence
 
 
 def text_mistake() -> str:

@@ -127,10 +127,11 @@ def _show_places(rows: Sequence[ReplayRow]) -> None:
     if not places:
         st.caption("No step differs from what was recorded.")
         return
-    num_steps = len({step for step, _ in places})
+    num_steps, shown = len({step for step, _ in places}), places[:MAX_WRONG]
     data_table.show_caption(
-        f"{counted(num_steps, 'step')} {'differs' if num_steps == 1 else 'differ'} from what was recorded; click a row "
-        "to open the step with the question",
+        f"{counted(num_steps, 'step')} {'differs' if num_steps == 1 else 'differ'} from what was recorded"
+        + (f", the first {MAX_WRONG} of {len(places):,} places are listed" if len(places) > len(shown) else "")
+        + "; click a row to open the step with the question",
         frame, "replay-differing", formats=data_table.WHOLE_FORMATS,
     )  # fmt: skip
 
@@ -138,8 +139,10 @@ def _show_places(rows: Sequence[ReplayRow]) -> None:
         step, question = places[int(chosen)]
         address.put({"step": str(step), "question": None if question is None else str(question)})
 
-    clicks = grid.Clicks([*map(str, range(len(places)))], open_place)
-    grid.draw(frame, "replay-differing", "Steps and questions that differ from the record", None, 12, clicks)
+    clicks = grid.Clicks([*map(str, range(len(shown)))], open_place)
+    grid.draw(
+        frame.head(len(shown)), "replay-differing", "Steps and questions that differ from the record", None, 12, clicks
+    )
 
 
 def _offer(row: RunRow, key: str, options: Sequence[str], words: tuple[str, str]) -> None:

@@ -23,11 +23,13 @@ def show(where: TrajectoryFacets, *, is_unsolved: bool) -> None:
         sort = order or MOST_REPLAYED
         return ask(trajectory_list.list_questions, where, is_unsolved=is_unsolved, order=sort, limit=limit)
 
-    rows = read(long_lists.PAGE_SIZE * long_lists.num_pages(listed))
+    most = long_lists.PAGE_SIZE * long_lists.num_pages(listed)
+    rows = read(most)
     if not rows:
         notice.show_empty("filter_alt_off", "No question matches", "Choose another list, or clear the filters.")
         return
-    num_rows = max(len(rows), ask(trajectory_list.count_questions, where, is_unsolved=is_unsolved))
+    is_all = len(rows) < most
+    num_rows = len(rows) if is_all else ask(trajectory_list.count_questions, where, is_unsolved=is_unsolved)
     told = f"{len(rows):,} of {counted(num_rows, 'question')}{'' if order else ', most replayed first'}"
     data_table.show_caption(told, lambda: _table(read(None)), "questions", formats=data_table.WHOLE_FORMATS)
     grid.draw(

@@ -61,7 +61,7 @@ def _find_run(typed: str, offered: Collection[str], *, has_steps: bool = False) 
         return None
     if matches:
         return matches[0].run_id
-    st.toast(f"No training run is called, or has in its name, method, data or tags: {literal(typed)}")
+    st.toast(f"No training run is called, or has in its name, method, data, tags or notes: {literal(typed)}")
     return None
 
 

@@ -17,7 +17,7 @@ from exgrpo.jobs.runs.directory import WORKBENCH_FOLDER
 from exgrpo.jobs.runs.people import Role, needs
 from exgrpo.jobs.runs.rollout_formats.formats import RolloutFormat, UnknownRolloutsError, find_only_format
 from exgrpo.jobs.runs.rollout_formats.source import RolloutSource
-from exgrpo.jobs.specs.base import DeclaredKind
+from exgrpo.jobs.specs.base import DeclaredKind, checked
 from exgrpo.jobs.specs.evaluation import BENCHMARK_NAME, BenchmarkChoice
 from exgrpo.jobs.specs.train import CHAINS_SOURCE, DataSpec, ModelSpec, SpecError, TrainSpec
 from exgrpo.jobs.tasks.grading.rewards import TASKS, BuiltInTask
@@ -187,7 +187,8 @@ def preview_rollouts(path: Path, own_format: RolloutFormat | None = None, num_sh
     shown = tuple(_preview(row) for row in rows[:num_shown])
     prompts = ("\n\n".join(part.text for part in row.messages if not part.is_generated) for row in rows)
     skipped = f" Skipped: {source.bad.num:,} rows, first {source.bad.sentences[0]}" if source.bad.num else ""
-    metrics = "" if rows else f" There are no rollouts, but curves of {', '.join(names[:MAX_NAMED])}."
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    metrics = "" if rows else f" There are no rollouts, but curves of {', '.join(names[:MAX_NAMED])}{more}."
     notice = f"Read as {reads.title}.{metrics}{skipped}"
     return DataPreview(shown, tuple(map(len, prompts)), is_in_tokens=False, notice=notice)
 
@@ -254,14 +255,18 @@ def keep_benchmark_file(runs_root: Path, file_name: str, content: bytes) -> str:
 
 
 @needs(Role.OPERATOR)
-def keep_training_file(runs_root: Path, file_name: str, content: bytes) -> str:
+def keep_training_file(runs_root: Path, file_name: str, content: bytes, answer_kind: object) -> str:
     """Put a file that was handed in into the workbench's folder of training data, as `keep_benchmark_file` does.
 
     Raises:
         DataError: Its first rows cannot be read as questions; nothing is kept.
+        SpecError: There is no such kind of answer.
     """
-    folder = runs_root / WORKBENCH_FOLDER / "data"
-    return _keep(folder, file_name, content, lambda path: _rows(DataSpec(source=path), MAX_ROWS))
+
+    def look(path: str) -> object:
+        return _rows(checked(DataSpec, {"source": path, "answer_kind": answer_kind}, "data"), MAX_ROWS)
+
+    return _keep(runs_root / WORKBENCH_FOLDER / "data", file_name, content, look)
 
 
 def _keep(folder: Path, file_name: str, content: bytes, check: Callable[[str], object]) -> str:

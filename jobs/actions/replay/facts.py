@@ -83,8 +83,8 @@ class ReplayRow:
     note: str
     mini_batch: int | None = None
     formulas: tuple[str, ...] = ()
-    questions: tuple[int, ...] = ()
-    """All questions in which something differs, ascending."""
+    questions: tuple[int | None, ...] = ()
+    """All questions in which something differs, ascending; None first if that belongs to no question."""
 
     @property
     def first_difference(self) -> str:
@@ -258,5 +258,7 @@ def _row(step: int, facts: Sequence[Fact]) -> ReplayRow:
         note=next((fact.note for fact in facts if fact.note), ""),
         mini_batch=None if first is None else first.mini_batch,
         formulas=() if different else facts[0].formulas,
-        questions=tuple(sorted({fact.question_index for fact in different if fact.question_index is not None})),
+        questions=tuple(
+            sorted({fact.question_index for fact in different}, key=lambda index: -1 if index is None else index)
+        ),
     )

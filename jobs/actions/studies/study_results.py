@@ -104,12 +104,17 @@ class StudyResults:
         return mean_interval(pairs) if pairs else None
 
 
+def key_of(row: RunRow) -> RunKey | None:
+    """Return which run of a study this is; None of a run of no study, of other jobs, and of unreadable settings."""
+    return key_from_tags(row.tags) if row.kind == "train" and row.has_settings else None
+
+
 def find_runs(database: Database, study: Study) -> dict[RunKey, RunRow]:
     """Return the newest run of each scale, cell and seed of a study; archived runs do not count."""
     newest: dict[RunKey, RunRow] = {}
     for row in list_runs(database, RunFilter(words=f'tag="study:{study.name}"'), limit=None):
-        key = key_from_tags(row.tags)
-        if key is not None and key.study == study.name and row.kind == "train" and row.has_settings:
+        key = key_of(row)
+        if key is not None and key.study == study.name:
             newest.setdefault(key, row)
     return newest
 

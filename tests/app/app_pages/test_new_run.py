@@ -333,3 +333,6 @@ def test_a_data_file_that_is_handed_in_is_kept_and_chosen_and_one_without_questi
     assert has_text(page, "Not taken")
     assert field(page, "data.source").value == str(kept)
     assert [path.name for path in kept.parent.iterdir()] == [kept.name]
+    page = open_page("new_run", section="Data", set="data.answer_kind=choice")
+    page.file_uploader(key="new-run-file").set_value(("w.jsonl", rows.replace(b"2", b'"two"'), "text/plain")).run()
+    assert has_text(page, "expected an option label")

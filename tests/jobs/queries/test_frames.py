@@ -1,6 +1,7 @@
 import pytest
 
-from exgrpo.jobs.queries.frames import open_run
+from exgrpo.db.rows.runs import UnknownRunError
+from exgrpo.jobs.queries.frames import RunFrames, open_run
 from exgrpo.jobs.runs.directory import RunDirectoryError
 from tests.app import played
 from tests.jobs.cli.invoked import printed_json
@@ -29,3 +30,8 @@ def test_the_frame_of_trajectories_and_the_query_have_the_same_columns_and_value
 def test_a_folder_that_is_no_run_is_refused(tmp_path):
     with pytest.raises(RunDirectoryError):
         open_run(tmp_path)
+
+
+def test_a_run_that_the_index_does_not_have_is_refused_instead_of_shown_without_rows(run):
+    with pytest.raises(UnknownRunError):
+        RunFrames(run.parent / "play-unknown").trajectories()

@@ -47,8 +47,10 @@ def test_a_setting_that_no_chosen_method_knows_is_refused_with_those_there_are()
         apply_settings(TrainSpec(), [method, "algorithm.strategy_settings.more=2"])
     with pytest.raises(SpecError, match=r"did you mean algorithm.strategy_settings.moment_limit\?"):
         apply_settings(TrainSpec(), [method, "algorithm.moment_limit=2"])
-    for before in ([], ["algorithm=5"], ["algorithm.question_selection=[1]"]):
-        with pytest.raises(SpecError, match=r"^--set moment_limit: there is no such field"):
+    no_field = "^--set moment_limit: there is no such field"
+    no_code = "^--set algorithm.question_selection: .*EXGRPO_ALLOWED_CODE"
+    for before, why in ([], no_field), (["algorithm=5"], no_field), (["algorithm.question_selection=a:B"], no_code):
+        with pytest.raises(SpecError, match=why):
             apply_settings(TrainSpec(), [*before, "moment_limit=0.25"])
 
 

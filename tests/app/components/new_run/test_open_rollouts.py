@@ -33,7 +33,7 @@ def test_what_is_of_no_known_format_is_refused_in_a_sentence_and_a_mapping_opens
     form.text_area(key="rollouts-format").input(MAPPING).run()
     form.button(key="rollouts-preview").click().run()
     assert has_text(form, "reward 0")
-    assert has_text(form, "Skipped: 1 rows, first rows.jsonl, line 4")
+    assert has_text(form, "1 rows, first rows.jsonl, line 4")
     assert form.code[0].value == "user: 1 + 1?\n\nassistant: so 0"
     assert run_folders(recorded_runs) == before
     form.button(key="rollouts-open").click().run()

@@ -7,6 +7,7 @@ from exgrpo.app.components.new_run import spec_form
     ("sentence", "shown"),
     [
         ("expected a number, got x.", "Expected a number, got x."),
+        ("held-out questions are too few.", "Held-out questions are too few."),
         ("owner/model is no folder here.", "owner/model is no folder here."),
         ("mine.jsonl, row 2: no answer.", "mine.jsonl, row 2: no answer."),
         ("vLLM has no such model.", "vLLM has no such model."),
