@@ -33,8 +33,8 @@ def share(value: float | None) -> str:
 
 
 def in_percent(value: float | None) -> float | None:
-    """Return a share in [0, 1] in percent, for a table's column of numbers: .28 is 28, not 28.000000000000004."""
-    return None if value is None else round(100.0 * value, 12)
+    """Return a share in [0, 1] in percent, for a table's column of numbers."""
+    return None if value is None else 100.0 * value
 
 
 def known(value: float) -> float | None:

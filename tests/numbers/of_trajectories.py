@@ -68,7 +68,8 @@ def questions_page(run, is_unsolved=False):
         "Steps": asked["step"].nunique(), "Rollouts": asked.size(), "Correct": asked["is_correct"].sum(),
     }).assign(Replays=times, **{"Last replayed": last}).reset_index(names="Question")  # fmt: skip
     table["Replays"] = table["Replays"].fillna(0).astype(int)
-    table["Prompt"] = [" ".join(run.questions.loc[index, "prompt_text"].split()) for index in table["Question"]]
+    prompts = [" ".join(run.questions.loc[index, "prompt_text"].split()) for index in table["Question"]]
+    table["Prompt"] = [prompt if len(prompt) <= 160 else f"{prompt[:160]}…" for prompt in prompts]
     table = table[table["Correct"] == 0] if is_unsolved else table
     rows = table.sort_values(["Replays", "Question"], ascending=[False, True]).head(MOST)
     said = rf"{len(rows)} of {len(table):,} questions?, most replayed first"
