@@ -77,25 +77,25 @@ HERE := not ($(ELSEWHERE) or long_fault)
 TESTED := $(HERE) and (whole or not $(SLOW))
 TESTED_LATER := $(HERE) and $(SLOW) and not whole
 
-# Only the tests of exgrpo_core count coverage, because counting makes tests a fifth slower.
-# The environment of verl's tests is made at the same time; if that fails, test-verl says why.
-test: $(VENV)/.installed-dev tools  ## Run every quick test and a whole run of each kind, ten minutes (ARGS="..." goes to pytest)
+# verl's tests run beside the others, because each waits for processes that start: together they keep two cores busy.
+# $(1): which of verl's; $(2): the others.
+define with_verl
 	@failed=0; trap 'kill $$(jobs -p) 2>/dev/null' INT TERM; \
-	$(if $(ARGS),,$(MAKE) $(VERL_VENV)/.installed-dev >/dev/null 2>&1 & ) \
-	$(if $(ARGS),true,$(PYTEST) -m '$(HERE)' tests/exgrpo_core --cov=exgrpo_core --cov-report=term:skip-covered --cov-fail-under=95) \
-		|| failed=1; \
-	$(if $(ARGS),$(PYTEST) -m '$(HERE)' $(ARGS),$(PYTEST) -m '$(TESTED)' --ignore=tests/exgrpo_core) || failed=1; \
-	wait; \
-	$(if $(ARGS),true,$(MAKE) test-verl VERL_MARKED='verl and whole') || failed=1; \
-	exit $$failed
-
-# Both at the same time, because each waits for processes that start: together they keep two cores busy.
-test-all: $(VENV)/.installed-dev $(VIEWER_VENV)/.installed tools  ## Run the tests that `make test` leaves: the slow ones, and the rest of verl's
-	@failed=0; trap 'kill $$(jobs -p) 2>/dev/null' INT TERM; \
-	$(MAKE) test-verl VERL_MARKED='verl and not whole' >$(VENV)/test-verl.txt 2>&1 & verl=$$!; \
-	$(PYTEST) -m '$(TESTED_LATER)' --ignore=tests/exgrpo_core || failed=1; \
+	$(MAKE) test-verl VERL_MARKED='$(1)' >$(VENV)/test-verl.txt 2>&1 & verl=$$!; \
+	$(2); \
 	wait $$verl || failed=1; cat $(VENV)/test-verl.txt; \
 	exit $$failed
+endef
+
+# Only the tests of exgrpo_core count coverage, because counting makes tests a fifth slower.
+WITH_COVERAGE := $(PYTEST) -m '$(HERE)' tests/exgrpo_core --cov=exgrpo_core --cov-report=term:skip-covered --cov-fail-under=95
+OTHERS := $(PYTEST) --ignore=tests/exgrpo_core
+
+test: $(VENV)/.installed-dev tools  ## Run every quick test and a whole run of each kind, ten minutes (ARGS="..." goes to pytest)
+	$(if $(ARGS),@$(PYTEST) -m '$(HERE)' $(ARGS),$(call with_verl,verl and whole,$(WITH_COVERAGE) || failed=1; $(OTHERS) -m '$(TESTED)' || failed=1))
+
+test-all: $(VENV)/.installed-dev $(VIEWER_VENV)/.installed tools  ## Run the tests that `make test` leaves: the slow ones, and the rest of verl's
+	$(call with_verl,verl and not whole,$(OTHERS) -m '$(TESTED_LATER)' || failed=1)
 
 test-changed: $(VENV)/.installed-dev  ## Run the tests that your change can break, found by the import graph (BASE=HEAD: since which revision)
 	@files="$$($(BIN)/python -m tests.changed --base $(or $(BASE),HEAD))"; \

@@ -184,6 +184,7 @@ def test_nothing_that_reads_changes_a_file(root, tmp_path, monkeypatch):
     assert states == STATES
 
 
+@pytest.mark.slow
 def test_a_root_that_cannot_be_written_is_read_as_any_other(root, tmp_path):
     unshare = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--map-root-user"])]
     sealed = [*unshare, "sh", "-c", _SEAL, str(root)]
@@ -210,6 +211,7 @@ def mounted(tmp_path):
     return ["unshare", "-m", "sh", "-c", f'{mounts} && {boot} && exec "$@"', "sh"]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_looking_ends_no_process_on_this_machine_and_over_a_mount_with_locks_of_its_own(tmp_path, mounted):
     root = tmp_path / "runs"

@@ -93,6 +93,7 @@ def test_rebuilt_database_answers_as_the_one_that_was_dropped(filled, database_u
     figure(f"rows rebuilt ({kind})", f"{sum(map(len, rows.values())):,} of {len(rows)} tables, all the same")
 
 
+@pytest.mark.slow
 def test_rebuild_that_is_killed_anywhere_is_finished_by_the_next_supervisor(filled, database_url, is_long, figure):
     expected = content(filled, None)
     rng = random.Random(12)
@@ -181,6 +182,7 @@ def damage(runs_root, kind):
     DAMAGES[kind](path, content)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", DAMAGES)
 def test_damaged_file_stands_between_nobody_and_the_runs(filled, kind, tmp_path, figure):
     expected = content(filled, None)

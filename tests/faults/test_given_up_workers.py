@@ -31,6 +31,7 @@ def start_toy(program, *words):
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
+@pytest.mark.slow
 def test_worker_that_was_given_up_and_continues_ends_itself_and_is_not_heard(tmp_path, is_long, figure):
     rng = random.Random(7)
     for number in range(NUM_STOPS[is_long]):

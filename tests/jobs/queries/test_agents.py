@@ -32,6 +32,7 @@ NUMBERS = [
 ]
 
 
+@pytest.mark.slow
 def test_every_number_of_a_query_is_bounded_on_both_sides(runs_root):
     extremes = (2**63, -(2**63) - 1, 2**62, 1e300)
     questions = []

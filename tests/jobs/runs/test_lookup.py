@@ -32,6 +32,7 @@ def from_checkpoint(target: str) -> TrainSpec:
     return TrainSpec(model=ModelSpec(source=target))
 
 
+@pytest.mark.slow
 def test_dry_run_shows_the_checkpoint_that_is_named_and_writes_nothing(run):
     runs_root = run.path.parent
     folder = checkpoint_path(run.checkpoints_path, 5) / "policy"

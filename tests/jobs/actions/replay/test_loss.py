@@ -229,6 +229,7 @@ def lengthen(report, factor=3000):
     report.metrics = report.metrics | {"optim/num_updated_tokens": report.metrics["optim/num_updated_tokens"] * factor}
 
 
+@pytest.mark.slow
 def test_means_of_long_trajectories_are_the_same_and_their_counts_are_exact(tmp_path):
     run = Kept(tmp_path, "algorithm.loss_aggregation=token_mean", "algorithm.experience_ratio=0", "num_steps=2")
     run.again(tmp_path, 2, lengthen)
