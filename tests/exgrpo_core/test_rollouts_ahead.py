@@ -144,9 +144,12 @@ def test_resumed_run_draws_anew_with_the_same_fresh_questions_and_generates_by_t
     planned = state.planned_ahead
     drawn = [plan.question_index for plan in planned.first_round if plan.candidates.size]
     assert drawn
+    waiting = np.setdiff1d(np.arange(NUM_QUESTIONS), planned.fresh_questions)[-2:].tolist()
+    state.stream.load_state_dict(state.stream.state_dict() | {"deferred": waiting})
     state.save(tmp_path / "saved")
     restored = ExGRPOState.restore(tmp_path / "buffer", tmp_path / "saved", questions, config)
     assert not restored.replay_buffer.num_draws(np.array(drawn)).any()
+    assert restored.stream.state_dict()["deferred"] == [*planned.fresh_questions, *waiting]
     engine.begun = None
     report = exgrpo_step(restored, engine, config, is_last=True)
     fresh = [group.question.index for group in report.groups if not group.has_replay]

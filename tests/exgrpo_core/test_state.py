@@ -6,7 +6,8 @@ import pytest
 
 from exgrpo_core import DelayedStart, ExGRPOState
 from exgrpo_core.state import StateError
-from tests.exgrpo_core.builders import question, small_config
+from exgrpo_core.types import RolloutGroup
+from tests.exgrpo_core.builders import question, small_config, trajectory
 from tests.exgrpo_core.test_algorithm import NUM_QUESTIONS, new_state, run
 
 pytestmark = pytest.mark.slow
@@ -42,3 +43,11 @@ def test_the_delayed_start_opens_strictly_over_the_rate_stays_open_and_comes_bac
         seen.append((start.is_open, restored.is_open))
     assert seen == [(False, False), (True, True), (True, True)]
     assert DelayedStart(None).is_open
+
+
+def test_tokens_of_a_prefix_were_not_generated(tmp_path):
+    state = new_state(tmp_path, small_config())
+    whole, continued = (trajectory(0, range(size), 1.0) for size in (4, 7))
+    continued.num_prefix_tokens = 5
+    state.number_trajectories([RolloutGroup(question(0), [whole, continued])])
+    assert (state.num_fresh_rollouts, state.num_generated_tokens) == (2, 4 + 2)

@@ -38,6 +38,14 @@ def test_excluded_questions_come_back_first_at_the_next_draw():
     assert stream.draw(3, NONE, ()).question_indices == [order[0], order[2], order[5]]
 
 
+def test_what_had_to_wait_again_keeps_its_place_before_what_waited_behind_it():
+    stream = QuestionStream(10, seed=0)
+    order = QuestionStream(10, seed=0).draw(10, NONE, ()).question_indices
+    stream.draw(1, NONE, order[:3])
+    assert stream.draw(1, NONE, {order[0]}).question_indices == [order[1]]
+    assert stream.draw(2, NONE, ()).question_indices == [order[0], order[2]]
+
+
 def test_question_that_was_retired_while_it_waited_is_passed_over():
     stream = QuestionStream(10, seed=0)
     order = QuestionStream(10, seed=0).draw(10, NONE, ()).question_indices

@@ -108,7 +108,7 @@ def test_bucket_probabilities_of_two_draws_are_weighed_by_what_each_drew(tmp_pat
 
 
 def test_a_review_is_drawn_by_the_first_call_of_a_step_only(tmp_path):
-    config = small_config(review_interval=1, review_fraction=0.5)
+    config = small_config(review_interval=1, review_fraction=0.4)  # of four: 1.6, so two
     state = new_state(tmp_path, config)
     for index in (3, 5, 7, 11):
         state.retired_set.add(index)
