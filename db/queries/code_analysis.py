@@ -249,8 +249,7 @@ def _add_replayed(connection: Connection, run_key: int, generated: Subquery, unt
             generated,
             and_(generated.c.step == replays.c.rollout_step, generated.c.trajectory_id == replays.c.trajectory_id),
         )
-        .where(replays.c.run_key == run_key, ~replays.c.is_external)
-        .where(replays.c.rollout_step + 0 <= until)
+        .where(replays.c.run_key == run_key, replays.c.rollout_step + 0 <= until)
         .group_by(replays.c.step)
     )
     for row in connection.execute(query):

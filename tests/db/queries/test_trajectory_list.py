@@ -3,7 +3,7 @@ import math
 import pytest
 from sqlalchemy import event, func, insert, select, update
 
-from exgrpo.db.queries import trajectory_list
+from exgrpo.db.queries import lineage, replay_concentration, trajectory_list
 from exgrpo.db.rows.trajectories import TrajectoryFacets, TrajectoryOrder, TrajectorySortKey
 from exgrpo.db.tables import models
 from exgrpo_core.recording.run_status import RunStatus
@@ -119,6 +119,11 @@ def test_a_run_with_external_replays_is_taken_in_and_they_replay_no_trajectory_o
     replayed = trajectory_list.list_snippets(database, TrajectoryFacets(run_id="trained", is_replayed=True))
     assert [row.trajectory_id for row in replayed] == [0]
     assert trajectory_list.count_trajectories(database, of_run) == 4
+    questions = {row.question_index: row for row in trajectory_list.list_questions(database, of_run)}
+    replays = {index: (row.num_replays, row.last_replayed_step) for index, row in questions.items()}
+    assert replays == {1: (0, None), 2: (1, 2)}
+    assert [(row.trajectory_id, row.num_replays) for row in lineage.most_replayed(database, "trained")] == [(0, 1)]
+    assert [point.num_replays for point in replay_concentration.replay_concentration(database, "trained")] == [1]
 
 
 def test_postgresql_looks_each_trajectorys_replays_up_by_its_number(new_database, tmp_path):
