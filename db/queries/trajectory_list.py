@@ -56,6 +56,13 @@ _FACET_VALUES: dict[str, tuple[Any, ...]] = {
 }
 _CHOICES = (("is_correct", "verdict"), ("is_replayed",), ("has_code",), ("is_valid",), ("has_tool_errors",))
 """Facets that pages offer in one choice, which replaces what was chosen of any of them."""
+_KNOWN: dict[str, _Condition] = {
+    **{name: _FACTS[name].is_not(None) for name in ("is_correct", "has_code", "is_valid", "bucket")},
+    "is_replayed": _REPLAYS.run_key == _OF.run_key,
+    **{name: _OF[name].is_not(None) for name in ("reward", "mean_entropy", "num_turns")},
+    "num_tokens": _OF.num_tokens > 0,
+}
+"""What holds where something is known, by the facet or column."""
 _TURNS = func.coalesce(_OF.num_turns, 1)
 _RANGES = {
     "step": (_OF.step, "step_from", "step_to"),
@@ -247,12 +254,19 @@ def _questions(connection: Connection, facets: TrajectoryFacets, is_unsolved: bo
     return query.where(rollouts.c.num_correct == 0) if is_unsolved else query
 
 
-def list_tools(database: Database, run_id: str) -> list[str] | None:
-    """Return the names of the tools in a run's conversations, in order; None if it has no conversation."""
+def list_known(database: Database, run_id: str) -> list[str]:
+    """Return the facets, and columns with bounds, that any trajectory of a run has a value of."""
+    with database.read() as connection:
+        of_run = _of_run(find_run_key(connection, run_id) or NO_RUN)
+        return [name for name, is_known in _KNOWN.items() if connection.scalar(select(exists().where(of_run, is_known)))]
+
+
+def list_tools(database: Database, run_id: str) -> list[str]:
+    """Return the names of the tools in a run's conversations, in order."""
     query = select(_OF.tools).distinct().join_from(models.trajectories, models.runs)
     with database.read() as connection:
         found = connection.scalars(query.where(models.runs.c.run_id == run_id, _OF.tools.is_not(None))).all()
-    return sorted({name for names in found for name in names}) if found else None
+    return sorted({name for names in found for name in names})
 
 
 def snippet_of(text: str, words: str) -> str:

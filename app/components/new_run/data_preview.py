@@ -84,7 +84,8 @@ def show_preview(preview: DataPreview, max_prompt_tokens: int | None = None) -> 
             _histogram(preview, max_prompt_tokens), "prompt-lengths", f"Histogram of prompt lengths in {unit}",
         )  # fmt: skip
     for number, question in enumerate(preview.questions, start=1):
-        st.caption(f"Question {number} · gold answer {literal(question.answer)} · graded as {question.graded_as}")
+        answer = f" · gold answer {literal(question.answer)}" if question.answer else ""
+        st.caption(f"Question {number}{answer} · {question.grading}")
         st.code(escape_control_characters(question.prompt), language=None, wrap_lines=True)
 
 

@@ -1,6 +1,6 @@
 """Search and facets of trajectories, all in the address, and the list of matches that opens one on a click."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict
 from urllib.parse import urlencode
 
@@ -29,12 +29,24 @@ _FLAGS = {
     "valid": ("Chain of thought", "is_valid", ("valid", "not valid")),
     "errors": ("Tool calls", "has_tool_errors", ("some failed", "none failed")),
 }
-_BOUNDED = ("step", "reward", "entropy", "tokens", "turns")
+_BOUNDED: dict[str, tuple[str, float, float | None]] = {
+    "step": ("Step", 1, 0), "reward": ("Reward", 0.1, None), "entropy": ("Entropy, nats", 0.05, 0.0),
+    "tokens": ("Length, tokens", 1, 0), "turns": ("Turns", 1, 0),
+}  # fmt: skip
+"""Label, step and least value of what has bounds."""
 _RANGES = tuple(f"{name}_{end}" for name in _BOUNDED for end in ("from", "to"))
 _FAILURES = VERDICTS[1:]
 """Verdicts that are choices among the outcomes, too."""
 _CHOICES = (*_FLAGS, "bucket", "tool")
-_KEYS = (*_CHOICES, *_RANGES, "question-index")
+_QUESTION = "question-index"
+_KEYS = (*_CHOICES, *_RANGES, _QUESTION)
+_OF_TOOLS = ("tool", "has_tool_errors")
+_FIELDS: dict[str, str | None] = {
+    **{name: _FLAGS[name][1] for name in (_OUTCOME, "replayed", "code", "valid")}, "bucket": "bucket", _QUESTION: None,
+    "step": None, "entropy": "mean_entropy", "tool": "tool", "errors": "has_tool_errors", "turns": "num_turns",
+    "tokens": "num_tokens", "reward": "reward", "clear": None,
+}  # fmt: skip
+"""What the filters show, in order, and what a run must have a value of for it."""
 _RUN_KEY = "run-of-filters"
 _PER_ROW = 4
 _SIGNS = {True: "yes", False: "no", None: NONE_SHOWN}
@@ -81,21 +93,22 @@ def show(run_id: str, searched: str, rollouts_per_question: int) -> TrajectoryFa
         st.query_params[_OUTCOME] = former
     panel = st.expander("Filters", icon=":material/tune:", key="facets", on_change="rerun", bind="query-params")
     is_shown = panel.open or _is_any_set()
-    tools = ask(trajectory_list.list_tools, run_id) if is_shown else None
+    known = ask(trajectory_list.list_known, run_id) if is_shown else []
+    tools = ask(trajectory_list.list_tools, run_id) if "num_turns" in known else []
     choices: dict[str, DeltaGenerator] = {}
     if is_shown:
         with panel:
-            choices = _fields(tools)
+            choices = _fields({*known, *(_OF_TOOLS if tools else ())})
     offered: dict[str, tuple[str, tuple[str, ...]]] = {key: (label, names) for key, (label, _, names) in _FLAGS.items()}
     offered[_OUTCOME] = (_FLAGS[_OUTCOME][0], (*_FLAGS[_OUTCOME][2], *_FAILURES))
     offered["bucket"] = ("Stored in bucket", tuple(map(str, range(1, rollouts_per_question))))
-    offered["tool"] = ("Tool", tuple(tools or ()))
+    offered["tool"] = ("Tool", tuple(tools))
     wanted = {key: st.query_params.get(key) for key in choices}
     chosen = {key: value for key, value in wanted.items() if value is not None and value in offered[key][1]}
     where = TrajectoryFacets(
         run_id=run_id, words=searched,
         **{field: chosen[key] == names[0] for key, (_, field, names) in _FLAGS.items() if chosen.get(key) in names},
-        **{name: st.session_state.get(name) for name in _RANGES}, question_index=st.session_state.get("question-index"),
+        **{name: st.session_state.get(name) for name in _RANGES}, question_index=st.session_state.get(_QUESTION),
         bucket=int(chosen["bucket"]) if "bucket" in chosen else None, tool=chosen.get("tool"),
         verdict=chosen[_OUTCOME] if chosen.get(_OUTCOME) in _FAILURES else None,
     )  # fmt: skip
@@ -119,30 +132,30 @@ def _is_any_set() -> bool:
     return any(value is not None and value != ANY for value in values)
 
 
-def _fields(tools: Sequence[str] | None) -> dict[str, DeltaGenerator]:
-    """Show the facets that are numbers; return the place of each choice, whose values have counts under these."""
-    places = dict(zip(list(_FLAGS)[:_PER_ROW], st.columns(_PER_ROW, gap="medium"), strict=True))
-    columns = st.columns(_PER_ROW, gap="medium")
-    places["bucket"] = columns[0]
-    with columns[1]:
-        st.number_input("Question", 0, value=None, step=1, key="question-index", bind="query-params")
-    with columns[2]:
-        _range("Step", "step_from", "step_to", 1)
-    with columns[3]:
-        _range("Entropy, nats", "entropy_from", "entropy_to", 0.05, 0.0)
-    if tools is not None:
-        columns = st.columns(_PER_ROW, gap="medium")
-        places |= {"tool": columns[0], "errors": columns[1]}
-        with columns[2]:
-            _range("Turns", "turns_from", "turns_to", 1)
-    columns = st.columns(_PER_ROW, gap="medium")
-    with columns[0]:
-        _range("Length, tokens", "tokens_from", "tokens_to", 1)
-    with columns[1]:
-        _range("Reward", "reward_from", "reward_to", 0.1, None)
-    with columns[2]:
-        st.space("small")
-        st.button("Clear all", icon=":material/filter_alt_off:", on_click=_clear, key="facets-clear")
+def _fields(known: Collection[str]) -> dict[str, DeltaGenerator]:
+    """Show the facets that are numbers; return the place of each choice, whose values have counts under these.
+
+    Those of which nothing is known are left out, unless the address has one.
+    """
+    chosen = {key.removesuffix("_from").removesuffix("_to") for key in st.query_params}
+    fields = [name for name, needed in _FIELDS.items() if needed is None or needed in known or name in chosen]
+    places: dict[str, DeltaGenerator] = {}
+    for position, name in enumerate(fields):
+        if position % _PER_ROW == 0:
+            columns = st.columns(_PER_ROW, gap="medium")
+        place = columns[position % _PER_ROW]
+        if name in _CHOICES:
+            places[name] = place
+            continue
+        with place:
+            if name in _BOUNDED:
+                label, step, least = _BOUNDED[name]
+                _range(label, name, step, least)
+            elif name == _QUESTION:
+                st.number_input("Question", 0, value=None, step=1, key=_QUESTION, bind="query-params")
+            else:
+                st.space("small")
+                st.button("Clear all", icon=":material/filter_alt_off:", on_click=_clear, key="facets-clear")
     return places
 
 
@@ -155,12 +168,13 @@ def _count(counts: FacetCounts, key: str, name: str) -> str:
     return f" ({of_field[value]:,})" if value in of_field else ""
 
 
-def _range(label: str, low: str, high: str, step: float, least: float | None = 0) -> None:
+def _range(label: str, name: str, step: float, least: float | None) -> None:
     is_whole = isinstance(step, int)
     with st.container(horizontal=True, vertical_alignment="bottom", gap="xsmall"):
-        for key, name in ((low, f"{label}, from"), (high, "to")):
+        for end, text in (("from", f"{label}, from"), ("to", "to")):
             st.number_input(
-                name, least, value=None, step=step, format="%d" if is_whole else "%.3f", key=key, bind="query-params",
+                text, least, value=None, step=step, format="%d" if is_whole else "%.3f", key=f"{name}_{end}",
+                bind="query-params",
             )  # fmt: skip
 
 
@@ -183,7 +197,7 @@ def _bounds(where: TrajectoryFacets, name: str) -> str:
 
 def _clear() -> None:
     address.put(dict.fromkeys(_CHOICES))
-    for key in (*_RANGES, "question-index"):
+    for key in (*_RANGES, _QUESTION):
         st.session_state[key] = None
 
 

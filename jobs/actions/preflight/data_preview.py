@@ -42,7 +42,7 @@ class PromptPreview:
 
     prompt: str
     answer: str
-    graded_as: str
+    grading: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def preview_data(spec: TrainSpec, num_shown: int = 3, max_rows: int = MAX_ROWS) 
     model = look_at_model(spec.model.source, spec.model.revision)
     texts, notice = _prompts(spec, model, [item.messages for item in questions])
     previews = tuple(
-        PromptPreview(text, item.answer, item.graded_as)
+        PromptPreview(text, item.answer, f"graded as {item.graded_as}")
         for text, item in zip(texts[:num_shown], questions, strict=False)
     )
     lengths = None if model.tokenizer is None else _token_lengths(texts, model.tokenizer)
@@ -195,7 +195,7 @@ def preview_rollouts(path: Path, own_format: RolloutFormat | None = None, num_sh
 
 def _preview(row: RecordedTrajectory) -> PromptPreview:
     text = "\n\n".join(f"{message.role}: {message.text}" for message in row.messages)
-    return PromptPreview(text, row.answer or "", "unknown" if row.reward is None else f"reward {row.reward:g}")
+    return PromptPreview(text, row.answer or "", "not graded" if row.reward is None else f"reward {row.reward:g}")
 
 
 _MAX_NAME = 28

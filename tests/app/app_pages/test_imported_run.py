@@ -66,3 +66,13 @@ def test_lists_and_settings_leave_open_what_verl_did_not_dump(open_page, importe
     assert not {"Tokens", "Entropy", "Replays"} & set(tables(page)[0].value)
     assert not page.metric
     assert has_text(page, "reward 0") or has_text(page, "reward 1")
+
+
+def test_the_filters_of_a_list_are_those_that_the_run_has_values_of(open_page, imported_shared):
+    page = open_page("run", view="Trajectories", run=imported_shared, facets="true")
+    assert [choice.label for choice in page.selectbox if choice.key != "run-choice"] == ["Outcome", "Code"]
+    bounds = [field.label for field in page.number_input]
+    assert bounds == ["Question", "Step, from", "to", "Reward, from", "to"]
+    page = open_page("run", view="Trajectories", run=imported_shared, replayed="replayed")
+    assert page.selectbox(key="replayed").value == "replayed"
+    assert has_text(page, "No trajectory matches")

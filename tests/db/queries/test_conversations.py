@@ -71,7 +71,9 @@ def test_filters_by_tool_failed_calls_and_turns(talks):
     counts = trajectory_list.count_facets(talks, TrajectoryFacets("talks"))
     assert counts["has_tool_errors"] == {True: 2, False: 1, None: 2}
     assert trajectory_list.list_tools(talks, "talks")[1:] == ["python", "web_search"]
-    assert trajectory_list.list_tools(talks, "none") is None
+    assert trajectory_list.list_tools(talks, "none") == []
+    assert {"num_turns", "num_tokens"} <= {*trajectory_list.list_known(talks, "talks")}
+    assert trajectory_list.list_known(talks, "none") == []
 
 
 @pytest.mark.parametrize("said", [(1, 4), (0, 1, 4), (4,)])

@@ -30,6 +30,9 @@ def test_what_is_of_no_known_format_is_refused_in_a_sentence_and_a_mapping_opens
     before = run_folders(recorded_runs)
     form.button(key="rollouts-preview").click().run()
     assert has_text(form, "rows.jsonl: holds no rollouts of a known format")
+    form.text_area(key="rollouts-format").input(MAPPING.replace("reward: $.points", "")).run()
+    form.button(key="rollouts-preview").click().run()
+    assert "Question 1 · not graded" in [caption.value for caption in form.caption]
     form.text_area(key="rollouts-format").input(MAPPING).run()
     form.button(key="rollouts-preview").click().run()
     assert has_text(form, "reward 0")
