@@ -105,6 +105,7 @@ _LIST = _RUN | {"view": "Trajectories"}
 def views(trajectory_id: int) -> list[View]:
     """Return what is measured; a query is given the number of its repeat."""
     entropy = TrajectoryFacets(run_id=LARGE_RUN, is_replayed=False, entropy_from=0.05)
+    of_run = TrajectoryFacets(LARGE_RUN)
     narrowed = {"facets": "true", "replayed": "never replayed", "entropy_from": "0.05"}
 
     def searched(repeat: int) -> TrajectoryFacets:
@@ -125,7 +126,7 @@ def views(trajectory_id: int) -> list[View]:
             "facets_page",
             "run",
             _LIST | {"facets": "true"},
-            list_of(lambda _: TrajectoryFacets(LARGE_RUN)),
+            list_of(lambda _: of_run),
             _TABLE,
         ),
         View("narrowed_page", "run", _LIST | narrowed, list_of(lambda _: entropy), _TABLE),
@@ -136,6 +137,16 @@ def views(trajectory_id: int) -> list[View]:
             _LIST | {"trajectory": str(trajectory_id)},
             [lambda database, _: trajectories.get_trajectory(database, LARGE_RUN, trajectory_id)],
             '[class*="st-key-part-tabs"] [data-testid="stTab"]',
+        ),
+        View(
+            "questions",
+            "run",
+            _LIST | {"list": "Questions"},
+            [
+                lambda database, _: trajectory_list.list_questions(database, of_run, limit=PAGE_SIZE),
+                lambda database, _: trajectory_list.count_questions(database, of_run),
+            ],
+            _TABLE,
         ),
         View("paper", "methods", {}, [lambda database, _: runs.list_runs(database, RunFilter(), limit=100)], _CARD),
         View(
