@@ -28,6 +28,15 @@ def whole_number(name: str) -> int | None:
     return int(written) if written.isascii() and written.isdigit() and len(written) < 16 else None
 
 
+def unbound() -> dict[str, str]:
+    """Return the parameters of the address that no widget is bound to: Streamlit lets the others leave with theirs."""
+    context = get_script_run_ctx()
+    if context is None:
+        return {}
+    with context.session_state.query_params() as known:
+        return {name: ",".join(st.query_params.get_all(name)) for name in st.query_params if not known.is_bound(name)}
+
+
 def keep() -> None:
     """Write the newest callbacks' parameters again before a run of the whole page reads the address, and forget them.
 

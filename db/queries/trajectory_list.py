@@ -258,7 +258,9 @@ def list_known(database: Database, run_id: str) -> list[str]:
     """Return the facets, and columns with bounds, that any trajectory of a run has a value of."""
     with database.read() as connection:
         of_run = _of_run(find_run_key(connection, run_id) or NO_RUN)
-        return [name for name, is_known in _KNOWN.items() if connection.scalar(select(exists().where(of_run, is_known)))]
+        return [
+            name for name, is_known in _KNOWN.items() if connection.scalar(select(exists().where(of_run, is_known)))
+        ]
 
 
 def list_tools(database: Database, run_id: str) -> list[str]:

@@ -1,6 +1,7 @@
 """Back and forward undo and redo what a user chose, page by page and choice by choice."""
 
 import re
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 
@@ -107,4 +108,27 @@ def test_a_choice_that_a_refresh_brings_first_stands(open_page):
     between.release()
     shows(page, "step 300 of exgrpo live")
     page.wait_for_url(re.compile("view=Log"))
+    assert watched.errors == []
+
+
+def test_a_tabs_choices_leave_the_address_with_it_and_come_back_and_a_step_is_of_two_tabs(open_page):
+    listed = {"list": ["Questions"], "outcome": ["correct"], "sort": ["-rollouts"], "view": ["Trajectories"]}
+    run = {"run": ["play-finished"]}
+    watched = open_page(f"/run?{urlencode(run | listed, doseq=True)}")
+    page = watched.page
+    shows(page, r"\d+ of \d+ questions")
+
+    def opens(tab, parameters):
+        page.locator(IDLE).wait_for()
+        page.get_by_role("tab", name=tab, exact=True).click()
+        page.wait_for_url(lambda url: parse_qs(urlsplit(url).query) == run | parameters)
+
+    opens("Step", {"view": ["Step"]})
+    opens("Curves", {})
+    opens("Trajectories", listed)
+    shows(page, r"\d+ of \d+ questions")
+    page = open_page("/run?view=Step&run=play-finished&step=4").page
+    opens("Buffer", {"view": ["Buffer"], "step": ["4"]})
+    opens("Log", {"view": ["Log"]})
+    opens("Step", {"view": ["Step"], "step": ["4"]})
     assert watched.errors == []

@@ -183,7 +183,7 @@ def show(row: RunRow) -> None:
     )
     with choice:
         judge = verdicts.choose_judge(row)
-    name, tab = address_choice.tabs(VIEWS, address_choice.PART)
+    name, tab = address_choice.tabs(VIEWS, address_choice.PART, ("set", "trajectory", "which"))
     with tab:
         if name in _LIVE:
             st.fragment(_VIEWS[name], run_every=REFRESH_SECONDS if run_state.is_live(row) else None)(row, judge)

@@ -98,18 +98,47 @@ OF_ONE_RUN = (
     "trajectory", "beside", "question", "mark", "against", "judge", "on", "item", "shown", "setting", "method",
 )  # fmt: skip
 """Parameters that name something of one run, in one tab of its page."""
+_RUN = "run"
+_OF_TABS = {"step": ("Buffer", "Step")}
+"""Parameters that several tabs of a page use; of the others each is of one tab, and the run of all."""
+_LEFT = "left-tabs"
 
 
-def tabs(names: Sequence[str], parameter: str = VIEW) -> tuple[str, AbstractContextManager[object]]:
+def of_tab(opened: str = "") -> dict[str, str]:
+    """Return what leaves the address when a tab of the page is opened."""
+    names = address.unbound()
+    return {name: text for name, text in names.items() if name != _RUN and opened not in _OF_TABS.get(name, ())}
+
+
+def tabs(
+    names: Sequence[str], parameter: str = VIEW, of_parts: Sequence[str] = ()
+) -> tuple[str, AbstractContextManager[object]]:
     """Show the tabs and return the open one's name and container; the first one needs no value in the address.
 
-    The address is written here and not bound to the tabs: a bound value is lost when the user goes back to another
-    page that binds the same name.
+    A tab's parameters leave the address with it and come back with it, but for those of `OF_ONE_RUN`. Of tabs inside
+    of a page's tab they are `of_parts`. The address is written here and not bound to the tabs: a bound value is lost
+    when the user goes back to another page that binds the same name.
     """
     wanted = st.query_params.get(parameter)
     opened = wanted if wanted is not None and wanted in names else names[0]
     key = f"{parameter}-tabs-{names[0].lower()}"
-    shown = st.tabs(names, **bound(parameter, opened, key, (PART, *OF_ONE_RUN) if parameter == VIEW else (), names[0]))
+    options = bound(parameter, opened, key, usual=names[0])
+
+    def open_tab() -> None:
+        chosen, run = st.session_state[key], st.query_params.get(_RUN)
+        of_opened = of_tab(chosen)
+        leaving = {name: of_opened[name] for name in of_opened if parameter == VIEW or name in of_parts}
+        left: dict[object, dict[str, str]] = st.session_state.setdefault(_LEFT, {})
+        left[key, run, opened] = {}
+        for name in leaving.keys() - {VIEW, PART, *OF_ONE_RUN}:
+            for tab in _OF_TABS.get(name, (opened,)):
+                left.setdefault((key, run, tab), {})[name] = leaving[name]
+        staying = address.unbound().keys() - leaving.keys()
+        coming = {name: text for name, text in left.get((key, run, chosen), {}).items() if name not in staying}
+        address.put({**dict.fromkeys(leaving), **coming})
+        options["on_change"]()
+
+    shown = st.tabs(names, key=key, on_change=open_tab)
     tab = shown[names.index(opened)]
     if wanted and wanted not in names:
         with tab:

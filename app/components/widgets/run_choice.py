@@ -85,7 +85,7 @@ def _choose(offered: list[str], tabs_of: Callable[[RunRow], Collection[str]]) ->
     row = ask(runs.get_run, chosen) if chosen is not None else None
     if row is not None:
         is_kept = st.query_params.get(address_choice.VIEW) in tabs_of(row)
-        tab = () if is_kept else (address_choice.VIEW, address_choice.PART)
+        tab = () if is_kept else address_choice.of_tab()
         address.put({**dict.fromkeys((*address_choice.OF_ONE_RUN, *tab)), "run": row.run_id})
 
 
