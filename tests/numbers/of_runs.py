@@ -302,7 +302,8 @@ def costs(runs):
             "Files, MB": last["buffer/file_bytes"] / 1e6 if replays else None,
             "Trajectories": len(run.stored(run.last_step)) if replays else None,
             "Peak step, s": seconds.max(), "Min. step, s": seconds.min(), "Avg. step, s": seconds.mean(),
-            "Fresh questions": batch - len(run.replayed) / len(seconds), "Fresh rollouts": len(run.fresh),
+            "Fresh questions": batch - run.replayed.groupby("step")["question_index"].nunique().sum() / len(seconds),
+            "Fresh rollouts": len(run.fresh),
             "Per step": len(run.fresh) / len(seconds),
             "Of on-policy": 100 * len(run.fresh) / (batch * run.k * len(seconds)), "Overhead": None, "replays": replays,
         })  # fmt: skip

@@ -30,7 +30,7 @@ from exgrpo.db.rows.spec_fields import is_unreadable
 from exgrpo.db.statistics import MeanInterval, mean_interval
 from exgrpo_core.step_report import METRIC_LABELS, METRICS, SHARES
 
-SEED_FIELDS = frozenset({"seed", "algorithm.seed"})
+SEED_FIELDS = frozenset({"seed", "algorithm.seed", "model.warm_seed"})
 _RECORDED_SEED = re.compile(r"config\.(?:.*[._])?seed", re.IGNORECASE)
 """The settings that runs recorded by loops have as seeds."""
 _NOT_SETTINGS = frozenset({"name", "tags", "preset", "kind", "is_unreadable"})

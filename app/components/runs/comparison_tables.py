@@ -148,7 +148,7 @@ def show_costs(drawn: Mapping[str, RunRow], names: Mapping[str, str], key: str =
         "Files, MB": number(format="%.1f", help="Stored trajectories: token ids and log-probs"),
         "Trajectories": number(format="localized", help="Stored trajectories of buffered questions"),
         **{name: number(format="%.2f") for name in _TIMES},
-        "Fresh questions": number(format="%.1f", help="Questions of a step that are not replayed, mean over steps"),
+        "Fresh questions": number(format="%.1f", help="Questions of a step that replay nothing, mean over steps"),
         "Fresh rollouts": number(
             format="localized", help="Rollouts generated in all steps together; of a branch in its own steps"
         ),
@@ -170,8 +170,8 @@ def costs(row: RunRow, name: str) -> dict[str, Any] | None:
     """Return what a run's steps cost, sizes in MB and times in seconds; None of another program's or without times."""
     if row.is_recorded:
         return None
-    series = ask(metrics.metric_series, row.run_id, ("seconds/step", "replay/num_replayed"), _ALL_POINTS)
-    seconds, replayed = ([point.value for point in points] for points in series.values())
+    series = ask(metrics.metric_series, row.run_id, ("seconds/step", "replay/share"), _ALL_POINTS)
+    seconds, shares = ([point.value for point in points] for points in series.values())
     if not seconds:
         return None
     last, spec = ask(metrics.last_metrics, row.run_id), ask(runs.run_spec, row.run_id)
@@ -187,7 +187,7 @@ def costs(row: RunRow, name: str) -> dict[str, Any] | None:
         "Peak step, s": max(seconds),
         "Min. step, s": min(seconds),
         "Avg. step, s": fmean(seconds),
-        "Fresh questions": settings["batch_size"] - fmean(replayed) if replayed and row.has_settings else None,
+        "Fresh questions": settings["batch_size"] * (1.0 - fmean(shares)) if shares and row.has_settings else None,
         "Fresh rollouts": num_fresh,
         "Per step": None if num_fresh is None else num_fresh / len(seconds),
         "Of on-policy": 100.0 * num_fresh / num_on_policy if num_fresh is not None and row.has_settings else None,

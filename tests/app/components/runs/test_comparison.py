@@ -26,8 +26,11 @@ def spec(rate=1e-4, seed=0, **fields):
 
 def test_runs_whose_settings_differ_by_seed_only_are_one_group():
     names = {"a": "exgrpo seed 0", "b": "exgrpo seed 1", "c": "other"}
-    specs = {"a": spec(seed=0, algorithm={"seed": 1}), "b": spec(seed=1, algorithm={"seed": 2}), "c": spec(2e-4)}
-    specs["c"]["algorithm"] = {"seed": 1}
+    rates = {"a": 1e-4, "b": 1e-4, "c": 2e-4}
+    specs = {
+        name: spec(rate, seed, algorithm={"seed": seed}, model={"warm_seed": seed})
+        for seed, (name, rate) in enumerate(rates.items())
+    }
     assert comparison.groups(names, specs) == [Group("exgrpo", ("a", "b")), Group("other", ("c",))]
 
 
@@ -95,7 +98,11 @@ def test_the_costs_of_a_branch_are_of_its_own_steps(tmp_path, monkeypatch):
     monkeypatch.setattr(comparison_tables, "ask", lambda query, *given, **named: query(database, *given, **named))
 
     def change(report):
-        report.metrics |= {"seconds/step": 2.0, "rollouts/fresh_total": 30.0 * report.step}
+        # Half of the questions replay eight trajectories each.
+        report.metrics |= {
+            "seconds/step": 2.0, "rollouts/fresh_total": 30.0 * report.step, "replay/share": 0.5,
+            "replay/num_replayed": 4.0 * TrainSpec().algorithm.batch_size,
+        }  # fmt: skip
 
     parent = new_run(tmp_path, run_id="parent")
     record_attempt(parent, range(1, 7), change=change)
@@ -110,6 +117,7 @@ def test_the_costs_of_a_branch_are_of_its_own_steps(tmp_path, monkeypatch):
     # 30 a step: 6 steps, and steps 5 to 9; of the parent that is not there nothing is known.
     assert {name: row["Fresh rollouts"] for name, row in costs.items()} == {"parent": 180, "child": 150, "orphan": None}
     assert costs["child"]["Per step"] == 30.0
+    assert costs["child"]["Fresh questions"] == TrainSpec().algorithm.batch_size / 2
     assert costs["child"]["Of on-policy"] == pytest.approx(100 * 30 / (TrainSpec().algorithm.batch_size * 8))
 
 
