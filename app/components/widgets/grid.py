@@ -20,6 +20,8 @@ _ROW_HEIGHT, _FRAME = 34, 14
 """Pixels of a row, and of the borders with the bar of a table that is wider than the page."""
 _NAMING = re.compile(r"(?:.*[._ ])?(?:id|trajectory|question|seed|attempt|index|port|pid)", re.IGNORECASE)
 """Columns of whole numbers that count nothing, fields of a specification such as `algorithm.seed` too."""
+_FIGURE = re.compile(r"[+\-]?\d[\d,]*(?:\.\d+)?%?(?: (?:±|to|of|/) [+\-]?\d[\d,]*(?:\.\d+)?%?)*")
+"""Texts such as 0.5 ± 0.1, which stand at the right as numbers do."""
 _KINDS = {"progress": "progress", "area_chart": "curve"}
 # A module of few characters, since it comes with every table: the browser has table.js already.
 _component = st.components.v2.component(
@@ -157,12 +159,13 @@ def _column(name: str, config: ColumnConfig, values: Sequence[object], sorting: 
     )
     usual = "%d" if not counts(name) else column_format(present) if is_number else None
     kind = _KINDS.get(details.get("type", ""), "number" if is_number else "text")
+    is_figure = kind == "text" and bool(present) and all(_FIGURE.fullmatch(str(value)) for value in present)
     width = config.get("width")
     return {
         "name": name,
         "label": config.get("label") or name,
         "kind": kind,
-        "isRight": config.get("alignment") == "right" or kind == "number",
+        "isRight": config.get("alignment") == "right" or kind == "number" or is_figure,
         "startsHigh": sorting.columns.get(name) if sorting else kind != "text" or config.get("alignment") == "right",
         "sorts": name in sorting.columns if sorting else True,
         "help": config.get("help"),
