@@ -11,12 +11,22 @@ from exgrpo.app.components.widgets import data_table, grid, long_lists, notice
 from exgrpo.app.formats import counted, escape_control_characters
 from exgrpo.app.queries.answers import ask
 from exgrpo.db.queries import trajectory_list
-from exgrpo.db.rows.trajectories import MOST_REPLAYED, QuestionCountRow, QuestionSortKey, TrajectoryFacets
+from exgrpo.db.rows.trajectories import (
+    MOST_REPLAYED,
+    QuestionCountRow,
+    QuestionOrder,
+    QuestionSortKey,
+    TrajectoryFacets,
+)
 
 
 def show(where: TrajectoryFacets, *, is_unsolved: bool) -> None:
-    """Show the questions, most replayed first unless the address says otherwise; a click lists their trajectories."""
-    order = long_lists.order_of_address(QuestionSortKey)
+    """Show the questions, most replayed first unless the address says otherwise; a click lists their trajectories.
+
+    Of a run without replays they are in their own order.
+    """
+    has_replays = where.run_id is not None and "is_replayed" in ask(trajectory_list.list_known, where.run_id)
+    order = long_lists.order_of_address(QuestionSortKey) or (None if has_replays else _BY_NUMBER)
     listed = (where, is_unsolved, order)
 
     def read(limit: int | None) -> list[QuestionCountRow]:
@@ -31,15 +41,20 @@ def show(where: TrajectoryFacets, *, is_unsolved: bool) -> None:
     is_all = len(rows) < most
     num_rows = len(rows) if is_all else ask(trajectory_list.count_questions, where, is_unsolved=is_unsolved)
     told = f"{len(rows):,} of {counted(num_rows, 'question')}{'' if order else ', most replayed first'}"
-    data_table.show_caption(told, lambda: _table(read(None)), "questions", formats=data_table.WHOLE_FORMATS)
+    left_out = [] if has_replays else ["Replays"]
+    data_table.show_caption(
+        told, lambda: _table(read(None)).drop(columns=left_out), "questions", formats=data_table.WHOLE_FORMATS
+    )
     grid.draw(
-        _table(rows), "questions-table", "Table of questions: steps, rollouts, correct ones, replays and prompt",
+        _table(rows).drop(columns=left_out), "questions-table",
+        "Table of questions: steps, rollouts, correct ones, replays and prompt",
         _COLUMNS, 15,
         grid.Clicks([str(row.question_index) for row in rows], _open),
         long_lists.sorting(long_lists.heads(QuestionSortKey), order, listed, num_rows, "Replays"),
     )  # fmt: skip
 
 
+_BY_NUMBER = QuestionOrder(QuestionSortKey.QUESTION, is_descending=False)
 _NUMBER = st.column_config.NumberColumn
 _COLUMNS = {
     "Steps": _NUMBER(help="Steps that generated responses to the question"),

@@ -232,7 +232,7 @@ def show_card(
                 )  # fmt: skip
         if figure is None:
             with st.container(height=HEIGHT, border=False, vertical_alignment="center", horizontal_alignment="center"):
-                st.markdown(":gray[No values yet]", width="content")
+                st.markdown(":gray[No values]", width="content")
         else:
             mark_whole_steps(figure)
             use_powers_of_ten(figure)
