@@ -176,7 +176,7 @@ def show(row: RunRow) -> None:
     if not row.step:
         notice.show_empty("hourglass_empty", "No steps yet", "Code and verdicts appear after the first step.")
         return
-    words, choice = st.columns([4, 1], vertical_alignment="center")
+    words, choice = st.columns([3, 1], vertical_alignment="center")
     words.caption(
         "A correct answer can rest on wrong reasoning. If it is replayed, the model learns the wrong reasoning and "
         "repeats it. The paper calls this the snowball effect, and takes unneeded code as its sign."
