@@ -2,6 +2,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from exgrpo.jobs.actions import run_actions
 from exgrpo.jobs.actions.studies.definition import RunKey, Scale, load_study
 from exgrpo.jobs.actions.studies.running import PendingRun, start, stop_all
 from exgrpo.jobs.runs.checkpoints import checkpoint_path, kept_start, save_checkpoint
@@ -56,6 +57,11 @@ def test_runs_at_the_papers_scale_are_followed_by_their_scores(tmp_path, monkeyp
     assert isinstance(spec, EvalSpec)
     assert (spec.waits_for, spec.model.step, spec.generator, len(spec.benchmarks)) == (run_id, 700, "vllm", 9)
     assert spec.tags == key.tags
+    stop, stopped = run_actions.stop, []
+    monkeypatch.setattr(
+        run_actions, "stop", lambda root, stopped_id: stopped.append(stopped_id) or stop(root, stopped_id)
+    )
     assert stop_all(tmp_path, STUDY, Scale.CHAINS) == 0
     assert stop_all(tmp_path, STUDY, Scale.PAPER) == 2
     assert stop_all(tmp_path, STUDY, Scale.PAPER) == 0
+    assert stopped == [scores.run_id, run_id]
