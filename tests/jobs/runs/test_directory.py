@@ -1,4 +1,5 @@
 import os
+import re
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
@@ -18,12 +19,12 @@ def run(tmp_path) -> RunDirectory:
     return RunDirectory.create(tmp_path / "runs", TrainSpec(name="a run"))
 
 
-def test_a_run_id_is_the_utc_time_and_six_random_digits():
+def test_run_ids_begin_with_the_utc_time_and_sort_in_the_order_in_which_runs_are_made():
     now = datetime(2026, 11, 21, 12, 30, 0, tzinfo=timezone(timedelta(hours=1)))
-    first, second = make_run_id(now), make_run_id(now)
-    assert first.startswith("20261121-113000-")
-    assert len(first) == len("20261121-113000-ab12cd")
-    assert first != second
+    made = [make_run_id(now + timedelta(milliseconds=passed)) for passed in range(0, 2000, 7)]
+    assert all(re.fullmatch(r"20261121-11300[01]-[0-9a-f]{6}", run_id) for run_id in made)
+    assert made == sorted(made)
+    assert len({make_run_id(now) for _ in range(10)}) > 1
 
 
 @pytest.mark.parametrize("name", [b"\xff", b"\xed\xa0\x80", b"\x80/runs"])
