@@ -224,6 +224,18 @@ def test_a_menu_near_the_bottom_of_the_window_is_whole_with_all_that_comes_into_
         page.close()
 
 
+def test_what_is_typed_into_the_fields_of_a_sweep_stays_while_the_page_is_drawn_again(open_page):
+    page = open_page("/methods?view=Studies").page
+    page.get_by_role("button", name="New sweep").click()
+    page.get_by_label("Name").fill("rates")
+    fields = page.get_by_role("combobox", name=re.compile("^Fields"))
+    fields.click()  # ends the name, and the page is drawn again
+    fields.press_sequentially("mu")
+    page.wait_for_timeout(1500)
+    page.locator(IDLE).wait_for()
+    assert fields.input_value() == "mu"
+
+
 def test_what_is_typed_into_a_menu_is_there_again_after_escape_and_after_another_tab(open_page):
     page = open_page("/methods?view=Studies").page
     menu, name = page.get_by_role("button", name="New sweep"), page.get_by_label("Name")

@@ -19,19 +19,20 @@ from exgrpo.jobs.specs.presets import preset_names
 from exgrpo_core.errors import UserError
 from exgrpo_core.recording.run_status import RunStatus
 
-_REFUSAL, _TYPED = "refused-sweep", "typed-sweep"
+_MENU, _REFUSAL, _TYPED = "new-sweep", "refused-sweep", "typed-sweep"
 _VALUES = "sweep-values-"
 _UNTYPED = {"sweep-name": "sweep", "sweep-base": "chains-exgrpo", "sweep-fields": []}
 
 
 def _sweep_form() -> None:
-    menu = st.popover("New sweep", icon=":material/grid_on:", key="new-sweep", on_change="rerun")
+    menu = st.popover("New sweep", icon=":material/grid_on:", key=_MENU, on_change="rerun")
     # What was typed stays until it is cleared: of fields that are not drawn Streamlit forgets it.
     kept = st.session_state.setdefault(_TYPED, dict(_UNTYPED))
     kept |= {key: value for key, value in st.session_state.items() if str(key).startswith("sweep-")}
     if not menu.open:
         return
-    st.session_state.update(kept)
+    for key, value in kept.items():  # a field that is there is not set again: it would lose what the user types
+        st.session_state.setdefault(key, value)
     with menu:
         st.text_input("Name", key="sweep-name", max_chars=31)
         st.selectbox("Starts from", preset_names(), key="sweep-base")
@@ -67,6 +68,7 @@ def _keep() -> None:
     except UserError as error:
         st.session_state[_REFUSAL] = str(error)
         return
+    st.session_state[_MENU] = False
     address.put({"study": kept, "cells": None})
 
 

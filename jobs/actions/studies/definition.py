@@ -330,10 +330,13 @@ def key_from_tags(tags: Sequence[str]) -> RunKey | None:
 
 
 def wanted_keys(study: Study, scale: Scale, cells: Sequence[Cell], num_seeds: int | None) -> list[RunKey]:
-    """Return the runs of a study, seed by seed, so that a matrix cut short has the same seeds in every cell."""
+    """Return the runs of a study, seed by seed, so that a matrix cut short has the same seeds in every cell.
+
+    Beyond the seeds that a sweep lists come those that it does not, from 0.
+    """
     seeds = num_seeds or (PAPER_SEEDS if scale is Scale.PAPER else study.num_seeds)
     names = [cell.name for cell in cells if cell.recipe(scale) is not None]
-    numbers = study.seeds[:seeds] or range(seeds)
+    numbers = [*dict.fromkeys((*study.seeds, *range(seeds)))][:seeds]
     return [RunKey(study.name, scale, name, seed) for seed in numbers for name in names]
 
 

@@ -7,7 +7,8 @@
       optim.learning_rate: [1e-4, 2e-4]
       seed: [0, 1, 2]
 
-All combinations are run. `seed` sets the seeds of the study, each other combination is a cell.
+All combinations are run. `seed` sets the seeds of the study, each other combination is a cell. Differences are to the
+cell that is nearest to the base.
 """
 
 import json
@@ -19,6 +20,7 @@ from typing import Any
 
 from pydantic import Field
 
+from exgrpo.db.rows.spec_differences import differences
 from exgrpo.jobs.actions.preflight.resolution import complete, resolve
 from exgrpo.jobs.actions.studies.definition import (
     NAME_PATTERN,
@@ -110,11 +112,13 @@ def make_sweep(content: Mapping[str, Any], origin: str, folder: Path | None) -> 
         Cell(name=cell_name, own=Recipe(changes=spec.model_dump(mode="json")))
         for cell_name, spec in zip(_cell_names(combinations), specs, strict=True)
     ]
-    varied = " and ".join(axes) or _SEED
+    nearest, _ = min(
+        zip(cells, specs, strict=True), key=lambda each: len(differences(fields, each[1].model_dump(mode="json")))
+    )
+    varied = " and ".join(field for field, values in axes.items() if len(values) > 1) or _SEED
     study = Study(
         name=sweep.name, title=f"Sweep {sweep.name}", question=f"What do values of {varied} change?",
-        baseline=next((cell.name for cell, spec in zip(cells, specs, strict=True) if spec == base), cells[0].name),
-        num_seeds=len(seeds), seeds=seeds, cells=tuple(cells),
+        baseline=nearest.name, num_seeds=len(seeds), seeds=seeds, cells=tuple(cells),
         notes=tuple(f"{cell.name}: {_in_words(values)}" for cell, values in zip(cells, combinations, strict=True)),
     )  # fmt: skip
     for key in wanted_keys(study, Scale.OWN, study.cells, None):
@@ -151,10 +155,15 @@ def _text(value: object) -> str:
 
 
 def _cell_names(combinations: list[dict[str, Any]]) -> list[str]:
-    """Return distinct names of cells: of fields and values where they are short, else of numbers."""
+    """Return distinct names of cells: of fields and values where they are short, else of numbers.
+
+    A field with the same value everywhere is in no name, unless there is one cell only.
+    """
+    is_one = len(combinations) == 1
     names = [
         "-".join(
             _plain(f"{field.rpartition('.')[2]}-{_text(value)}") for field, value in values.items()
+            if is_one or any(other[field] != value for other in combinations)
         ) or "base"
         for values in combinations
     ]  # fmt: skip

@@ -226,6 +226,7 @@ def test_a_sweep_is_written_checked_and_launched_like_a_study(runs_root, open_pa
     page.button(key="keep-sweep").click().run()
     assert page.query_params["study"] == "mu-sweep"
     assert page.button(key="launch").label == "Launch 2 missing runs"
+    assert not page.session_state["new-sweep"]  # it was over the page that it opened
     for is_open, view in ((False, "Studies"), (False, "Paper"), (True, "Studies")):
         page.session_state["new-sweep"] = is_open
         page.query_params["view"] = view
@@ -238,7 +239,8 @@ def test_a_sweep_is_written_checked_and_launched_like_a_study(runs_root, open_pa
     assert page.text_input(key="sweep-values-seed").value == "4"
     page.button(key="keep-sweep").click().run()
     assert page.query_params["study"] == "rates"
-    page.button(key="clear-sweep").click().run()
+    page.session_state["new-sweep"] = True
+    page.run().button(key="clear-sweep").click().run()
     assert (page.text_input(key="sweep-name").value, page.multiselect(key="sweep-fields").value) == ("sweep", [])
     (runs_root / "workbench" / "sweeps" / "cut.json").write_text('{"name":')
     page.run()

@@ -27,9 +27,11 @@ def write(tmp_path):
 
 def test_a_sweep_is_a_study_of_every_combination_with_the_listed_seeds(write):
     study = sweeps.sweep_of_file(write())
-    assert [cell.name for cell in study.cells] == ["num-steps-2-learning-rate-1e-4", "num-steps-2-learning-rate-0.0002"]
+    assert [cell.name for cell in study.cells] == ["learning-rate-1e-4", "learning-rate-0.0002"]
     keys = wanted_keys(study, Scale.OWN, study.cells, None)
     assert keys == [RunKey("rates", Scale.OWN, cell.name, seed) for seed in (3, 5) for cell in study.cells]
+    assert [key.seed for key in wanted_keys(study, Scale.OWN, study.cells[:1], 4)] == [3, 5, 0, 1]
+    assert [key.seed for key in wanted_keys(study, Scale.OWN, study.cells[:1], 1)] == [3]
     spec = spec_of(study, keys[-1])
     assert (spec.num_steps, spec.optim.learning_rate, spec.seed, spec.algorithm.seed) == (2, 2e-4, 5, 5)
     assert spec.preset == "chains-exgrpo"
@@ -53,8 +55,10 @@ def test_a_sweep_has_a_report(write, tmp_path):
 
 @pytest.mark.parametrize(("values", "baseline"), [([0.25, 0.5, 0.75], 0.5), ([0.75, 0.25], 0.75)])
 def test_differences_are_to_the_value_of_the_base_and_without_it_to_the_first(write, values, baseline):
-    study = sweeps.sweep_of_file(write(over={"algorithm.bucket_center": values}))
+    over = {"algorithm.bucket_center": values, "num_steps": [2]}
+    study = sweeps.sweep_of_file(write(over=over))
     assert study.baseline == f"bucket-center-{baseline}"
+    assert study.question == "What do values of algorithm.bucket_center change?"
 
 
 def test_a_base_is_a_preset_a_file_or_fields(write, tmp_path):
