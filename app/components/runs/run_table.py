@@ -200,6 +200,8 @@ def exported(rows: Sequence[RunRow], columns: Sequence[str]) -> pd.DataFrame:
         "Started": [row.started_at for row in rows],
         "Engine": [row.engine for row in rows],
     }
+    percent = frame.columns.intersection(["Progress", BATCH_PASS_RATE, held_out_score()])
+    frame[percent] = frame[percent].astype(float).round(12)  # 100 * .28 is 28.000000000000004
     frame = frame.assign(**{name: pd.Series(cells, dtype=object) for name, cells in full.items() if name in frame})
     if "Id" not in frame:
         frame.insert(0, "Id", [row.run_id for row in rows])

@@ -27,10 +27,12 @@ def test_every_kind_of_job_has_columns_of_its_own_and_a_failure_is_the_last_that
 
 def test_a_file_of_runs_has_ids_names_and_times_as_they_are():
     created = datetime(2026, 1, 2, 12, tzinfo=UTC)
-    job = row(0.5, name="arc", created_at=created, started_at=created + timedelta(hours=1), engine="verl", step=3)
-    frame = run_table.exported([job], ("Run", "Created", "Started", "Engine", "Step"))
-    assert [*frame] == ["Id", "Run", "Created", "Started", "Engine", "Step"]
-    assert frame.iloc[0].tolist() == [job.run_id, "arc", created, created + timedelta(hours=1), "verl", 3]
+    times = {"created_at": created, "started_at": created + timedelta(hours=1)}
+    progress = {"step": 7, "num_steps": 25, "status": "stopped", "has_settings": True}
+    job = row(0.5, name="arc", engine="verl", **times, **progress)
+    frame = run_table.exported([job], ("Run", "Created", "Started", "Engine", "Step", "Progress"))
+    assert [*frame] == ["Id", "Run", "Created", "Started", "Engine", "Step", "Progress"]
+    assert frame.iloc[0].tolist() == [job.run_id, "arc", created, created + timedelta(hours=1), "verl", 7, 28.0]
 
 
 @pytest.mark.parametrize(
