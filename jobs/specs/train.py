@@ -278,11 +278,6 @@ class TrainSpec(Spec):
         if not is_made and (self.model.warm_seed or self.model.demonstrator_errors is not None):
             text = "expected none, except for chains-warm on chains."
             yield Mistake(text, "model.warm_seed", "model.demonstrator_errors")
-        if self.model.source == CHAINS_WARM_MODEL and self.data.source != CHAINS_SOURCE:
-            text = (
-                "expected a folder, GGUF file, hub name or pip:PACKAGE: chains-warm knows only the letters of chains."
-            )
-            yield Mistake(text, "model.source")
         num_made = DEFAULT_NUM_MADE if self.data.source in ORACLE_SOURCES else None
         num_questions, batch_size = self.data.num_questions or num_made, self.algorithm.batch_size
         if self.sft is None and num_questions is not None and num_questions < batch_size:

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -28,6 +28,7 @@ from exgrpo.jobs.training.pretrained.model_shapes import SETTINGS_FILES, named_c
 from exgrpo.jobs.training.pretrained.sources import GGUF_SUFFIX, find_package
 from exgrpo.jobs.training.templates import TemplateName
 from exgrpo_core.bounded_json import UnreadableFileError
+from exgrpo_core.errors import Mistake, joined
 
 AnyBenchmark = TypeVar("AnyBenchmark", bound=BenchmarkFields)
 _MADE_HERE = frozenset({*TASKS, CHAINS_WARM_MODEL})
@@ -45,11 +46,21 @@ def with_absolute_sources(spec: TrainSpec, *, is_checked: bool = True) -> TrainS
     Raises:
         SpecError: A file does not exist, a model comes with code, or the settings of the reward model are damaged.
     """
-    absolute = partial(resolve_source, is_checked=is_checked)
+    mistakes: list[Mistake] = []
+
+    def absolute(field: str, source: str) -> str:
+        try:
+            return resolve_source(field, source, is_checked=is_checked)
+        except SpecError as error:
+            mistakes.extend(error.mistakes)
+            return source
+
     changes: dict[str, object] = {
-        "model": spec.model.model_copy(update={"source": absolute("model.source", spec.model.source)}),
         "data": spec.data.model_copy(update={"source": absolute("data.source", spec.data.source)}),
+        "model": spec.model.model_copy(update={"source": absolute("model.source", spec.model.source)}),
     }
+    if mistakes:
+        raise SpecError(joined(mistakes), mistakes=mistakes)
     if is_checked:
         refuse_remote_code("model.source", spec.model.source, spec.model.revision)
     if spec.reward_model is not None:

@@ -13,7 +13,7 @@ import psutil
 from exgrpo.jobs.machine.hardware import GB, Gpu, list_gpus
 from exgrpo.jobs.runs.people import Role, needs
 from exgrpo.jobs.specs.base import SpecError
-from exgrpo.jobs.specs.train import CHAINS_WARM_MODEL, TrainSpec
+from exgrpo.jobs.specs.train import CHAINS_SOURCE, CHAINS_WARM_MODEL, TrainSpec
 from exgrpo.jobs.training.pretrained.chat_templates import render_conversation
 from exgrpo.jobs.training.pretrained.model_shapes import (
     CONFIG_FILE,
@@ -116,7 +116,14 @@ def lacks_model(look: Look) -> bool:
 
 
 def check_origin(look: Look) -> Iterator[str]:
-    """Yield that nothing is known of a model of the hub that was not downloaded yet."""
+    """Yield that nothing is known of a model of the hub that was not downloaded yet.
+
+    Raises:
+        SpecError: The model knows the task `chains` only, and the run has other questions.
+    """
+    if look.spec.model.source == CHAINS_WARM_MODEL and look.spec.data.source != CHAINS_SOURCE:
+        text = "expected a folder, GGUF file, hub name or pip:PACKAGE: chains-warm knows only the letters of chains."
+        raise SpecError(text, "model.source")
     if lacks_model(look):
         yield (
             f"model.source: {look.spec.model.source} is not on this machine, so it is not checked. The run downloads "

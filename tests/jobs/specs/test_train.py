@@ -115,7 +115,6 @@ COUNTED = ("validation.num_training_questions", "data.num_held_out", "validation
         ("verl: {ray: {address: 10.0.0.1:8265}}\n", ("verl.ray.address",)),
         ("{engine: verl, model: {source: a/b, revision: main}}\n", ("model.revision",)),
         (f"data: {{source: a/b}}\nmodel: {{source: a/b}}\n{CONTINUOUS}", ("algorithm.reward_kind",)),
-        ("data: {source: a/b}\n", ("model.source",)),
         ("engine: verl\nalgorithm: {rollouts_ahead: true}\n", ("algorithm.sampler_correction",)),
         (AHEAD, ("algorithm.rollouts_ahead",)),
         ("engine: verl\nmax_generated_tokens: 1000\n", ("max_generated_tokens",)),

@@ -14,6 +14,7 @@ from exgrpo.jobs.actions.preflight.local_sources import (
     with_absolute_sources,
 )
 from exgrpo.jobs.actions.preflight.looks import check_model_files, look_at, look_at_model
+from exgrpo.jobs.actions.preflight.resolution import resolve
 from exgrpo.jobs.specs.train import DataSpec, ModelSpec, SpecError, TrainSpec, parse_spec
 from exgrpo.jobs.specs.verl import RewardModelSpec
 from exgrpo_core.config import ExGRPOConfig
@@ -58,6 +59,13 @@ def test_what_is_no_gguf_file_is_refused_and_one_of_the_hubs_cache_keeps_its_end
     (folder / "a1b2").write_bytes(b"GGUF\x03")
     (folder / "tiny.gguf").symlink_to("a1b2")
     assert resolve_source("model.source", "tiny.gguf") == str(folder / "tiny.gguf")
+
+
+@pytest.mark.parametrize("model", ["./gone", "chains-warm"])
+def test_a_wrong_path_to_the_data_is_named_first_next_to_what_is_wrong_with_the_model(tmp_path, model):
+    spec = TrainSpec(model=ModelSpec(source=model), data=DataSpec(source=str(tmp_path / "gone.jsonl")))
+    mistakes = [refusal.mistake for refusal in resolve(spec, tmp_path).refusals]
+    assert [mistake.fields for mistake in mistakes] == [("data.source",), ("model.source",)]
 
 
 def test_every_local_file_of_a_specification_is_named_absolutely(folder):
