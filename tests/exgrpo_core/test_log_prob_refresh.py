@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 
 from exgrpo_core.config import LogProbRefresh
-from exgrpo_core.types import Trajectory
+from exgrpo_core.types import Experience, Trajectory
 from tests.exgrpo_core.builders import small_config
 from tests.exgrpo_core.toy_engine import ToyEngine
-from tests.exgrpo_core.toy_runs import MEDIUM_RATES, NUM_QUESTIONS, run
+from tests.exgrpo_core.toy_runs import MEDIUM_RATES, NUM_QUESTIONS, new_state, run
 
 
 def stored_by_id(state):
@@ -33,6 +33,20 @@ def test_replayed_trajectories_get_the_log_probs_before_the_update_where_asked(t
             np.testing.assert_array_equal(item.behavior_log_probs, before[number].behavior_log_probs)
     expected = len(kept) if refresh is LogProbRefresh.ON_REPLAY else None
     assert report.metrics.get("experience/num_refreshed") == expected
+
+
+def test_trajectories_from_a_file_are_not_refreshed(tmp_path):
+    config = small_config(refresh=LogProbRefresh.ON_REPLAY, uses_external_experience=True)
+    ids, log_probs = np.array([7, 8], dtype=np.int32), np.zeros(2, dtype=np.float32)
+    external = {i: Experience(-1, -1 - i, i, 0, 1.0, ids, log_probs) for i in range(NUM_QUESTIONS)}
+    state = new_state(tmp_path, config, external=external)
+    _, engine, _ = run(tmp_path, config, 12, state=state)  # into the second epoch, whose fresh questions are stored
+    engine.success_rates = [0.0] * NUM_QUESTIONS  # nothing new is stored, so the newest row is of a step before
+    (report,) = run(tmp_path, config, 1, state=state, engine=engine)[2]
+    replays = [replay for group in report.groups for replay in group.replays]
+    own = [replay for replay in replays if not replay.is_external]
+    assert 0 < len(own) < len(replays)
+    assert report.metrics["experience/num_refreshed"] == len(own)
 
 
 class RepetitiveEngine(ToyEngine):
