@@ -109,9 +109,10 @@ def _list(was_live: bool) -> None:
     if not sum(counts.values()):
         _show_none()
         return
-    system_view.show_line(counts)
+    with st.container(horizontal=True, vertical_alignment="center", key="runs-line"):
+        system_view.show_line(counts)
+        run_controls.show_last()
     where, columns, group, is_bin = _chosen()
-    run_controls.show_last()
     if is_bin:
         run_controls.show_bin()
         return
@@ -123,7 +124,8 @@ def _list(was_live: bool) -> None:
     order = run_table.order_of_address(columns)
     num_pages = run_groups.MAX_RUNS // RUNS_PAGE_SIZE if group else _pages().get(where, 1)
     deleted = run_bin.list_deleted(settings.runs_root())
-    rows = [row for row in list_runs(where, num_pages, order) if row.run_id not in deleted]
+    listed = list_runs(where, num_pages, order)
+    rows = [row for row in listed if row.run_id not in deleted]
     if not rows:
         notice.show_empty("filter_alt_off", "No run matches", "Clear the search or choose another state.")
         return
@@ -138,7 +140,9 @@ def _list(was_live: bool) -> None:
         caption = f"{counted(len(opened_group), 'run')} of this group"
         _show_table(opened_group, caption, columns, order, lambda: run_groups.members(all_rows(), group))
         return
-    num_active, num_all = sum(num_runs.get(state, 0) for state in LIVE), sum(num_runs.values())
+    num_active = sum(num_runs.get(state, 0) for state in LIVE)
+    # The index drops deleted runs one by one, meanwhile it counts them.
+    num_all = len(rows) if len(listed) < num_pages * RUNS_PAGE_SIZE else sum(num_runs.values())
     caption = f"{len(rows):,} of {counted(num_all, 'run')}, {num_active:,} active"
     _show_table(rows, caption, columns, order, all_rows)
     if len(rows) < num_all:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from exgrpo import app
+from tests.browser.clicks import rows
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -30,3 +31,19 @@ def test_no_number_is_a_minus_zero(browser, value, expected):
     page.add_script_tag(path=Path(app.__file__).parent / "serving" / "table.js")
     assert page.evaluate(DRAW, [value, [None, "localized", "%.1f", "%+.1f", "percent"]]) == expected
     page.close()
+
+
+def test_what_was_done_with_runs_and_its_undo_leave_the_table_where_it_is(open_page):
+    page = open_page("/").page
+    rows(page).first.get_by_role("checkbox").click()
+    archive, undo = (page.get_by_role("button", name=name) for name in ("Archive 1 run", "Undo"))
+    archive.wait_for()
+    page.evaluate("""() => window.under = () => document.querySelector(".data-table").getBoundingClientRect().top
+        - document.querySelector(".st-key-runs-line").getBoundingClientRect().top""")
+    distance = page.evaluate("under()")
+    archive.click()
+    undo.wait_for()
+    assert page.evaluate("under()") == distance
+    undo.click()
+    undo.wait_for(state="hidden")
+    assert page.evaluate("under()") == distance
