@@ -138,7 +138,7 @@ def test_tools_are_over_neither_legend_nor_curves_and_are_reached_by_keys(page):
 def saved(page):
     """A chart in dark colours, and the buttons of its files."""
     drawn(page, 20)
-    given = {"of": "one", "title": "Rises", "unit": "metres above π", "name": "rises"}
+    given = {"of": "one", "title": "Rises", "unit": "metres above π; band of seeds", "name": "rises"}
     colours = {theme.DARK.replay: theme.LIGHT.replay}
     page.evaluate("data => show('files', data)", json.dumps(given | {"colours": colours}, separators=(",", ":")))
     return page
@@ -150,7 +150,7 @@ def test_svg_and_png_are_on_white_with_title_unit_axis_and_legend(saved):
     assert download.value.suggested_filename == "rises.svg"
     text = unquote(download.value.path().read_text())
     shown = re.findall(r"<text[^>]*>([^<]+)</text>", text)
-    assert {"Rises", "metres above π", "step", "curve 0", "curve 2"} <= {*shown}
+    assert {"Rises", "metres above π", "band of seeds", "step", "curve 0", "curve 2"} <= {*shown}
     red, green, blue = (int(theme.LIGHT.replay[at : at + 2], 16) for at in (1, 3, 5))
     assert f"rgb({red}, {green}, {blue})" in text
     assert "rgb(255, 255, 255)" in text

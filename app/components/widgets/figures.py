@@ -112,9 +112,11 @@ def _left_out(values: np.ndarray, view: CurveView) -> str:
 
 
 def show_left_out_only(figure: go.Figure) -> None:
-    """Show in the legend no curves but those with points that have no place on the axis."""
-    figure.for_each_trace(lambda trace: trace.update(showlegend=bool(trace.showlegend)))
-    figure.update_layout(showlegend=any(trace.showlegend for trace in figure.data))
+    """Show in the legend no curves but those with points that have no place on the axis; files name all if none has."""
+    is_shown = any(trace.showlegend for trace in figure.data)
+    if is_shown:
+        figure.for_each_trace(lambda trace: trace.update(showlegend=bool(trace.showlegend)))
+    figure.update_layout(showlegend=is_shown)
 
 
 def visible(values: np.ndarray, colour: str) -> dict[str, object]:

@@ -165,13 +165,14 @@ const onPaper = (plot, {title, unit, colours}) => {
     return value;
   };
   const {data, layout} = repaint(structuredClone({data: plot.data, layout: plot.layout}));
-  const named = isFlat ? "xaxis" : "yaxis", [first] = data;
-  if (first?.type !== "sankey" && first?.type !== "heatmap") {
-    layout[named] = {...layout[named], title: {text: unit, font: layout.xaxis?.title?.font, standoff: 8}};
+  const named = isFlat ? "xaxis" : "yaxis", [first] = data, notes = unit.split("; ");
+  if (first?.type !== "sankey" && first?.type !== "heatmap" && !layout[named]?.title?.text) {
+    layout[named] = {...layout[named], title: {text: notes.shift(), font: layout.xaxis?.title?.font, standoff: 8}};
   }
   Object.assign(layout, {
     width: PAPER.width, height: PAPER.height, paper_bgcolor: "#fff", plot_bgcolor: "#fff",
-    title: {text: title, x: 0.5, font: {size: 15}}, margin: {l: 48, r: 24, t: 48, b: 16},
+    title: {text: title, x: 0.5, font: {size: 15}, subtitle: {text: notes.join("; "), font: {size: 12}}},
+    margin: {l: 48, r: 24, t: 60, b: 16},
     font: {...layout.font, family: "Arial, Helvetica, sans-serif"},
   });
   if (data.length > 1) {

@@ -10,7 +10,7 @@ from streamlit.testing.v1 import AppTest
 from exgrpo.app import theme
 from exgrpo.app.components.replay_buffer import buffer_over_steps
 from exgrpo.app.components.widgets import curves, figures
-from exgrpo.app.components.widgets.curve_view import CurveView
+from exgrpo.app.components.widgets.curve_view import CurveView, Line
 from exgrpo.app.components.widgets.run_state import HEALTH, STATES
 from exgrpo.app.queries.answers import UnavailableError
 from exgrpo.app.serving import server
@@ -50,6 +50,15 @@ def test_value_between_gaps_is_a_dot_and_infinite_ones_are_counted(values, dots,
         assert np.flatnonzero(sizes).tolist() == dots
         assert trace.mode == ("lines+markers" if dots else "lines")
     assert figure.data[-1].name.endswith("not drawn)") == (np.isinf(values).any() or np.isnan(values).all())
+
+
+def test_a_file_names_the_curves_that_the_page_names_elsewhere():
+    figure = figures.new_figure()
+    for index, name in enumerate("ab"):
+        figures.add_line(figure, name, Line(np.arange(3.0), np.ones(3)), theme.look_of_run(index))
+    figures.show_left_out_only(figure)
+    assert figure.layout.showlegend is False
+    assert [trace.showlegend for trace in figure.data] == [None, None]
 
 
 @pytest.mark.parametrize(("last_step", "dtick"), [(1, 1), (13, 1), (14, None)])
