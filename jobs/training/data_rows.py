@@ -267,7 +267,8 @@ def _json_object(line: str, path: Path, number: int) -> RawRow:
     try:
         row = parse_json(line)
     except UnreadableFileError as error:
-        raise DataError(f"{path}, row {number}: {error}") from error
+        text = f"{str(error).removesuffix('.')}; correct or remove this row."
+        raise DataError(f"{path}, row {number}: {text}") from error
     if not isinstance(row, dict):
         raise DataError(f"{path}, row {number}: expected a JSON object, got {shown(row)}.")
     return row

@@ -127,6 +127,12 @@ def check(path, rows, batch_size=2, **data):
     return check_rows(look_at(parse_spec(content, "test")))
 
 
+def test_a_line_that_is_not_json_is_named_with_what_to_do(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"prompt": "1+1?", "answer": "2"}\nno\n')
+    with pytest.raises(SpecError, match=r"a.jsonl, row 2: is not JSON .*; correct or remove this row\.$"):
+        check(tmp_path / "a.jsonl", None)
+
+
 @pytest.mark.parametrize(
     ("rows", "data", "text"),
     [
