@@ -30,11 +30,16 @@ def whole_number(name: str) -> int | None:
 
 def unbound() -> dict[str, str]:
     """Return the parameters of the address that no widget is bound to: Streamlit lets the others leave with theirs."""
+    return {name: ",".join(st.query_params.get_all(name)) for name in st.query_params if not is_bound(name)}
+
+
+def is_bound(name: str) -> bool:
+    """Return whether a widget is bound to a parameter, which then only Streamlit may write."""
     context = get_script_run_ctx()
     if context is None:
-        return {}
+        return True
     with context.session_state.query_params() as known:
-        return {name: ",".join(st.query_params.get_all(name)) for name in st.query_params if not known.is_bound(name)}
+        return known.is_bound(name)
 
 
 def keep() -> None:

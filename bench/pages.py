@@ -145,6 +145,7 @@ def views(trajectory_id: int) -> list[View]:
             [
                 lambda database, _: trajectory_list.list_questions(database, of_run, limit=PAGE_SIZE),
                 lambda database, _: trajectory_list.count_questions(database, of_run),
+                lambda database, _: trajectory_list.has_replays(database, LARGE_RUN),
             ],
             _TABLE,
         ),

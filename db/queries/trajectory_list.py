@@ -58,11 +58,10 @@ _CHOICES = (("is_correct", "verdict"), ("is_replayed",), ("has_code",), ("is_val
 """Facets that pages offer in one choice, which replaces what was chosen of any of them."""
 _KNOWN: dict[str, _Condition] = {
     **{name: _FACTS[name].is_not(None) for name in ("is_correct", "has_code", "is_valid", "bucket")},
-    "is_replayed": _REPLAYS.run_key == _OF.run_key,
     **{name: _OF[name].is_not(None) for name in ("reward", "mean_entropy", "num_turns")},
     "num_tokens": _OF.num_tokens > 0,
 }
-"""What holds where something is known, by the facet or column."""
+"""What holds where something is known, by the facet or column; for replays see `has_replays`."""
 _TURNS = func.coalesce(_OF.num_turns, 1)
 _RANGES = {
     "step": (_OF.step, "step_from", "step_to"),
@@ -258,9 +257,17 @@ def list_known(database: Database, run_id: str) -> list[str]:
     """Return the facets, and columns with bounds, that any trajectory of a run has a value of."""
     with database.read() as connection:
         of_run = _of_run(find_run_key(connection, run_id) or NO_RUN)
-        return [
+        known = [
             name for name, is_known in _KNOWN.items() if connection.scalar(select(exists().where(of_run, is_known)))
         ]
+    return [*known, "is_replayed"] if has_replays(database, run_id) else known
+
+
+def has_replays(database: Database, run_id: str) -> bool:
+    """Return whether a run replayed any of its own trajectories."""
+    with database.read() as connection:
+        is_own = _REPLAYS.run_key == (find_run_key(connection, run_id) or NO_RUN), ~_REPLAYS.is_external
+        return bool(connection.scalar(select(exists().where(*is_own))))
 
 
 def list_tools(database: Database, run_id: str) -> list[str]:

@@ -22,6 +22,7 @@ SYMBOLS = {
     "\u03b2": "algorithm.shaping_beta", "\u03b5": "algorithm.clip_epsilon",
 }  # fmt: skip
 """Fields by the symbols that the paper and the pages have for them."""
+SEED_FIELDS = frozenset({"seed", "algorithm.seed", "model.warm_seed"})
 _DEFAULTS = dataclasses.asdict(ExGRPOConfig())
 DEFAULT_EXPERIENCE_RATIO: float = _DEFAULTS["experience_ratio"]
 """rho if a specification does not set it."""

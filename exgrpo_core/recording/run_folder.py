@@ -99,7 +99,7 @@ def make_run_id(now: datetime) -> str:
 
 
 def id_end(run_id: str) -> str:
-    """Return the random end of a run id, short and nearly always unique."""
+    """Return the last six digits of a run id, short and nearly always unique."""
     return run_id.rpartition("-")[2]
 
 

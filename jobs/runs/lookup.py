@@ -40,7 +40,7 @@ def check_root(runs_root: Path) -> None:
 
 
 def find_run_id(runs_root: Path, text: str) -> str:
-    """Return the id of the one run with this id, this beginning or random end of its id, or this name.
+    """Return the id of the one run with this id, this beginning or end of its id, or this name.
 
     Raises:
         NotFoundError: No run matches.

@@ -131,4 +131,18 @@ def test_a_tabs_choices_leave_the_address_with_it_and_come_back_and_a_step_is_of
     opens("Buffer", {"view": ["Buffer"], "step": ["4"]})
     opens("Log", {"view": ["Log"]})
     opens("Step", {"view": ["Step"], "step": ["4"]})
+    page = open_page("/run?view=Reasoning&part=Verdicts&run=play-finished").page
+    opens("Curves", {})
+    opens("Reasoning", {"view": ["Reasoning"], "part": ["Verdicts"]})
+    assert watched.errors == []
+
+
+def test_a_parameter_of_another_tab_that_the_address_carries_breaks_no_tab(open_page):
+    watched = open_page("/methods?view=Replay+methods&scale=paper")
+    for tab in ("Studies", "Replay methods"):
+        watched.page.locator(IDLE).wait_for()
+        watched.page.get_by_role("tab", name=tab, exact=True).click()
+        watched.page.wait_for_url(lambda url, tab=tab: tab != "Replay methods" or "view=Replay" in url)
+    watched.page.locator(IDLE).wait_for()
+    assert "failed" not in watched.page.locator("body").inner_text()
     assert watched.errors == []

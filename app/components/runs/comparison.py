@@ -26,11 +26,10 @@ from exgrpo.db.rows.display_names import FRESH_PASS_RATE, held_out_score
 from exgrpo.db.rows.runs import EvaluationRow, MetricPoint
 from exgrpo.db.rows.sort_order import natural_order
 from exgrpo.db.rows.spec_differences import flatten
-from exgrpo.db.rows.spec_fields import is_unreadable
+from exgrpo.db.rows.spec_fields import SEED_FIELDS, is_unreadable
 from exgrpo.db.statistics import MeanInterval, mean_interval
 from exgrpo_core.step_report import METRIC_LABELS, METRICS, SHARES
 
-SEED_FIELDS = frozenset({"seed", "algorithm.seed", "model.warm_seed"})
 _RECORDED_SEED = re.compile(r"config\.(?:.*[._])?seed", re.IGNORECASE)
 """The settings that runs recorded by loops have as seeds."""
 _NOT_SETTINGS = frozenset({"name", "tags", "preset", "kind", "is_unreadable"})

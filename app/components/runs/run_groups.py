@@ -58,7 +58,7 @@ def show(
     number = st.column_config.NumberColumn(format="%.1f")
     columns = {name: number for name in map(str, frame) if name.endswith("%")}
     columns["Averaged"] = st.column_config.NumberColumn(help="Finished runs: means are over these")
-    columns["Steps"] = st.column_config.TextColumn(alignment="right", help="Of the averaged runs")
+    columns["Steps"] = st.column_config.TextColumn(help="Of the averaged runs")
     values = [str(value) for value in frame.get(name, [])]
     grid.draw(
         frame, "run-groups-table", f"Runs grouped by {name}, with the mean of their scores", columns, _MAX_ROWS_SHOWN,

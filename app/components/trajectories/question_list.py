@@ -23,10 +23,14 @@ from exgrpo.db.rows.trajectories import (
 def show(where: TrajectoryFacets, *, is_unsolved: bool) -> None:
     """Show the questions, most replayed first unless the address says otherwise; a click lists their trajectories.
 
-    Of a run without replays they are in their own order.
+    The questions of a run without replays are sorted by their numbers.
     """
-    has_replays = where.run_id is not None and "is_replayed" in ask(trajectory_list.list_known, where.run_id)
-    order = long_lists.order_of_address(QuestionSortKey) or (None if has_replays else _BY_NUMBER)
+    has_replays = where.run_id is not None and ask(trajectory_list.has_replays, where.run_id)
+    left_out = [] if has_replays else ["Replays"]
+    heads = {head: key for head, key in long_lists.heads(QuestionSortKey).items() if head not in left_out}
+    order = long_lists.order_of_address(QuestionSortKey)
+    if not has_replays and (order is None or order.key is QuestionSortKey.REPLAYS):
+        order = _BY_NUMBER
     listed = (where, is_unsolved, order)
 
     def read(limit: int | None) -> list[QuestionCountRow]:
@@ -41,7 +45,6 @@ def show(where: TrajectoryFacets, *, is_unsolved: bool) -> None:
     is_all = len(rows) < most
     num_rows = len(rows) if is_all else ask(trajectory_list.count_questions, where, is_unsolved=is_unsolved)
     told = f"{len(rows):,} of {counted(num_rows, 'question')}{'' if order else ', most replayed first'}"
-    left_out = [] if has_replays else ["Replays"]
     data_table.show_caption(
         told, lambda: _table(read(None)).drop(columns=left_out), "questions", formats=data_table.WHOLE_FORMATS
     )
@@ -50,7 +53,7 @@ def show(where: TrajectoryFacets, *, is_unsolved: bool) -> None:
         "Table of questions: steps, rollouts, correct ones, replays and prompt",
         _COLUMNS, 15,
         grid.Clicks([str(row.question_index) for row in rows], _open),
-        long_lists.sorting(long_lists.heads(QuestionSortKey), order, listed, num_rows, "Replays"),
+        long_lists.sorting(heads, order, listed, num_rows, "Replays"),
     )  # fmt: skip
 
 

@@ -100,7 +100,7 @@ OF_ONE_RUN = (
 """Parameters that name something of one run, in one tab of its page."""
 _RUN = "run"
 _OF_TABS = {"step": ("Buffer", "Step")}
-"""Parameters that several tabs of a page use; of the others each is of one tab, and the run of all."""
+"""The tabs that share a parameter. Each of the others belongs to one tab, and the run to all tabs."""
 _LEFT = "left-tabs"
 
 
@@ -115,9 +115,9 @@ def tabs(
 ) -> tuple[str, AbstractContextManager[object]]:
     """Show the tabs and return the open one's name and container; the first one needs no value in the address.
 
-    A tab's parameters leave the address with it and come back with it, but for those of `OF_ONE_RUN`. Of tabs inside
-    of a page's tab they are `of_parts`. The address is written here and not bound to the tabs: a bound value is lost
-    when the user goes back to another page that binds the same name.
+    A tab's parameters leave the address with it and come back with it, but for those of `OF_ONE_RUN`. Tabs inside of a
+    page's tab have the parameters `of_parts`. The address is written here and not bound to the tabs: a bound value is
+    lost when the user goes back to another page that binds the same name.
     """
     wanted = st.query_params.get(parameter)
     opened = wanted if wanted is not None and wanted in names else names[0]
@@ -130,11 +130,12 @@ def tabs(
         leaving = {name: of_opened[name] for name in of_opened if parameter == VIEW or name in of_parts}
         left: dict[object, dict[str, str]] = st.session_state.setdefault(_LEFT, {})
         left[key, run, opened] = {}
-        for name in leaving.keys() - {VIEW, PART, *OF_ONE_RUN}:
+        for name in leaving.keys() - {VIEW, *OF_ONE_RUN}:
             for tab in _OF_TABS.get(name, (opened,)):
                 left.setdefault((key, run, tab), {})[name] = leaving[name]
-        staying = address.unbound().keys() - leaving.keys()
-        coming = {name: text for name, text in left.get((key, run, chosen), {}).items() if name not in staying}
+        kept = address.unbound().keys() - leaving.keys()
+        returning = left.get((key, run, chosen), {}).items()
+        coming = {name: text for name, text in returning if name not in kept and not address.is_bound(name)}
         address.put({**dict.fromkeys(leaving), **coming})
         options["on_change"]()
 

@@ -13,14 +13,15 @@ import pandas as pd
 import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
-from exgrpo.app.formats import as_utc, column_format
+from exgrpo.app.formats import NONE_SHOWN, as_utc, column_format
 
 Columns = Mapping[str, ColumnConfig]
 _ROW_HEIGHT, _FRAME = 34, 14
 """Pixels of a row, and of the borders with the bar of a table that is wider than the page."""
 _NAMING = re.compile(r"(?:.*[._ ])?(?:id|trajectory|question|seed|attempt|index|port|pid)", re.IGNORECASE)
 """Columns of whole numbers that count nothing, fields of a specification such as `algorithm.seed` too."""
-_FIGURE = re.compile(r"[+\-]?\d[\d,]*(?:\.\d+)?%?(?: (?:±|to|of|/) [+\-]?\d[\d,]*(?:\.\d+)?%?)*")
+_NUMBER = r"[+\-]?\d[\d,]*(?:\.\d+)?(?:e[+\-]\d+)?%?"
+_FIGURE = re.compile(rf"{_NUMBER}(?: (?:±|to|of|/) {_NUMBER})*")
 """Texts such as 0.5 ± 0.1, which stand at the right as numbers do."""
 _KINDS = {"progress": "progress", "area_chart": "curve"}
 # A module of few characters, since it comes with every table: the browser has table.js already.
@@ -153,20 +154,21 @@ def _ticked(key: str, ids: Sequence[str]) -> list[str]:
 
 def _column(name: str, config: ColumnConfig, values: Sequence[object], sorting: Sorting | None) -> dict[str, Any]:
     details: Mapping[str, Any] = config.get("type_config") or {}
-    present = [value for value in values if value is not None and value != ""]
+    present = [value for value in values if value is not None and value not in ("", NONE_SHOWN)]
     is_number = details.get("type") == "number" or (
         bool(present) and all(isinstance(value, Real) and not isinstance(value, bool) for value in present)
     )
     usual = "%d" if not counts(name) else column_format(present) if is_number else None
     kind = _KINDS.get(details.get("type", ""), "number" if is_number else "text")
     is_figure = kind == "text" and bool(present) and all(_FIGURE.fullmatch(str(value)) for value in present)
+    is_right = config.get("alignment") == "right" or kind == "number" or is_figure
     width = config.get("width")
     return {
         "name": name,
         "label": config.get("label") or name,
         "kind": kind,
-        "isRight": config.get("alignment") == "right" or kind == "number" or is_figure,
-        "startsHigh": sorting.columns.get(name) if sorting else kind != "text" or config.get("alignment") == "right",
+        "isRight": is_right,
+        "startsHigh": sorting.columns.get(name) if sorting else kind != "text" or is_right,
         "sorts": name in sorting.columns if sorting else True,
         "help": config.get("help"),
         "width": {"small": 75, "medium": 200}.get(width) if isinstance(width, str) else width,

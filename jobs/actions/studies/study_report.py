@@ -16,6 +16,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from plotly.offline import get_plotlyjs
 from plotly.subplots import make_subplots
 
+from exgrpo.db.rows.spec_fields import SEED_FIELDS
 from exgrpo.jobs.actions.studies.comparison import (
     WORDS,
     compare,
@@ -147,7 +148,7 @@ def _written(results: StudyResults) -> str:
     return written
 
 
-_OWN_TO_A_RUN = frozenset({"name", "tags", "seed", "algorithm.seed", "model.warm_seed", "preset"})
+_OWN_TO_A_RUN = SEED_FIELDS | {"name", "tags", "preset"}
 _NOT_SET = "(not set)"
 
 

@@ -81,6 +81,5 @@ def test_the_filters_of_a_list_are_those_that_the_run_has_values_of(open_page, i
 def test_the_questions_of_a_run_without_replays_say_nothing_of_them(open_page, imported_shared):
     page = open_page("run", view="Trajectories", run=imported_shared, list="Questions")
     [table] = tables(page)
-    assert list(table.value["Question"]) == sorted(table.value["Question"])
     assert "Replays" not in table.value
     assert not has_text(page, "most replayed")

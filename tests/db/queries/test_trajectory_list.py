@@ -124,6 +124,13 @@ def test_a_run_with_external_replays_is_taken_in_and_they_replay_no_trajectory_o
     assert replays == {1: (0, None), 2: (1, 2)}
     assert [(row.trajectory_id, row.num_replays) for row in lineage.most_replayed(database, "trained")] == [(0, 1)]
     assert [point.num_replays for point in replay_concentration.replay_concentration(database, "trained")] == [1]
+    assert "is_replayed" in trajectory_list.list_known(database, "trained")
+
+
+def test_a_run_that_replays_trajectories_of_a_file_only_has_no_replays_of_its_own(database, tmp_path):
+    ingest_run(database, record_steps(tmp_path, [Step({1: [Response()]}, replayed={1: (-2, 0)})]))
+    assert not trajectory_list.has_replays(database, "trained")
+    assert "is_replayed" not in trajectory_list.list_known(database, "trained")
 
 
 def test_postgresql_looks_each_trajectorys_replays_up_by_its_number(new_database, tmp_path):

@@ -48,9 +48,11 @@ def page_of_figures():
     import pandas as pd
 
     from exgrpo.app.components.widgets import data_table
+    from exgrpo.app.formats import NONE_SHOWN
 
     values = {
-        "Votes": ["120 of 130", "7"], "Kappa": ["0.472", None], "Agree": ["83.6%", "9.0%"], "Step": [1, 2],
+        "Votes": ["120 of 130", "7"], "Kappa": ["0.472", NONE_SHOWN], "Rate": ["1e-05", "0.1"],
+        "Agree": ["83.6%", "9.0%"], "Step": [1, 2],
         "Entropy": ["0.04 ± 0.01", "-0.1"], "95% interval": ["75.8 to 89.3%", "1 to 2%"], "Gain": ["+1,234.5", "-1"],
         "Prompt": ["2 + 3", "4"], "Version": ["3.11.7", "2.1"], "Date": ["2026-12-01", None], "Name": ["a", "1"],
     }  # fmt: skip
@@ -60,5 +62,11 @@ def page_of_figures():
 def test_figures_stand_at_the_right_also_where_they_are_texts():
     [table] = tables(AppTest.from_function(page_of_figures).run())
     assert {column["name"] for column in table.data["columns"] if not column["isRight"]} == {
+        "Prompt",
+        "Version",
+        "Date",
+        "Name",
+    }
+    assert {column["name"] for column in table.data["columns"] if not column["startsHigh"]} == {
         "Prompt", "Version", "Date", "Name",
     }  # fmt: skip

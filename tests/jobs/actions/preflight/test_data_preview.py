@@ -43,7 +43,7 @@ def test_rows_of_a_file_are_put_into_the_template(tmp_path):
     prompt = preview.questions[0].prompt
     assert "What is 2 + 2?" in prompt
     assert "<think>" in prompt
-    assert (preview.questions[0].answer, preview.questions[0].graded_as) == ("4", "math")
+    assert (preview.questions[0].answer, preview.questions[0].grading) == ("4", "graded as math")
     assert preview.lengths[0] == len(prompt)
 
 
