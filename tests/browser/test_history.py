@@ -142,7 +142,7 @@ def test_a_parameter_of_another_tab_that_the_address_carries_breaks_no_tab(open_
     for tab in ("Studies", "Replay methods"):
         watched.page.locator(IDLE).wait_for()
         watched.page.get_by_role("tab", name=tab, exact=True).click()
-        watched.page.wait_for_url(lambda url, tab=tab: tab != "Replay methods" or "view=Replay" in url)
+        watched.page.wait_for_url(lambda url, is_methods=tab == "Replay methods": ("view=Replay" in url) == is_methods)
     watched.page.locator(IDLE).wait_for()
     assert "failed" not in watched.page.locator("body").inner_text()
     assert watched.errors == []
