@@ -21,11 +21,14 @@ def test_correct_fresh_trajectories_are_stored_and_a_replayed_one_counts_but_is_
     assert rewards_of(mixed, RewardKind.BINARY) == [1.0]
 
 
-def test_group_is_solved_when_every_trajectory_is_correct():
+def test_group_is_solved_when_every_trajectory_is_correct_without_help():
+    helped = group(0, [1.0, 1.0])
+    helped.trajectories[1].num_prefix_tokens = 1
     solved = [
         group(0, [1.0, 1.0]), group(0, [1.0, 0.0]), group(0, []), group(0, [1.0], REPLAY), group(0, [0.0], REPLAY),
+        helped,
     ]  # fmt: skip
-    assert list(map(is_solved, solved)) == [True, False, False, True, False]
+    assert list(map(is_solved, solved)) == [True, False, False, True, False, False]
 
 
 def test_continuous_rewards_store_what_is_above_the_mean_of_the_whole_group():

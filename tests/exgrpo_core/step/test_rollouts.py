@@ -11,15 +11,32 @@ from exgrpo_core.errors import InputError
 from exgrpo_core.methods.protocols import QuestionSampler, ReplayMethod
 from exgrpo_core.step.rollouts import StepRollouts
 from exgrpo_core.step_report import BufferEventKind
-from exgrpo_core.types import GroupPlan
+from exgrpo_core.types import GroupPlan, RolloutGroup
 from tests.exgrpo_core.builders import small_config, trajectory
-from tests.exgrpo_core.toy_runs import new_state
+from tests.exgrpo_core.toy_engine import ToyEngine
+from tests.exgrpo_core.toy_runs import MEDIUM_RATES, new_state
 
 
 def empty_step(state, config):
     """Return a step whose method plans nothing by itself."""
     state.strategies = replace(state.strategies, method=SimpleNamespace(plan=lambda _step: iter(())))
     return StepRollouts(state, config, 1)
+
+
+def test_questions_that_failed_in_any_round_are_counted(tmp_path):
+    state = new_state(tmp_path, small_config())
+    step = empty_step(state, small_config())
+    step.first_round, step._rounds = [GroupPlan(0, 2), GroupPlan(1, 2)], iter([[GroupPlan(2, 2)], [GroupPlan(3, 2)]])
+    engine = ToyEngine(MEDIUM_RATES)
+    engine.rollout = lambda requests: [
+        RolloutGroup(
+            asked.question, [trajectory(asked.question.index, [5], 1.0)] * 2 * (asked.question.index in (1, 3))
+        )
+        for asked in requests
+    ]
+    step.roll_out(engine)
+    assert [group.question.index for group in step.groups] == [1, 3]
+    assert step.report.metrics["rollouts/failed_groups"] == 2.0
 
 
 @dataclass(frozen=True)
