@@ -91,7 +91,7 @@ endef
 WITH_COVERAGE := $(PYTEST) -m '$(HERE)' tests/exgrpo_core --cov=exgrpo_core --cov-report=term:skip-covered --cov-fail-under=95
 OTHERS := $(PYTEST) --ignore=tests/exgrpo_core
 
-test: $(VENV)/.installed-dev tools  ## Run every quick test and a whole run of each kind, ten minutes (ARGS="..." goes to pytest)
+test: $(VENV)/.installed-dev tools  ## Run every quick test and a whole run of each kind, twelve minutes (ARGS="..." goes to pytest)
 	$(if $(ARGS),@$(PYTEST) -m '$(HERE)' $(ARGS),$(call with_verl,verl and whole,$(WITH_COVERAGE) || failed=1; $(OTHERS) -m '$(TESTED)' || failed=1))
 
 test-all: $(VENV)/.installed-dev $(VIEWER_VENV)/.installed tools  ## Run the tests that `make test` leaves: the slow ones, and the rest of verl's

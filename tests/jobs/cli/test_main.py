@@ -132,7 +132,7 @@ def test_a_file_is_overwritten_only_by_force_and_damage_is_said_at_export_and_im
     [
         (["--set", "algorithm.experience_ration=0.25"], "--set algorithm.experience_ration"),
         (["--set", "data.source=missing.parquet", "--set", "model.source=hub/model"], "data.source"),
-        (["--set", "data.source=missing.parquet"], "--set: model.source"),
+        (["--set", "data.source=missing.parquet"], "data.source"),
         (["--preset", "nothing"], "preset"),
         (["--preset", "chains-exgrpo", "--spec", "spec.yaml"], "--preset, --spec"),
     ],
