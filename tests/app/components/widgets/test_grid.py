@@ -46,6 +46,7 @@ def test_the_browser_knows_every_format_of_numbers():
 
 def page_of_figures():
     import pandas as pd
+    import streamlit as st
 
     from exgrpo.app.components.widgets import data_table
     from exgrpo.app.formats import NONE_SHOWN
@@ -54,19 +55,14 @@ def page_of_figures():
         "Votes": ["120 of 130", "7"], "Kappa": ["0.472", NONE_SHOWN], "Rate": ["1e-05", "0.1"],
         "Agree": ["83.6%", "9.0%"], "Step": [1, 2],
         "Entropy": ["0.04 ± 0.01", "-0.1"], "95% interval": ["75.8 to 89.3%", "1 to 2%"], "Gain": ["+1,234.5", "-1"],
-        "Prompt": ["2 + 3", "4"], "Version": ["3.11.7", "2.1"], "Date": ["2026-12-01", None], "Name": ["a", "1"],
+        "Text": ["12", "14"], "Prompt": ["2 + 3", "4"],
+        "Version": ["3.11.7", "2.1"], "Date": ["2026-12-01", None], "Name": ["a", "1"],
     }  # fmt: skip
-    data_table.show(pd.DataFrame(values), "figures", "Figures")
+    data_table.show(pd.DataFrame(values), "figures", "Figures", {"Text": st.column_config.TextColumn(width="large")})
 
 
-def test_figures_stand_at_the_right_also_where_they_are_texts():
+def test_figures_stand_at_the_right_and_sort_from_the_highest_also_where_they_are_texts():
     [table] = tables(AppTest.from_function(page_of_figures).run())
-    assert {column["name"] for column in table.data["columns"] if not column["isRight"]} == {
-        "Prompt",
-        "Version",
-        "Date",
-        "Name",
-    }
-    assert {column["name"] for column in table.data["columns"] if not column["startsHigh"]} == {
-        "Prompt", "Version", "Date", "Name",
-    }  # fmt: skip
+    texts = {"Text", "Prompt", "Version", "Date", "Name"}
+    for way in ("isRight", "startsHigh"):
+        assert {column["name"] for column in table.data["columns"] if not column[way]} == texts
