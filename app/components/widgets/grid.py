@@ -161,8 +161,7 @@ def _column(name: str, config: ColumnConfig, values: Sequence[object], sorting: 
     usual = "%d" if not counts(name) else column_format(present) if is_number else None
     kind = _KINDS.get(details.get("type", ""), "number" if is_number else "text")
     width = config.get("width")
-    is_short = kind == "text" and width != "large"
-    is_figure = is_short and bool(present) and all(_FIGURE.fullmatch(str(value)) for value in present)
+    is_figure = kind == "text" and width != "large" and all(_FIGURE.fullmatch(str(value)) for value in present or [""])
     is_right = config.get("alignment") == "right" or kind == "number" or is_figure
     return {
         "name": name,
