@@ -175,6 +175,7 @@ def open_pages(root, out, run_ids):
     index.close()
 
 
+@pytest.mark.timeout(1200)
 def test_nothing_that_reads_changes_a_file(root, tmp_path, monkeypatch):
     monkeypatch.setenv(DATABASE_URL_VARIABLE, "")
     before = contents(root)
@@ -185,6 +186,7 @@ def test_nothing_that_reads_changes_a_file(root, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_a_root_that_cannot_be_written_is_read_as_any_other(root, tmp_path):
     unshare = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--map-root-user"])]
     sealed = [*unshare, "sh", "-c", _SEAL, str(root)]
