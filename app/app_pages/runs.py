@@ -141,7 +141,7 @@ def _list(was_live: bool) -> None:
         _show_table(opened_group, caption, columns, order, lambda: run_groups.members(all_rows(), group))
         return
     num_active = sum(num_runs.get(state, 0) for state in LIVE)
-    # The index drops deleted runs one by one, meanwhile it counts them.
+    # The index still counts a deleted run until it drops it.
     num_all = len(rows) if len(listed) < num_pages * RUNS_PAGE_SIZE else sum(num_runs.values())
     caption = f"{len(rows):,} of {counted(num_all, 'run')}, {num_active:,} active"
     _show_table(rows, caption, columns, order, all_rows)

@@ -135,7 +135,7 @@ def _is_any_set() -> bool:
 def _fields(known: Collection[str]) -> dict[str, DeltaGenerator]:
     """Show the facets that are numbers; return the place of each choice, whose values have counts under these.
 
-    Those of which nothing is known are left out, unless the address has one.
+    Filters without known values are left out, unless the address has one.
     """
     chosen = {key.removesuffix("_from").removesuffix("_to") for key in st.query_params}
     fields = [name for name, needed in _FIELDS.items() if needed is None or needed in known or name in chosen]

@@ -57,7 +57,7 @@ def test_scores_differ_from_the_newest_by_the_protocol_not_from_a_newer_slice():
     slice_ = {"num_questions": 3, "comparability": row("aime24", 0.9).comparability | {"data_hash": "three of them"}}
     other = row("aime24", 0.9, run_id="slice", source_run_id="run-2", source_name="other", **slice_)
     found = [line.scores["AIME24"].differing for line in measured_lines([other, row("aime24", 0.1)])]
-    assert found == [("questions"), ""]
+    assert found == ["questions", ""]
 
 
 def test_models_of_one_name_are_lines_with_names_and_keys_of_their_own():
